@@ -38,6 +38,7 @@ typedef struct frame {
 typedef struct operand {
     int data, scale, zp, high;
     sinter_data_type_t split; /* undef: data holds the codes, high is not used */
+    bool offsets; /* zp has offsets: scale * code + offset, in the groups of the scales */
     int8_t scale_dim[SINTER_MAX_NDIMS], zp_dim[SINTER_MAX_NDIMS];
 } operand_t;
 

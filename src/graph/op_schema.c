@@ -50,6 +50,7 @@ enum {
 };
 #define SCALES (ONLY(f32) | ONLY(f16) | ONLY(bf16) | ONLY(e8m0) | ONLY(f8_e4m3))
 #define ZPS (ONLY(s8) | ONLY(u8) | ONLY(s4) | ONLY(u4) | ONLY(s32))
+#define ANY_ZPS (ZPS | ONLY(f32) | ONLY(f16) | ONLY(bf16)) /* what codes are restored with */
 #define HIGH ONLY(u2) /* the high plane of codes that attribute split_type splits: the last port */
 #define REAL (FLT | F8) /* what elementwise ops and MatMul take and give; they compute in f32 */
 /* Operands of binary ops: all of them float, or all s32 (index arithmetic of masks). */
@@ -180,13 +181,13 @@ CARD card_dyn_quantize = {
         WORD(quantization_kind, "static",
              "static|dynamic_mx|dynamic_mx_rceil|dynamic_symmetric|dynamic_asymmetric|dynamic_nv")),
     .check = check_quant, .flags = OP_QUANT};
-CARD card_dyn_dequantize = {
-    IN(2, 4, CODES, SCALES, ZPS | HIGH, HIGH),
-    OUT(1, 1, FLT),
-    ATTRS(QTYPE_GROUP, MAY_MANY(axis), MAY_MANY(groups), MAY(group_shape), SPLIT),
-    .check = check_quant,
-    .dims = dims_planes,
-    .flags = OP_DEQUANT};
+CARD card_dyn_dequantize = {IN(2, 4, CODES, SCALES, ANY_ZPS | HIGH, HIGH),
+                            OUT(1, 1, FLT),
+                            ATTRS(QTYPE_GROUP, MAY_MANY(axis), MAY_MANY(groups), MAY(group_shape),
+                                  SPLIT, WORD(zps_kind, "zero_points", "zero_points|offsets")),
+                            .check = check_quant,
+                            .dims = dims_planes,
+                            .flags = OP_DEQUANT};
 
 /* pooling and convolution */
 CARD card_avg_pool = {

@@ -189,7 +189,11 @@ sinter_status_t quant_read(const node_t *node, quant_t *q)
     q->scale_input = n_in > 1 ? 1 : -1;
     q->zp_input = n_in > 2 ? 2 : -1;
     q->has_zp = q->zp_input >= 0;
-    return sinter_success;
+    const attr_t *kind = node_attr(node, sinter_op_attr_zps_kind);
+    q->offsets = kind != NULL && strcmp(kind->str, "offsets") == 0;
+    return q->offsets && !q->has_zp
+               ? FAIL(node, "zps_kind offsets needs offsets as input %d", q->scale_input + 1)
+               : sinter_success;
 }
 
 /* ---- copying and editing --------------------------------------------------------------------- */

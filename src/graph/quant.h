@@ -32,6 +32,7 @@ typedef struct quant {
     size_t n_scales; /* 1, or one for each index of the axis */
     s64_list_t zps;  /* n_scales values */
     bool has_zp;
+    bool offsets; /* the zero points are offsets: x = scale * code + offset */
     /* Input ports of scales and zero points, -1 if none. An op that computes its scales has them
      * as output 1 and its zero points as output 2. */
     int scale_input, zp_input;

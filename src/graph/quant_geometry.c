@@ -91,6 +91,12 @@ static bool is_zp_type(sinter_data_type_t type)
     return is_narrow_int(type) || type == sinter_s32;
 }
 
+/* Codes count from them, but no code is one: only what restores numbers may use them. */
+static bool is_float_zp_type(sinter_data_type_t type)
+{
+    return type == sinter_f32 || type == sinter_f16 || type == sinter_bf16;
+}
+
 static const kind_rule_t kind_rules[] = {
     [QUANT_STATIC] = {"static", NULL, sinter_data_type_undef, 0, false},
     [QUANT_DYNAMIC_MX] = {"dynamic_mx", is_mx_element, sinter_e8m0, 32, false},
@@ -119,9 +125,15 @@ static sinter_status_t check_scale_type(const reader_t *r, const lt_t *scales)
 
 static sinter_status_t check_zp_type(const reader_t *r, const lt_t *zps)
 {
-    if (!is_zp_type(zps->data_type)) {
-        return FAIL_TYPE(r, "zero points, tensor %" PRIu64 ", are %s, not s8, u8, s4, u4 or s32",
-                         zps->id, dtype_traits(zps->data_type)->name);
+    const bool restores = r->node->kind == sinter_op_dynamic_dequantize;
+    if (!is_zp_type(zps->data_type) && !(restores && is_float_zp_type(zps->data_type))) {
+        return FAIL_TYPE(r, "zero points, tensor %" PRIu64 ", are %s, not s8, u8, s4, u4%s",
+                         zps->id, dtype_traits(zps->data_type)->name,
+                         restores ? ", s32, f32, f16 or bf16" : " or s32");
+    }
+    if (r->q->offsets && !is_float_zp_type(zps->data_type)) {
+        return FAIL_TYPE(r, "offsets, tensor %" PRIu64 ", are %s, not f32, f16 or bf16", zps->id,
+                         dtype_traits(zps->data_type)->name);
     }
     if (dtype_traits(r->code_type)->cls != DTYPE_INT) {
         return FAIL_TYPE(
@@ -452,6 +464,27 @@ static sinter_status_t bind_attrs(const reader_t *r)
     return sinter_success;
 }
 
+/* Scales and what goes with them share their groups: where both are computed, they come from the
+ * same extremes. */
+static sinter_status_t match_zp_groups(const reader_t *r, const lt_t *zps, const char *name)
+{
+    quant_geom_t *g = r->geom;
+    for (int i = 0; i < r->data->ndims; i++) {
+        if (!known(g->zp_group[i])) {
+            g->zp_group[i] = g->scale_group[i];
+        }
+        if (!known(g->scale_group[i])) {
+            g->scale_group[i] = g->zp_group[i];
+        }
+        if (g->zp_group[i] != g->scale_group[i]) {
+            return FAIL_SHAPE(
+                r, "%s, tensor %" PRIu64 ", must have the groups of the scales in dimension %d",
+                name, zps->id, i);
+        }
+    }
+    return sinter_success;
+}
+
 /* DynamicDequantize, and DynamicQuantize of kind static: scales are input 1, zero points input
  * 2. */
 static sinter_status_t bind_given(const reader_t *r, const lt_t *in)
@@ -461,7 +494,11 @@ static sinter_status_t bind_given(const reader_t *r, const lt_t *in)
                          r->data->id);
     }
     SG_TRY(read_scales(r, &in[r->q->scale_input]));
-    return r->q->zp_input >= 0 ? read_zps(r, &in[r->q->zp_input]) : sinter_success;
+    if (r->q->zp_input < 0) {
+        return sinter_success;
+    }
+    SG_TRY(read_zps(r, &in[r->q->zp_input]));
+    return r->q->offsets ? match_zp_groups(r, &in[r->q->zp_input], "offsets") : sinter_success;
 }
 
 /* The only input besides the data is the per-tensor scale of dynamic_nv. */
@@ -482,27 +519,6 @@ static sinter_status_t check_dynamic_inputs(const reader_t *r, const lt_t *in)
         return FAIL_SHAPE(
             r, "the per-tensor scale of dynamic_nv, tensor %" PRIu64 ", must be one value",
             in[1].id);
-    }
-    return sinter_success;
-}
-
-/* Scale and zero point come from the same extremes, so they share their groups. */
-static sinter_status_t match_zp_groups(const reader_t *r, const lt_t *zps)
-{
-    quant_geom_t *g = r->geom;
-    for (int i = 0; i < r->data->ndims; i++) {
-        if (!known(g->zp_group[i])) {
-            g->zp_group[i] = g->scale_group[i];
-        }
-        if (!known(g->scale_group[i])) {
-            g->scale_group[i] = g->zp_group[i];
-        }
-        if (g->zp_group[i] != g->scale_group[i]) {
-            return FAIL_SHAPE(r,
-                              "zero points of dynamic_asymmetric, tensor %" PRIu64
-                              ", must have the groups of the scales in dimension %d",
-                              zps->id, i);
-        }
     }
     return sinter_success;
 }
@@ -532,7 +548,7 @@ static sinter_status_t bind_computed(const reader_t *r, const lt_t *in, const lt
         return sinter_success;
     }
     SG_TRY(read_zps(r, &out[2]));
-    return match_zp_groups(r, &out[2]);
+    return match_zp_groups(r, &out[2], "zero points of dynamic_asymmetric");
 }
 
 sinter_status_t quant_geometry(const node_t *node, const lt_t *in, const lt_t *out,

@@ -2,6 +2,8 @@
  *
  *   value(r, c) = (code(r, c) - zp(r / group rows, c / group columns)) * scale(likewise)
  *
+ * or, with offsets in place of zero points, code(r, c) * scale + offset.
+ *
  * Codes, scales and zero points are all described in the same way, by groups_t: codes are groups
  * of a single element. Whoever needs to know where a scale lies or how many elements share it
  * reads it here; nobody else keeps strides or sizes of groups. */
@@ -34,6 +36,7 @@ typedef struct matrix {
     groups_t high;
     sinter_data_type_t split;
     groups_t scale, zp;
+    bool offsets; /* zp has offsets, in the groups of the scales */
 } matrix_t;
 
 /* Some rows and columns of a matrix. */
@@ -96,7 +99,8 @@ static inline matrix_t matrix_transposed(const matrix_t *m)
                       .high = groups_transposed(&m->high),
                       .split = m->split,
                       .scale = groups_transposed(&m->scale),
-                      .zp = groups_transposed(&m->zp)};
+                      .zp = groups_transposed(&m->zp),
+                      .offsets = m->offsets};
 }
 
 /* The matrix that has one element for each group: its row i is the i-th group of rows. */

@@ -149,6 +149,7 @@ int fz_rows(fz_t *f, int ndims, const int64_t *dims);
 /* How one tensor of scales or zero points divides the data. */
 typedef struct fz_geometry {
     const char *qtype;
+    int offsets; /* zero points are offsets */
     int64_t axis;
     int64_t group[FZ_MAX_RANK]; /* 0: the whole dim */
     int ndims;

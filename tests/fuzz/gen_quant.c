@@ -53,8 +53,11 @@ static sinter_data_type_t scale_type(fz_t *f)
                                          sinter_e8m0, sinter_f8_e4m3);
 }
 
-static sinter_data_type_t zp_type(fz_t *f, sinter_data_type_t code)
+static sinter_data_type_t zp_type(fz_t *f, sinter_data_type_t code, int floats)
 {
+    if (floats && fz_chance(f, 30)) {
+        return (sinter_data_type_t)FZ_ONE_OF(f, sinter_f32, sinter_f16, sinter_bf16);
+    }
     return is_signed(code) ? (sinter_data_type_t)FZ_ONE_OF(f, sinter_s8, sinter_s4, sinter_s32)
                            : (sinter_data_type_t)FZ_ONE_OF(f, sinter_u8, sinter_u4, sinter_s32);
 }
@@ -167,19 +170,27 @@ static void geometry_attrs(fz_t *f, int ndims, const int64_t *dims, const fz_geo
     }
 }
 
-/* Adds the inputs for scales and zero points; gives how many. */
+/* Adds the inputs for scales and zero points; gives how many. floats: zero points may be floats, or
+ * offsets. */
 static int scale_inputs(fz_t *f, sinter_data_type_t code, int ndims, const int64_t *dims,
-                        fz_geometry_t *g, int *in)
+                        int floats, fz_geometry_t *g, int *in)
 {
     fz_geometry_t z;
+    int offsets = floats && fz_chance(f, 25);
 
     choose_geometry(f, ndims, dims, g);
     in[0] = fz_input(f, scale_type(f), g->ndims, g->dims);
     if (!is_int(code) || !fz_chance(f, 60)) {
         return 1;
     }
+    if (offsets) {
+        g->offsets = 1;
+        in[1] = fz_input(f, (sinter_data_type_t)FZ_ONE_OF(f, sinter_f32, sinter_f16, sinter_bf16),
+                         g->ndims, g->dims);
+        return 2;
+    }
     zp_geometry(f, ndims, dims, g, &z);
-    in[1] = fz_input(f, zp_type(f, code), z.ndims, z.dims);
+    in[1] = fz_input(f, zp_type(f, code, floats), z.ndims, z.dims);
     return 2;
 }
 
@@ -198,7 +209,7 @@ int fz_dequantized(fz_t *f, sinter_data_type_t type, int ndims, const int64_t *d
     in[0] = codes < 0 ? fz_input(f, split ? sinter_u4 : code, ndims, dims) : codes;
     given = fz_chance(f, 25);
     if (!given) {
-        n += scale_inputs(f, code, ndims, dims, &g, in + 1);
+        n += scale_inputs(f, code, ndims, dims, 1, &g, in + 1);
     }
     if (split) {
         in[n++] = fz_input(f, sinter_u2, ndims, dims);
@@ -209,6 +220,9 @@ int fz_dequantized(fz_t *f, sinter_data_type_t type, int ndims, const int64_t *d
         static_attrs(f, code, ndims, dims);
     } else {
         geometry_attrs(f, ndims, dims, &g);
+    }
+    if (!given && g.offsets) {
+        fz_str(f, sinter_op_attr_zps_kind, "offsets");
     }
     if (split) {
         fz_str(f, sinter_op_attr_split_type, gr_dtype(code)->name);
@@ -431,8 +445,8 @@ fz_coded_t fz_computed(fz_t *f, int x, int64_t group)
     f->tensors[q.codes].keep = fz_chance(f, 80);
     q.scales = param_output(f, k->scale ? k->scale : scale_type(f), &q.geometry, t.ndims, &telling);
     if (!strcmp(k->name, "dynamic_asymmetric")) {
-        q.zps =
-            param_output(f, zp_type(f, f->tensors[q.codes].type), &q.geometry, t.ndims, &telling);
+        q.zps = param_output(f, zp_type(f, f->tensors[q.codes].type, 0), &q.geometry, t.ndims,
+                             &telling);
     }
     if (q.split) {
         q.high = fz_more_output(f, sinter_u2, t.ndims, t.dims);
@@ -472,7 +486,7 @@ int fz_quantized(fz_t *f, int x)
         static_attrs(f, code, t.ndims, t.dims);
         return n;
     }
-    n = 1 + scale_inputs(f, code, t.ndims, t.dims, &g, in + 1);
+    n = 1 + scale_inputs(f, code, t.ndims, t.dims, 0, &g, in + 1);
     n = fz_op(f, sinter_op_dynamic_quantize, code, t.ndims, t.dims, n, in);
     geometry_attrs(f, t.ndims, t.dims, &g);
     return n;

@@ -62,12 +62,37 @@ static int param_view(orc_ctx_t *c, orc_view_t *view, const orc_value_t *param, 
 
 /* ---- the two formulas ------------------------------------------------------------------------ */
 
+typedef struct formula {
+    bool to_int;
+    bool floats;  /* zero points are floats: whatever is subtracted may round */
+    bool offsets; /* the third tensor has offsets in place of zero points */
+} formula_t;
+
+/* s q + o. An execution may add the offset to the product, or take a quotient o / s as the zero
+ * point: what either rounds is a part of s q and of o. */
+static void dequantize_with_offsets(const orc_chunk_t *k)
+{
+    for (size_t i = 0; i < k->n; i++) {
+        double q = k->v[0][i], s = k->v[1][i], o = k->v[2][i];
+        double sb = k->b[1][i], qb = k->b[0][i];
+        k->ob[i] = (qb > 0 ? qb * fabs(s) : 0) + (sb > 0 ? sb * (fabs(q) + qb) : 0) + k->b[2][i] +
+                   ORC_U * (fabs(s * q) + fabs(o)) + ORC_UNDERFLOW;
+        k->ov[i] = s * q + o;
+    }
+}
+
 static void dequantize_chunk(const orc_chunk_t *k)
 {
+    const formula_t *f = k->args;
+    if (f->offsets) {
+        dequantize_with_offsets(k);
+        return;
+    }
     for (size_t i = 0; i < k->n; i++) {
         double d = k->v[0][i] - k->v[2][i], s = k->v[1][i];
         if (k->ob) {
             double db = k->b[0][i] + k->b[2][i], sb = k->b[1][i];
+            db += f->floats ? ORC_U * (fabs(k->v[0][i]) + fabs(k->v[2][i])) : 0;
             k->ob[i] = (db > 0 ? db * fabs(s) : 0) + (sb > 0 ? sb * (fabs(d) + db) : 0);
         }
         k->ov[i] = s * d;
@@ -92,7 +117,7 @@ double orc_quotient(double x, double xb, double s, double sb, double *bound)
  * rounding.c saturates, and rounds for floats. */
 static void quantize_chunk(const orc_chunk_t *k)
 {
-    bool to_int = *(const bool *)k->args;
+    bool to_int = ((const formula_t *)k->args)->to_int;
     for (size_t i = 0; i < k->n; i++) {
         double tb, t = orc_quotient(k->v[0][i], k->b[0][i], k->v[1][i], k->b[1][i], &tb),
                    zp = k->v[2][i], zb = k->b[2][i];
@@ -142,7 +167,12 @@ static int keep_scales(orc_ctx_t *c, const orc_view_t *scales)
 static int apply(orc_ctx_t *c, const orc_value_t *scales, const orc_value_t *zps, bool quantize)
 {
     const sinter_logical_tensor_t *lt = &c->in[0]->lt;
-    bool to_int = orc_class(c->out[0]->lt.data_type) == ORC_INT;
+    const orc_class_t zp = orc_class(zps->lt.data_type);
+    const formula_t formula = {
+        .to_int = orc_class(c->out[0]->lt.data_type) == ORC_INT,
+        .floats = !quantize && zp == ORC_WIDE,
+        .offsets = !quantize &&
+                   !strcmp(orc_attr_str(c, sinter_op_attr_zps_kind, "zero_points"), "offsets")};
     orc_value_t *out = c->out[0];
     orc_view_t views[3];
 
@@ -159,8 +189,8 @@ static int apply(orc_ctx_t *c, const orc_value_t *scales, const orc_value_t *zps
     if (out->small_codes && keep_scales(c, &views[1])) {
         return -1;
     }
-    return orc_map(c, out, 3, views, quantize ? quantize_chunk : dequantize_chunk, &to_int,
-                   quantize);
+    return orc_map(c, out, 3, views, quantize ? quantize_chunk : dequantize_chunk, &formula,
+                   quantize || formula.floats || formula.offsets);
 }
 
 /* ---- ops ------------------------------------------------------------------------------------- */

@@ -239,17 +239,18 @@ static int is_plane(const model_op_t *op, size_t slot)
     return model_attr(op, sinter_op_attr_split_type) && (slot == 0 || slot + 1 == op->n_inputs);
 }
 
-static rule_t group_scale(const model_t *model, const model_op_t *op)
+static double middle_scale(const model_t *model, const model_op_t *op)
 {
     int quantize = op->kind == sinter_op_dynamic_quantize;
-    double r = reach(quantize ? gr_dtype(op->outputs[0].data_type) : dequantized_type(op)) /
-               weight_gain(model, op->outputs[0].id);
 
-    return uniform(0.5 / r, 1.5 / r);
+    return weight_gain(model, op->outputs[0].id) /
+           reach(quantize ? gr_dtype(op->outputs[0].data_type) : dequantized_type(op));
 }
 
-static rule_t zero_point(const model_op_t *op, const gr_dtype_t *t)
+/* Floats lie between the codes; offsets are those of such zero points. */
+static rule_t zero_point(const model_t *model, const model_op_t *op, const gr_dtype_t *t)
 {
+    const orc_attr_t *kind = model_attr(op, sinter_op_attr_zps_kind);
     int quantize = op->kind == sinter_op_dynamic_quantize;
     const gr_dtype_t *data =
         gr_dtype(quantize ? op->outputs[0].data_type : op->inputs[0].data_type);
@@ -258,7 +259,14 @@ static rule_t zero_point(const model_op_t *op, const gr_dtype_t *t)
     if (data->class_ != GR_INT) {
         return integer(0, 0);
     }
-    return integer(fmax(int_min(t), middle(data) - width), fmin(t->max, middle(data) + width));
+    if (kind && !strcmp(kind->str, "offsets")) {
+        double scale = middle_scale(model, op);
+
+        return uniform(-scale * (middle(data) + width), scale * (width - middle(data)));
+    }
+    return t->class_ == GR_FLOAT ? uniform(middle(data) - width, middle(data) + width)
+                                 : integer(fmax(int_min(t), middle(data) - width),
+                                           fmin(t->max, middle(data) + width));
 }
 
 static rule_t quantised_group_input(const model_t *model, const model_op_t *op, size_t slot,
@@ -268,10 +276,12 @@ static rule_t quantised_group_input(const model_t *model, const model_op_t *op, 
         return plain_data(t);
     }
     if (slot == 1) {
-        return group_scale(model, op);
+        double scale = middle_scale(model, op);
+
+        return uniform(0.5 * scale, 1.5 * scale);
     }
-    if (slot == 2 && t->class_ == GR_INT) {
-        return zero_point(op, t);
+    if (slot == 2 && (t->class_ == GR_INT || op->kind == sinter_op_dynamic_dequantize)) {
+        return zero_point(model, op, t);
     }
     if (slot >= 2) {
         return uniform(0.5, 1.5); /* a scale of scales */

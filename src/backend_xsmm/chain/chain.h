@@ -227,6 +227,7 @@ int chain_op(chain_builder_t *b, const node_t *node, const int *regs, int n_regs
 /* From codes in register x to numbers, (x - zp) * scale, and back, round(x / scale) + zp converted
  * to `dtype`. scale and zp are registers; zp -1: none. */
 int chain_dequant(chain_builder_t *b, int x, int scale, int zp);
+int chain_dequant_offset(chain_builder_t *b, int x, int scale, int offset); /* x * scale + offset */
 int chain_quant(chain_builder_t *b, int x, int scale, int zp, sinter_data_type_t dtype);
 int chain_round_to(chain_builder_t *b, int x, sinter_data_type_t dtype);
 /* The register to store as dtype in place of reg: the one that chain_round_to(.., dtype) made reg

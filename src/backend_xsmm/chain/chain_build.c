@@ -265,6 +265,11 @@ int chain_dequant(chain_builder_t *b, int x, int scale, int zp)
     return rescale(b, CHAIN_DEQUANT, x, scale, zp);
 }
 
+int chain_dequant_offset(chain_builder_t *b, int x, int scale, int offset)
+{
+    return binary(b, sinter_op_add, binary(b, sinter_op_multiply, x, scale), offset);
+}
+
 int chain_quant(chain_builder_t *b, int x, int scale, int zp, sinter_data_type_t dtype)
 {
     return chain_round_to(b, rescale(b, CHAIN_QUANT, x, scale, zp), dtype);

@@ -91,6 +91,9 @@ static const char *refuse_decode(const kernel_t *self, const problem_t *problem)
     if (p->k.split != sinter_data_type_undef || p->v.split != sinter_data_type_undef) {
         return "K or V is in two planes";
     }
+    if (p->k.offsets || p->v.offsets) {
+        return "K or V has offsets";
+    }
     if (k == NULL || v == NULL || n.D % k->layout.multiple != 0 || n.Dv % v->layout.multiple != 0) {
         return "no decoder for these data types and head sizes";
     }
@@ -130,6 +133,9 @@ static const char *refuse_integers(const codes_table_t *table, const problem_t *
     }
     if (codes->form == CODES_BYTES && !table->sums_bytes) {
         return BYTES_NEED_VNNI;
+    }
+    if (o->zp >= 0 && dtype_traits(problem_type(p, o->zp))->cls != DTYPE_INT) {
+        return "zero points that are no integers";
     }
     if (o->zp >= 0 && dtype_traits(problem_type(p, o->zp))->bits > 8) {
         return "zero points of more than 8 bits";

@@ -278,12 +278,14 @@ void decode_bind(const decode_how_t *how, const matrices_t *op, bool tokens_are_
         }
         fill_corners(side);
     } else if (side->by_lane) {
-        side->group_shift = shift_of_group(side);
+        /* Tables of codes less their zero points have whole numbers only. */
+        const bool tables = side->shifted && ops->place_zps != NULL;
+        side->group_shift = tables && m.zp.type->cls != DTYPE_INT ? -1 : shift_of_group(side);
         if (side->group_shift < 0) {
             fill_groups(side);
         }
         fill_group_rows(side);
-        side->places_zps = side->shifted && side->group_shift >= 0 && ops->place_zps != NULL;
+        side->places_zps = tables && side->group_shift >= 0;
         if (side->places_zps) {
             fill_less_zp(&side->less_zp);
         }

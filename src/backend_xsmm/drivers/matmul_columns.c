@@ -190,6 +190,10 @@ static const char *refuse_scales(int way, const void *config, void *state)
     if (way == NO_SCALES) {
         return scale->type == NULL ? NULL : "";
     }
+    if (way == ON_SUMS && c->floats->bias != NULL && zp->type != NULL &&
+        zp->type->cls != DTYPE_INT) {
+        return "zero points are no integers"; /* a bias would round them */
+    }
     if (way == ON_SUMS) {
         return is_long(scale, K) && is_long(zp, K) ? NULL : "groups along K are short";
     }

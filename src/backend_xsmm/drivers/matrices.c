@@ -69,7 +69,7 @@ sinter_status_t operand_bind(const operand_t *op, const frame_t *frame, matrices
 {
     const bound_t *data = &frame->v[op->data];
     int8_t same[SINTER_MAX_NDIMS];
-    *out = (matrices_t){.ndims = data->ndims, .base.split = op->split};
+    *out = (matrices_t){.ndims = data->ndims, .base = {.split = op->split, .offsets = op->offsets}};
     for (int d = 0; d < data->ndims; d++) {
         out->dims[d] = data->dims[d];
         same[d] = (int8_t)d;

@@ -142,6 +142,7 @@ static sinter_status_t quant_values(lowering_t *lo, const node_t *n, bool int_zp
     map_from(dims, op->scale_dim);
     map_from(zdims, op->zp_dim);
     op->scale = op->zp = op->high = -1;
+    op->offsets = q->offsets;
     if (q->high_port >= 0) {
         op->high = n->in[q->high_port];
         op->split = q->split;
@@ -212,6 +213,7 @@ static sinter_status_t emit_quant(emitter_t *e, const node_t *n, int x, int *reg
     }
     const sinter_data_type_t type = e->lo->g->values[n->out[0]].lt.data_type;
     *reg = (op_flags(n->kind) & OP_QUANT) ? chain_quant(&e->b, x, scale, zp, type)
+           : op.offsets                   ? chain_dequant_offset(&e->b, x, scale, zp)
                                           : chain_dequant(&e->b, x, scale, zp);
     return *reg < 0 ? oom() : sinter_success;
 }

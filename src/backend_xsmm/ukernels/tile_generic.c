@@ -10,6 +10,20 @@ static void dequant_c(float *x, const float *zp, const float *scale, int n)
     }
 }
 
+static void restore_c(float *x, const float *offset, const float *scale, int n)
+{
+    for (int i = 0; i < n; i++) {
+        x[i] = x[i] * scale[i] + offset[i];
+    }
+}
+
+static void restore_group_c(float *x, float offset, float scale, int n)
+{
+    for (int i = 0; i < n; i++) {
+        x[i] = x[i] * scale + offset;
+    }
+}
+
 static void dequant_group_c(float *x, float zp, float scale, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -80,6 +94,8 @@ static void gemm_c(const gemm_t *g)
 static const tile_isa_t isa_c = {.needs = {NEEDS_NOTHING},
                                  .dequant = dequant_c,
                                  .dequant_group = dequant_group_c,
+                                 .restore = restore_c,
+                                 .restore_group = restore_group_c,
                                  .fill = fill_c,
                                  .transpose = tile_transpose_c};
 

@@ -14,6 +14,9 @@ typedef struct tile_isa {
     void (*dequant)(float *x, const float *zp, const float *scale, int n);
     /* The same with one zero point and one scale. */
     void (*dequant_group)(float *x, float zp, float scale, int n);
+    /* x = x * scale + offset. */
+    void (*restore)(float *x, const float *offset, const float *scale, int n);
+    void (*restore_group)(float *x, float offset, float scale, int n);
     void (*fill)(float *x, float value, int n);
     /* dst[c * ldd + r] = src[r * lds + c] for r < rows <= TILE_LANES, c < cols. */
     void (*transpose)(const float *src, int64_t lds, int rows, int cols, float *dst, int64_t ldd);

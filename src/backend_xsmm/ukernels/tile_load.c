@@ -140,9 +140,9 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
-/* x = (x - zp) * scale, over runs of one scale and one zero point. */
-static void dequant_wide(const tile_isa_t *isa, const coefs_t *scales, const coefs_t *zps, int n,
-                         float *x)
+/* x = (x - zp) * scale, over runs of one scale and one zero point; or x * scale + offset. */
+static void dequant_wide(const tile_isa_t *isa, const coefs_t *scales, const coefs_t *zps,
+                         bool offsets, int n, float *x)
 {
     const float none[2] = {1, 0};
     const bool has_scale = scales->of->data != NULL, has_zp = zps->of->data != NULL;
@@ -150,7 +150,7 @@ static void dequant_wide(const tile_isa_t *isa, const coefs_t *scales, const coe
     int scale_left = has_scale ? scales->head : n, zp_left = has_zp ? zps->head : n;
     for (int i = 0, len; i < n; i += len) {
         len = least(least(scale_left, zp_left), n - i);
-        isa->dequant_group(x + i, *zp, *scale, len);
+        (offsets ? isa->restore_group : isa->dequant_group)(x + i, *zp, *scale, len);
         scale_left -= len;
         zp_left -= len;
         if (i + len < n && scale_left == 0) {
@@ -203,7 +203,7 @@ static void line_f64(const matrix_t *m, int64_t line, stretch_t at, float *dst)
         }
         const double zp = m->zp.data != NULL ? value_f64(&m->zp, line, c) : 0,
                      scale = m->scale.data != NULL ? value_f64(&m->scale, line, c) : 1;
-        dst[i] = (float)((code - zp) * scale);
+        dst[i] = (float)(m->offsets ? code * scale + zp : (code - zp) * scale);
     }
 }
 
@@ -239,7 +239,7 @@ static void load_lines(const tile_isa_t *isa, const matrix_t *m, int64_t line, i
     dtype_scaled_t groups = {0};
     coefs_begin(&scale, isa, &m->scale, at);
     coefs_begin(&zp, isa, &m->zp, at);
-    const bool scaled = has_scale && wide && !split && codes->column.stride == 1 &&
+    const bool scaled = has_scale && wide && !split && !m->offsets && codes->column.stride == 1 &&
                         data.bulk->load_scaled && same_groups(&scale, &zp, at.n, &groups);
     for (; line < end; line++, dst += ld) {
         const int64_t first = codes_at(codes, line, at.first);
@@ -267,7 +267,9 @@ static void load_lines(const tile_isa_t *isa, const matrix_t *m, int64_t line, i
             read_elems(&data, codes->data, first, codes->column.stride, at.n, dst);
         }
         if (quantised && wide) {
-            dequant_wide(isa, &scale, &zp, at.n, dst);
+            dequant_wide(isa, &scale, &zp, m->offsets, at.n, dst);
+        } else if (m->offsets) {
+            isa->restore(dst, zp.now, scale.now, at.n);
         } else if (has_scale) {
             isa->dequant(dst, has_zp ? zp.now : NULL, scale.now, at.n);
         } else if (has_zp) {
