@@ -436,6 +436,53 @@ static void test_rows(const char *isa, const eltwise_table_t *t)
                 rows[5], 18);
 }
 
+/* Sums of squares, and norms of runs at any address, with parameters for each element, for all, and
+ * none. Small integers: results are exact. */
+static void test_norm_rows(const char *isa, const eltwise_table_t *t)
+{
+    enum { MOST = 300, ASIDE = 16 };
+    float x[MOST], gamma[MOST] = {0}, beta[MOST] = {0}, room[MOST + 2 * ASIDE];
+    for (int n = 0; n < MOST; n += n < 40 ? 1 : 37) {
+        double sum = 0, squares = 0, plain = 0, got;
+        for (int i = 0; i < n; i++) {
+            x[i] = (float)(random_below(&seed, 33) - 16);
+            gamma[i] = (float)(random_below(&seed, 5) - 2);
+            beta[i] = (float)(random_below(&seed, 9));
+            sum += x[i] - 3;
+            squares += (x[i] - 3) * (x[i] - 3);
+            plain += x[i] * x[i];
+        }
+        const double second = t->row_moments(x, n, 3, &got);
+        check_value(second == squares && got == sum, isa, "row_moments", n, got, sum);
+        check_value(t->row_squares(x, n) == plain, isa, "row_squares", n, t->row_squares(x, n),
+                    plain);
+        for (int form = 0; form < 16; form++) {
+            const eltwise_norm_t how = {.shift = 3,
+                                        .factor = 0.5f,
+                                        .gamma = form & 1 ? gamma : NULL,
+                                        .beta = form & 2 ? beta : NULL,
+                                        .each = form & 4,
+                                        .past = form & 8,
+                                        .ahead = {(const unsigned char *)x, form & 1 ? 4 : 2}};
+            const int at = random_below(&seed, ASIDE + 1);
+            int bad = 0;
+            memset(room, 0xA5, sizeof room);
+            float guard;
+            memset(&guard, 0xA5, sizeof guard);
+            t->norm_row(room + at, x, n, &how);
+            for (int i = 0; i < MOST + 2 * ASIDE; i++) {
+                const int e = i - at;
+                const bool within = e >= 0 && e < n;
+                const float g = form & 1 && n > 0 ? gamma[form & 4 && within ? e : 0] : 1,
+                            b = form & 2 && n > 0 ? beta[form & 4 && within ? e : 0] : 0,
+                            want = within ? (x[e] - 3) / 2 * g + b : guard;
+                bad += room[i] != want;
+            }
+            check_value(bad == 0, isa, "norm_row", n, form, bad);
+        }
+    }
+}
+
 /* ---- conversions ----------------------------------------------------------------------------- */
 
 static void convert_types(const char *isa, const eltwise_table_t *t, sinter_data_type_t type,
@@ -524,6 +571,7 @@ int main(void)
         test_unary(levels[l].name, t, 16381);
         test_binary(levels[l].name, t);
         test_rows(levels[l].name, t);
+        test_norm_rows(levels[l].name, t);
         for (size_t k = 0; k < sizeof types / sizeof types[0]; k++) {
             convert_types(levels[l].name, t, types[k].type, types[k].name, types[k].bytes);
         }

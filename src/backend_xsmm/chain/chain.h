@@ -6,6 +6,7 @@
 #ifndef SINTER_SRC_CHAIN_H
 #define SINTER_SRC_CHAIN_H
 
+#include "backend_xsmm/ukernels/eltwise.h"
 #include "graph/graph.h"
 #include "graph/quant.h"
 #include "numeric/dtype.h"
@@ -61,6 +62,15 @@ typedef struct chain_operand {
     bool grouped;
 } chain_operand_t;
 
+/* What a chain begins with where that is register 0 times one operand, plus another one: a norm's
+ * gamma and beta. Its step may do that itself, and run what follows. */
+typedef struct chain_affine {
+    int gamma, beta; /* operands; -1: none */
+    /* The first instruction that follows, and the register that it finds. 0: the chain begins with
+     * something else. */
+    int next, reg;
+} chain_affine_t;
+
 typedef struct chain {
     int ndims;      /* of the iteration space */
     int dims_value; /* plan value whose dims are the iteration space */
@@ -70,6 +80,7 @@ typedef struct chain {
     /* The register whose value the kernel gets back: of score and probability chains, and of chains
      * with a tail. -1: none. */
     int result;
+    chain_affine_t affine;
     const chain_instr_t *instrs;
     const chain_operand_t *operands;
 } chain_t;
@@ -126,6 +137,28 @@ void chain_run(const chain_bound_t *bound, const int64_t *idx, int n, float *io,
 const float *chain_run_long(const chain_bound_t *bound, const int64_t *idx, int n, float *io,
                             void *scratch);
 size_t chain_long_scratch_bytes(const chain_t *chain);
+
+/* For f32 chains with an input, whether they begin with a factor and a sum or not: what the step
+ * takes over for a run of n <= CHAIN_LONG elements. */
+typedef struct chain_affine_run {
+    const float *gamma, *beta; /* NULL: none */
+    bool each;                 /* they have a value for each element, else one for all */
+    float *to;                 /* where all that follows is to store the result; NULL: it is more */
+    bool past;                 /* it goes there past the caches */
+} chain_affine_run_t;
+chain_affine_run_t chain_affine_run(const chain_bound_t *bound, const int64_t *idx, int n,
+                                    void *scratch);
+/* Whether `to` is given for runs of rows: nothing follows but a store of floats element by
+ * element. */
+bool chain_affine_stores(const chain_bound_t *bound);
+/* As chain_run_long, of what follows: io has the result of the step. */
+const float *chain_run_behind(const chain_bound_t *bound, const int64_t *idx, int n, float *io,
+                              void *scratch);
+
+/* The chain does nothing but load one tensor, whole bytes that follow the last dim element by
+ * element; and where it does so from idx on. */
+bool chain_is_load(const chain_bound_t *bound);
+ahead_t chain_ahead(const chain_bound_t *bound, const int64_t *idx);
 
 /* Prefetches what chain_run_long would load of tensors that follow the last dim element by
  * element. */

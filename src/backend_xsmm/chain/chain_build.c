@@ -450,6 +450,55 @@ static bool outlives_stores(const chain_t *c, int load)
     return stored && c->result == reg;
 }
 
+/* Whether instructions from `next` on, or the caller, read a register before it is written. */
+static bool is_read(const chain_t *c, int next, int reg)
+{
+    for (int i = next; i < c->n_instrs; i++) {
+        const chain_instr_t *in = &c->instrs[i];
+        const int src[3] = {in->a, in->b, in->c};
+        for (int s = 0; s < n_sources(in) && s < 3; s++) {
+            if (src[s] == reg) {
+                return true;
+            }
+        }
+        if (in->op != CHAIN_STORE && in->dst == reg) {
+            return false;
+        }
+    }
+    return c->result == reg;
+}
+
+/* Takes the load of an operand and the op that combines it with the register that affine has.
+ * Returns the operand; -1: the next instructions are others. */
+static int take_operand(const chain_t *c, sinter_op_kind_t kind, chain_affine_t *affine)
+{
+    const chain_instr_t *load = &c->instrs[affine->next], *op = load + 1;
+    const int next = affine->next + 2;
+    if (next > c->n_instrs || load->op != CHAIN_LOAD || op->op != OP_SLOT(kind) ||
+        load->dst == affine->reg) {
+        return -1;
+    }
+    const bool both = (op->a == affine->reg && op->b == load->dst) ||
+                      (op->b == affine->reg && op->a == load->dst);
+    if (!both || (op->dst != affine->reg && is_read(c, next, affine->reg)) ||
+        (op->dst != load->dst && is_read(c, next, load->dst))) {
+        return -1;
+    }
+    affine->next = next;
+    affine->reg = op->dst;
+    return load->operand;
+}
+
+static chain_affine_t find_affine(const chain_t *c)
+{
+    chain_affine_t affine = {-1, -1, 0, 0};
+    if (!c->f64 && c->with_input) {
+        affine.gamma = take_operand(c, sinter_op_multiply, &affine);
+        affine.beta = take_operand(c, sinter_op_add, &affine);
+    }
+    return affine;
+}
+
 sinter_status_t chain_finish(chain_builder_t *b, int result, bool f64, const chain_t **out)
 {
     if (b->reason != NULL) {
@@ -484,6 +533,7 @@ sinter_status_t chain_finish(chain_builder_t *b, int result, bool f64, const cha
     for (int i = 0; i < chain->n_instrs; i++) {
         b->instrs[i].early = b->instrs[i].op == CHAIN_LOAD && !outlives_stores(chain, i);
     }
+    chain->affine = find_affine(chain);
     *out = chain;
     return sinter_success;
 }

@@ -494,10 +494,16 @@ static float *target(const chain_bound_t *b, const block_t *k, int p, float *reg
                       : reg;
 }
 
-/* Returns where the result is: in its register, or where it lies in a tensor; NULL: there is none.
- * io: NULL, or the memory of the register that is given, and of the result. */
-static const float *run_f32(const chain_bound_t *b, const block_t *k, float *io, float *scratch,
-                            int reg_size)
+/* A register that is given, and the instruction that finds it. */
+typedef struct given {
+    int next, reg;
+    float *io; /* its memory, and that of the result where next is 0; NULL: none is given */
+} given_t;
+
+/* Returns where the result is: in its register, or where it lies in a tensor; NULL: there is
+ * none. */
+static const float *run_f32_from(const chain_bound_t *b, const block_t *k, given_t given,
+                                 float *scratch, int reg_size)
 {
     const chain_t *c = b->chain;
     const int n = k->rows * k->cols;
@@ -510,13 +516,13 @@ static const float *run_f32(const chain_bound_t *b, const block_t *k, float *io,
     for (int i = 0; i < c->n_regs; i++) {
         r[i] = scratch + (size_t)(i + N_TMP) * (size_t)reg_size;
     }
-    if (io != NULL) {
-        r[c->with_input || c->result < 0 ? 0 : c->result] = io;
+    if (given.io != NULL) {
+        r[given.reg] = given.io;
     }
     for (int i = 0; i < c->n_regs; i++) {
         x[i] = r[i];
     }
-    for (int p = 0; p < c->n_instrs; p++) {
+    for (int p = given.next; p < c->n_instrs; p++) {
         const chain_instr_t *in = &c->instrs[p];
         const chain_ref_t *ref = &b->refs[in->operand];
         float *dst = r[in->dst];
@@ -567,6 +573,78 @@ static const float *run_f32(const chain_bound_t *b, const block_t *k, float *io,
         }
     }
     return c->result >= 0 ? x[c->result] : NULL;
+}
+
+static const float *run_f32(const chain_bound_t *b, const block_t *k, float *io, float *scratch,
+                            int reg_size)
+{
+    const chain_t *c = b->chain;
+    const int reg = c->with_input || c->result < 0 ? 0 : c->result;
+    return run_f32_from(b, k, (given_t){.reg = reg, .io = io}, scratch, reg_size);
+}
+
+/* ---- gamma and beta -------------------------------------------------------------------------- */
+
+/* An operand's values for a run: where they lie, or in dst. */
+static const float *affine_values(const chain_bound_t *b, int operand, const block_t *k, bool each,
+                                  float *dst, float *tmp)
+{
+    if (operand < 0) {
+        return NULL;
+    }
+    const float *at = each ? in_memory(b, &b->refs[operand], k) : NULL;
+    if (at == NULL) {
+        load_block(b, &b->refs[operand], &(block_t){k->idx, 1, each ? k->cols : 1}, dst, tmp);
+        at = dst;
+    }
+    return at;
+}
+
+bool chain_affine_stores(const chain_bound_t *b)
+{
+    const chain_affine_t *affine = &b->chain->affine;
+    const chain_instr_t *in = &b->chain->instrs[affine->next];
+    if (b->chain->f64 || affine->next + 1 != b->chain->n_instrs || in->op != CHAIN_STORE ||
+        in->a != affine->reg || b->chain->result >= 0 || b->ndims == 0) {
+        return false;
+    }
+    const chain_ref_t *to = &b->refs[in->operand];
+    return to->dtype == sinter_f32 && to->stride[b->ndims - 1] == 1 &&
+           (uintptr_t)to->data % sizeof(float) == 0;
+}
+
+chain_affine_run_t chain_affine_run(const chain_bound_t *b, const int64_t *idx, int n,
+                                    void *scratch)
+{
+    const chain_affine_t *affine = &b->chain->affine;
+    const block_t k = {idx, 1, n};
+    const int operands[2] = {affine->gamma, affine->beta};
+    float *const tmp = (float *)scratch + TMP * LONG_STEP;
+    chain_affine_run_t run = {0};
+    for (int i = 0; i < 2 && b->ndims > 0; i++) {
+        if (operands[i] >= 0) {
+            const run_t r = run_of(b, &b->refs[operands[i]], idx);
+            run.each = run.each || !is_one(&r, n);
+        }
+    }
+    run.gamma = affine_values(b, affine->gamma, &k, run.each,
+                              (float *)scratch + TMP_SCALE * LONG_STEP, tmp);
+    run.beta =
+        affine_values(b, affine->beta, &k, run.each, (float *)scratch + TMP_ZP * LONG_STEP, tmp);
+    if (chain_affine_stores(b)) {
+        const chain_ref_t *to = &b->refs[b->chain->instrs[affine->next].operand];
+        run.past = to->stream;
+        run.to = (float *)(void *)(to->data + run_of(b, to, idx).first * (int64_t)sizeof(float));
+    }
+    return run;
+}
+
+const float *chain_run_behind(const chain_bound_t *b, const int64_t *idx, int n, float *io,
+                              void *scratch)
+{
+    const given_t given = {b->chain->affine.next, b->chain->affine.reg, io};
+    const float *x = run_f32_from(b, &(block_t){idx, 1, n}, given, scratch, LONG_STEP);
+    return x != NULL ? x : io;
 }
 
 /* ---- double ---------------------------------------------------------------------------------- */
@@ -735,6 +813,21 @@ void chain_fetch(const chain_bound_t *bound, const int64_t *idx, int n)
                         (int64_t)n / r.group * ref->traits->bits / 8);
         }
     }
+}
+
+bool chain_is_load(const chain_bound_t *bound)
+{
+    const chain_instr_t *in = bound->chain->instrs;
+    const chain_ref_t *ref = &bound->refs[in->operand];
+    return bound->chain->n_instrs == 1 && in->op == CHAIN_LOAD && bound->ndims > 0 &&
+           ref->stride[bound->ndims - 1] == 1 && !ref->grouped && ref->traits->bits % 8 == 0;
+}
+
+ahead_t chain_ahead(const chain_bound_t *bound, const int64_t *idx)
+{
+    const chain_ref_t *ref = &bound->refs[bound->chain->instrs[0].operand];
+    const int bytes = ref->traits->bits / 8;
+    return (ahead_t){ref->data + run_of(bound, ref, idx).first * bytes, bytes};
 }
 
 static void run_tile(const chain_bound_t *bound, const int64_t *idx, int rows, int cols,

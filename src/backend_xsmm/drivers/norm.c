@@ -45,6 +45,24 @@ static void bind_statistic(const frame_t *frame, int value, const norm_params_t 
     }
 }
 
+enum { SCALED_AND_STORED, SCALED, BY_CHAIN };
+
+static const char *refuse_end(int way, const void *config, void *state)
+{
+    const rows_t *rows = &((norm_state_t *)state)->rows;
+    (void)config;
+    return !rows->affine || rows->most > rows->row ||
+                   (way == SCALED_AND_STORED && !chain_affine_stores(&rows->post))
+               ? ""
+               : NULL;
+}
+
+/* How much is done to a row in the pass that normalises it: gamma and beta, and the store. */
+const way_row_t ways_norm_ends[] = {
+    {"one pass that scales and stores", refuse_end, SCALED_AND_STORED},
+    {"one pass that scales", refuse_end, SCALED},
+    {"passes of the chain", NULL, BY_CHAIN}};
+
 static sinter_status_t choose(const kernel_t *self, const problem_t *problem, const void *config,
                               void *state, choice_t *choice)
 {
@@ -59,7 +77,9 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     st->fn = eltwise_table(self->needs);
     bind_statistic(problem->frame, p->mean, p, x->ndims, &st->mean);
     bind_statistic(problem->frame, p->variance, p, x->ndims, &st->variance);
-    return rows_bind(problem, p->pre, self->needs, block, &st->rows, choice);
+    SG_TRY(rows_bind(problem, p->pre, self->needs, block, &st->rows, choice));
+    take_way(ways_norm_ends, NULL, NULL, st, choice);
+    return sinter_success;
 }
 
 static sinter_status_t start(const kernel_t *self, const problem_t *p, const void *config,
@@ -86,41 +106,65 @@ static void put_statistic(const norm_state_t *st, const statistic_t *s, const in
     }
 }
 
-/* Of a block whose sums do not fit floats, such as one of 3e38 and -3e38, or in which a NaN or an
+/* The mean of a run, and the squares of differences from it. */
+typedef struct moments {
+    double mean, squares;
+} moments_t;
+
+/* Of a run whose sums do not fit floats, such as one of 3e38 and -3e38, or in which a NaN or an
  * infinity is. */
-static double mean_in_double(const float *x, int n)
+static moments_t moments_in_double(const float *x, int n)
 {
-    double sum = 0;
+    double sum = 0, squares = 0;
     for (int i = 0; i < n; i++) {
         sum += x[i];
     }
-    return sum / n;
+    for (int i = 0; i < n; i++) {
+        squares += (x[i] - sum / n) * (x[i] - sum / n);
+    }
+    return (moments_t){sum / n, squares};
 }
 
-static double squares_in_double(const float *x, int n, double shift)
+static double squares_in_double(const float *x, int n)
 {
     double sum = 0;
     for (int i = 0; i < n; i++) {
-        sum += (x[i] - shift) * (x[i] - shift);
+        sum += (double)x[i] * x[i];
     }
     return sum;
 }
 
-/* Means and squares of differences from them, block by block, are merged as if the row had been
- * passed over twice (Chan, Golub and LeVeque). */
+/* Of n <= CHAIN_LONG elements, in one pass where `near` lies near their mean. Differences from
+ * `near` have squares of which those from the mean are at least half then; else one pass more finds
+ * differences from the mean itself. */
+static moments_t moments_of(const norm_state_t *st, const float *x, int n, float near)
+{
+    double sum, squares = st->fn->row_moments(x, n, near, &sum);
+    if (sum * sum > squares * n / 2) {
+        near = (float)(near + sum / n);
+        squares = st->fn->row_moments(x, n, near, &sum);
+    }
+    const double less = squares - sum * sum / n;
+    if (!isfinite(squares) || !isfinite(sum)) {
+        return moments_in_double(x, n);
+    }
+    return (moments_t){near + sum / n, less > 0 ? less : 0};
+}
+
+/* Means and squares of differences from them, run by run, are merged as if the row had been passed
+ * over twice (Chan, Golub and LeVeque). The mean so far is near the mean of the next run. */
 static void see_centred(const void *state, row_t *row, const float *run, int n)
 {
+    enum { FIRST = 32 };
     const norm_state_t *st = state;
     for (int i = 0, m; i < n; i += m) {
-        m = (int)at_most(n - i, CHAIN_BLOCK);
-        double mean = st->fn->row_sum(run + i, m) / (double)m;
-        double squares = st->fn->row_squares(run + i, m, (float)mean);
-        if (!isfinite(squares)) {
-            mean = mean_in_double(run + i, m);
-            squares = squares_in_double(run + i, m, mean);
-        }
-        const double all = row->count + m, apart = mean - row->mean;
-        row->squares += squares + apart * apart * row->count * m / all;
+        m = (int)at_most(n - i, CHAIN_LONG);
+        const int few = (int)at_most(m, FIRST);
+        const double near =
+            row->count > 0 ? row->mean : (double)(st->fn->row_sum(run + i, few) / (float)few);
+        const moments_t part = moments_of(st, run + i, m, (float)near);
+        const double all = row->count + m, apart = part.mean - row->mean;
+        row->squares += part.squares + apart * apart * row->count * m / all;
         row->mean += apart * m / all;
         row->count = all;
     }
@@ -129,10 +173,10 @@ static void see_centred(const void *state, row_t *row, const float *run, int n)
 static void see_plain(const void *state, row_t *row, const float *run, int n)
 {
     const norm_state_t *st = state;
-    for (int i = 0; i < n; i += CHAIN_BLOCK) {
-        const int m = (int)at_most(n - i, CHAIN_BLOCK);
-        const double squares = st->fn->row_squares(run + i, m, 0);
-        row->squares += isfinite(squares) ? squares : squares_in_double(run + i, m, 0);
+    for (int i = 0; i < n; i += CHAIN_LONG) {
+        const int m = (int)at_most(n - i, CHAIN_LONG);
+        const double squares = st->fn->row_squares(run + i, m);
+        row->squares += isfinite(squares) ? squares : squares_in_double(run + i, m);
     }
     row->count += n;
 }
@@ -151,24 +195,41 @@ static void take_statistics(const void *state, const problem_t *problem, row_t *
  * normal float, and epsilon is too small to count. */
 static const double vast = 1e70;
 
+static bool normalise_affine(const row_t *row, const row_run_t *run)
+{
+    const norm_state_t *st = run->state;
+    const eltwise_norm_t how = {.shift = row->shift,
+                                .factor = row->factor,
+                                .gamma = run->affine->gamma,
+                                .beta = run->affine->beta,
+                                .each = run->affine->each,
+                                .past = run->affine->past,
+                                .ahead = *run->ahead};
+    if (row->squares > vast * row->count) {
+        return false;
+    }
+    st->fn->norm_row(run->to, run->from, run->n, &how);
+    return true;
+}
+
 static void normalise(const void *state, const row_t *row, const float *from, float *to, int n)
 {
-    const norm_state_t *st = state;
-    if (row->squares > vast * row->count) {
+    static const chain_affine_run_t no_affine;
+    static const ahead_t nothing;
+    const row_run_t run = {state, from, to, n, &no_affine, &nothing};
+    if (!normalise_affine(row, &run)) {
         const double factor = 1 / sqrt(row->squares / row->count);
         for (int i = 0; i < n; i++) {
             to[i] = (float)((from[i] - row->mean) * factor);
         }
-    } else {
-        st->fn->norm_row(to, from, n, row->shift, row->factor);
     }
 }
 
 static void work(const kernel_t *self, const problem_t *p, const void *config, const void *state,
                  const worker_t *w)
 {
-    static const row_ops_t centred = {see_centred, take_statistics, normalise},
-                           plain = {see_plain, take_statistics, normalise};
+    static const row_ops_t centred = {see_centred, take_statistics, normalise, normalise_affine},
+                           plain = {see_plain, take_statistics, normalise, normalise_affine};
     const norm_state_t *st = state;
     (void)self, (void)config;
     rows_work(&st->rows, p, w, w->shared, p->step->p.norm.centered ? &centred : &plain, st);

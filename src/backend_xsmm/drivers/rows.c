@@ -157,7 +157,9 @@ sinter_status_t rows_bind(const problem_t *p, const chain_t *pre, features_t fea
     merge_dims(r, step->tail != NULL);
     const double before = chain_touched_bytes(&r->pre), after = chain_touched_bytes(&r->post);
     const int64_t run = at_most(r->chain_block[r->n_chain - 1], r->run);
-    r->ahead = before > AHEAD_FROM && (r->most > r->row || converts(&r->pre));
+    r->affine = !r->post.chain->f64;
+    r->by_lines = r->affine && r->most == r->row && chain_is_load(&r->pre);
+    r->ahead = before > AHEAD_FROM && (r->most > r->row || r->by_lines || converts(&r->pre));
     const bool sums = chain_choose_stores(&r->pre, 1, run, after, p->plan->cache_bytes);
     r->streams = chain_choose_stores(&r->post, 1, run, before, p->plan->cache_bytes) || sums;
     choice->shared_bytes += rows_row_bytes(r->most) * (size_t)frame->shares;
@@ -280,6 +282,29 @@ static void change_rows(const rows_job_t *j, const run_t *batch)
     }
 }
 
+/* Finishes a run of one row, from `from`, and runs the chain behind it. Returns the chain's
+ * result, as chain_run_long does. */
+static const float *finish_run(const rows_job_t *j, const run_t *run, const row_t *row,
+                               const float *from, float *x, const ahead_t *ahead)
+{
+    const row_ops_t *ops = j->ops;
+    const chain_bound_t *post = &j->r->post;
+    if (j->r->affine && ops->finish_affine != NULL) {
+        const chain_affine_run_t affine = chain_affine_run(post, run->idx, run->n, j->b.chain);
+        const row_run_t part = {.state = j->state,
+                                .from = from,
+                                .to = affine.to != NULL ? affine.to : x,
+                                .n = run->n,
+                                .affine = &affine,
+                                .ahead = ahead};
+        if (ops->finish_affine(row, &part)) {
+            return affine.to != NULL ? x : chain_run_behind(post, run->idx, run->n, x, j->b.chain);
+        }
+    }
+    ops->finish(j->state, row, from, x, run->n);
+    return chain_run_long(post, run->idx, run->n, x, j->b.chain);
+}
+
 /* The chain behind a batch, while the batch at `next` is fetched (NULL: none). */
 static void put_batch(const rows_job_t *j, const int64_t *batch, const int64_t *next,
                       const row_t *row, const sources_t *from)
@@ -292,14 +317,19 @@ static void put_batch(const rows_job_t *j, const int64_t *batch, const int64_t *
     }
     for (first_run(r, batch, r->run, &run); run.done < run.all; next_run(r, &run), k++) {
         float *const x = j->x + run.done;
+        ahead_t lines = {NULL, 0};
         if (next != NULL && ahead.done < ahead.all) {
-            chain_fetch(&r->pre, ahead.idx, ahead.n);
+            if (r->by_lines && j->ops->finish_affine != NULL) {
+                lines = chain_ahead(&r->pre, ahead.idx);
+            } else {
+                chain_fetch(&r->pre, ahead.idx, ahead.n);
+            }
             next_run(r, &ahead);
         }
-        if (run.n_rows == 1 && j->ops->finish != NULL) {
-            j->ops->finish(j->state, row, k < MOST_RUNS ? from->run[k] : x, x, run.n);
-        }
-        const float *result = chain_run_long(&r->post, run.idx, run.n, x, j->b.chain);
+        const float *result =
+            run.n_rows == 1 && j->ops->finish != NULL
+                ? finish_run(j, &run, row, k < MOST_RUNS ? from->run[k] : x, x, &lines)
+                : chain_run_long(&r->post, run.idx, run.n, x, j->b.chain);
         if (j->b.tail != NULL) {
             if (result != x) {
                 memcpy(x, result, (size_t)run.n * sizeof *x);

@@ -10,6 +10,7 @@
 #include "backend_xsmm/chain/chain.h"
 #include "backend_xsmm/drivers/quant_tail.h"
 #include "backend_xsmm/kernel.h"
+#include "backend_xsmm/ukernels/eltwise.h"
 
 typedef struct rows {
     chain_bound_t pre, post;
@@ -25,6 +26,10 @@ typedef struct rows {
     int run;      /* the most elements of a run of the chains */
     bool streams; /* some store goes past the caches */
     bool ahead;   /* the next row is fetched while one is finished */
+    bool affine;  /* the step may do what the chain behind it begins with */
+    /* A row is fetched line by line while the one before it is finished, since its chain only loads
+     * it. */
+    bool by_lines;
     bool serial;
     bool long_groups; /* of the tail, longer than a run: they are quantised after the runs */
 } rows_t;
@@ -45,6 +50,15 @@ typedef struct row {
     double count, mean, squares; /* at first 0 */
     float shift, factor;         /* at first 0 and 1 */
 } row_t;
+/* A run of a row, what the chain behind it begins with, and what is prefetched meanwhile. */
+typedef struct row_run {
+    const void *state;
+    const float *from;
+    float *to;
+    int n;
+    const chain_affine_run_t *affine;
+    const ahead_t *ahead;
+} row_run_t;
 typedef struct row_ops {
     /* Looks at a run of the row after the chain before it. NULL: nothing. */
     void (*seen)(const void *state, row_t *row, const float *run, int n);
@@ -53,6 +67,9 @@ typedef struct row_ops {
     void (*change)(const void *state, const problem_t *p, row_t *row);
     /* Changes a run, from `from` to `to`, before the chain behind it. */
     void (*finish)(const void *state, const row_t *row, const float *from, float *to, int n);
+    /* Does this and what `affine` says in one pass, to affine->to if that is given. False: nothing
+     * is done yet, since this row needs more care. NULL: it does so for no row. */
+    bool (*finish_affine)(const row_t *row, const row_run_t *run);
 } row_ops_t;
 /* One share of the work. memory: where the rows' shared memory begins. */
 void rows_work(const rows_t *rows, const problem_t *p, const worker_t *w, unsigned char *memory,

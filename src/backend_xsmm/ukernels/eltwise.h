@@ -22,6 +22,22 @@ typedef void (*eltwise_fn_t)(float *dst, const float *a, const float *b, const f
 typedef void (*eltwise_f64_fn_t)(double *dst, const double *a, const double *b, const double *c,
                                  int n, const double *p);
 
+/* Memory that is prefetched element by element while others are worked on: where it begins, and
+ * the bytes of an element. NULL: nothing. */
+typedef struct ahead {
+    const unsigned char *at;
+    int step;
+} ahead_t;
+
+/* dst = (src - shift) * factor * gamma + beta. */
+typedef struct eltwise_norm {
+    float shift, factor;
+    const float *gamma, *beta; /* NULL: 1 and 0 */
+    bool each;                 /* they have a value for each element, else one for all */
+    bool past;     /* dst goes past the caches: the kernel must end with quant->stream_end */
+    ahead_t ahead; /* prefetched meanwhile */
+} eltwise_norm_t;
+
 typedef struct eltwise_table {
     features_t needs;               /* what it was built for */
     eltwise_fn_t op[ELTWISE_KINDS]; /* by op_slot; NULL: no elementwise function */
@@ -29,15 +45,17 @@ typedef struct eltwise_table {
     /* Rows. Sums run in 16 lanes that are added in a fixed tree, so they depend on n alone. */
     float (*row_max)(const float *x, int n); /* NaN are passed over; -inf if n is 0 */
     float (*row_sum)(const float *x, int n);
-    float (*row_squares)(const float *x, int n, float shift); /* the sum of (x - shift)^2 */
+    /* The sum of (x - shift)^2, and in *sum that of x - shift; the sum of x^2. Lanes are added in
+     * f32, so n is at most CHAIN_LONG; an infinity: they do not fit f32. */
+    double (*row_moments)(const float *x, int n, float shift, double *sum);
+    double (*row_squares)(const float *x, int n);
     float (*exp_sub_sum)(
         float *dst, const float *src, int n,
         float max); /* dst = exp(src - max), returns the sum; dst may be src; max >= src */
     float (*exp_mul_sub_sum)(float *dst, const float *src, int n, float mul,
                              float max);           /* dst = exp(src * mul - max), as exp_sub_sum */
     void (*scale_row)(float *dst, int n, float f); /* dst *= f */
-    void (*norm_row)(float *dst, const float *src, int n, float shift,
-                     float f); /* dst = (src - shift) * f */
+    void (*norm_row)(float *dst, const float *src, int n, const eltwise_norm_t *how);
     /* Turns the pairs x[i], x[i + n] by angles with these cosines and sines, and the pairs
      * x[2 i], x[2 i + 1]. */
     void (*turn_halves)(float *x, const float *cosine, const float *sine, int n);

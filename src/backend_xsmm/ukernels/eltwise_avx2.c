@@ -8,11 +8,7 @@
 
 #ifdef ELTWISE_OWN_ROWS
 
-/* The lanes of x that are not below n are zeros. */
-static inline vf first_lanes(vf x, int n)
-{
-    return (vf)((vu)x & (vu)lanes_below(n));
-}
+#include "backend_xsmm/ukernels/eltwise_rows.h"
 
 /* Four maxima at a time: one would wait for the one before it. */
 static float row_max(const float *x, int n)
@@ -85,7 +81,7 @@ static inline __attribute__((always_inline)) float exp_sum(float *dst, const flo
     for (int k = 0; i < n; i += LANES, k++) {
         const vf y = exp_8(less(src + i, n - i, multiplies, f, top));
         vf_store_n(dst + i, y, n - i);
-        sum[k] = vf_add(sum[k], first_lanes(y, n - i));
+        sum[k] = vf_add(sum[k], vf_first(y, n - i));
     }
     return vf_sum(vf_add(sum[0], sum[1]));
 }
@@ -98,28 +94,6 @@ static float exp_mul_sub_sum(float *dst, const float *src, int n, float mul, flo
 static float exp_sub_sum(float *dst, const float *src, int n, float max)
 {
     return exp_sum(dst, src, n, false, 1, max);
-}
-
-static void scale_past(unsigned char *dst, const float *src, int n, float f)
-{
-    enum { VECTOR = sizeof(vf), LINE = 64 };
-    const vf by = vf_set1(f);
-    const size_t aside = -(uintptr_t)dst % LINE / sizeof(float);
-    int i = 0;
-    const int head = (uintptr_t)dst % sizeof(float) != 0 || (size_t)n < aside ? n : (int)aside;
-    for (; i < head; i += LANES) {
-        vf_store_n(dst + (size_t)i * sizeof(float), vf_mul(vf_load_n(src + i, head - i), by),
-                   head - i);
-    }
-    for (i = head; i + LINE / (int)sizeof(float) <= n; i += LINE / (int)sizeof(float)) {
-        for (int k = 0; k < LINE / VECTOR; k++) {
-            vf_stream(dst + (size_t)(i + k * LANES) * sizeof(float),
-                      vf_mul(vf_load(src + i + k * LANES), by));
-        }
-    }
-    for (; i < n; i += LANES) {
-        vf_store_n(dst + (size_t)i * sizeof(float), vf_mul(vf_load_n(src + i, n - i), by), n - i);
-    }
 }
 
 #endif

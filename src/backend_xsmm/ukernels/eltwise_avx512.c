@@ -8,6 +8,8 @@
 
 #ifdef ELTWISE_OWN_ROWS
 
+#include "backend_xsmm/ukernels/eltwise_rows.h"
+
 /* vf_sum adds lanes in the order of lanes_sum, without the way through memory. */
 
 static float row_max(const float *x, int n)
@@ -66,28 +68,6 @@ static float exp_mul_sub_sum(float *dst, const float *src, int n, float mul, flo
 static float exp_sub_sum(float *dst, const float *src, int n, float max)
 {
     return exp_mul_sub_sum(dst, src, n, 1, max);
-}
-
-static void scale_past(unsigned char *dst, const float *src, int n, float f)
-{
-    enum { VECTOR = sizeof(vf), LINE = 64 };
-    const vf by = vf_set1(f);
-    const size_t aside = -(uintptr_t)dst % LINE / sizeof(float);
-    int i = 0;
-    const int head = (uintptr_t)dst % sizeof(float) != 0 || (size_t)n < aside ? n : (int)aside;
-    for (; i < head; i += LANES) {
-        vf_store_n(dst + (size_t)i * sizeof(float), vf_mul(vf_load_n(src + i, head - i), by),
-                   head - i);
-    }
-    for (i = head; i + LINE / (int)sizeof(float) <= n; i += LINE / (int)sizeof(float)) {
-        for (int k = 0; k < LINE / VECTOR; k++) {
-            vf_stream(dst + (size_t)(i + k * LANES) * sizeof(float),
-                      vf_mul(vf_load(src + i + k * LANES), by));
-        }
-    }
-    for (; i < n; i += LANES) {
-        vf_store_n(dst + (size_t)i * sizeof(float), vf_mul(vf_load_n(src + i, n - i), by), n - i);
-    }
 }
 
 #endif
