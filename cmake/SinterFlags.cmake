@@ -28,6 +28,15 @@ set(SINTER_FLAGS_avxvnni ${SINTER_FLAGS_avx2} -mavxvnni)
 set(SINTER_FLAGS_avx512 ${SINTER_FLAGS_avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl)
 set(SINTER_FLAGS_vnni ${SINTER_FLAGS_avx512} -mavx512vnni)
 
+# For tests on machines without AVX-512: what these files do with it is done in C, and the library
+# takes every machine for one that has it.
+if(SINTER_EMULATE_AVX512)
+    set(emulated ${PROJECT_SOURCE_DIR}/tests/emulated)
+    set(SINTER_FLAGS_avx512 ${SINTER_FLAGS_avx2} -I${emulated} -iquote${emulated} -D__AVX512F__
+        -DTARGET= -Wno-psabi)
+    set(SINTER_FLAGS_vnni ${SINTER_FLAGS_avx512})
+endif()
+
 # These files are many instances of inlined functions. With all checks and all debug information,
 # compiling one of them would take minutes.
 if(SINTER_SANITIZE STREQUAL "thread")

@@ -158,9 +158,7 @@ OP void put_bf16_of(unsigned char *to, const vf *x, __mmask32 rounded)
 /* Two vectors as bf16 by AVX512_BF16, which those who call this have checked for. */
 OP __m512i native_bf16(const vf *x)
 {
-    __m512i words;
-    __asm__("vcvtne2ps2bf16 %2, %1, %0" : "=v"(words) : "v"(x[1]), "v"(x[0]));
-    return words;
+    return asm_bf16_pair(x[0], x[1]);
 }
 
 OP void put_pair(result_t result, unsigned char *to, const vf *x)
@@ -242,9 +240,7 @@ OP __m256i words_of_results(result_t result, vf results)
         return f16_of_vf(&results);
     }
     if (result == RESULT_NATIVE_BF16) {
-        __m256i words;
-        __asm__("vcvtneps2bf16 %1, %0" : "=v"(words) : "v"(results));
-        return words;
+        return asm_bf16(results);
     }
     const vu rounded = round_to_bf16(results);
     return narrow_high(&rounded);

@@ -53,12 +53,10 @@ enum { VECTOR = 64, REGISTERS = 32, FLIPS_AND_MASKS = 1 };
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-/* As assembly: GCC would copy the sums around the intrinsic. */
 OP vi vi_dot(bool small, vi sum, vi u, vi s)
 {
     (void)small;
-    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(u), "v"(s));
-    return sum;
+    return asm_dot_bytes(sum, u, s);
 }
 OP vi bytes_flip(vi x, vi mask, vi flip)
 {
@@ -200,8 +198,7 @@ OP void vf_units(const vf *line, vf *to)
 
 OP vi vi_dot_words(vi sum, vi a, vi b)
 {
-    __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
-    return sum;
+    return asm_dot_words(sum, a, b);
 }
 OP vi vi_pairs(vi u, vi s)
 {

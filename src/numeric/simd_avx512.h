@@ -95,6 +95,8 @@ typedef uint32_t vu __attribute__((vector_size(64)));
 typedef __m512d vd;
 typedef __mmask16 vm;
 
+#include "numeric/asm_avx512.h"
+
 /* ---- loads and stores ------------------------------------------------------------------------ */
 
 OP vm lanes_below(int64_t n)

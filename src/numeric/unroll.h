@@ -31,6 +31,8 @@
 #define HIDE(p) __asm__("" : "+r"(p))
 
 /* The same for a vector: it stays in its register, where GCC would load it anew for each use. */
+#ifndef HIDE_VECTOR /* a build that emulates AVX-512 keeps vectors in memory */
 #define HIDE_VECTOR(x) __asm__("" : "+v"(x))
+#endif
 
 #endif

@@ -1,0 +1,22 @@
+/* The functions of src/numeric/asm_avx512.h in C. */
+#ifndef SINTER_SRC_NUMERIC_ASM_AVX512_H
+#define SINTER_SRC_NUMERIC_ASM_AVX512_H
+
+OP __m512i asm_dot_bytes(__m512i sum, __m512i u, __m512i s)
+{
+    return _mm512_dpbusd_epi32(sum, u, s);
+}
+OP __m512i asm_dot_words(__m512i sum, __m512i a, __m512i b)
+{
+    return _mm512_dpwssd_epi32(sum, a, b);
+}
+OP __m256i asm_bf16(__m512 x)
+{
+    return _mm512_cvtneps_pbh(x);
+}
+OP __m512i asm_bf16_pair(__m512 low, __m512 high)
+{
+    return (any512){.half_i = {_mm512_cvtneps_pbh(low), _mm512_cvtneps_pbh(high)}}.i;
+}
+
+#endif
