@@ -144,9 +144,35 @@ static void add_binary(maker_t *k)
        with_dims(k, sinter_f32, x.ndims, x.dims, false), NULL, 0);
 }
 
+/* Some elements of one dim, forwards or backwards. */
+static void add_slice(maker_t *k, const lt_t *x, int axis)
+{
+    int64_t dims[SINTER_MAX_NDIMS], *values = k->attr_ints + k->n_ints;
+    const int64_t n = x->dims[axis], step = 1 + pick(2);
+    const int64_t from = pick((int)n), to = from + 1 + pick((int)(n - from));
+    const bool back = pick(2);
+    memcpy(dims, x->dims, sizeof dims);
+    dims[axis] = (to - from + step - 1) / step;
+    values[0] = back ? to - 1 : from;
+    values[1] = !back ? to : from > 0 ? from - 1 : -n - 1;
+    values[2] = axis;
+    values[3] = back ? -step : step;
+    k->n_ints += 4;
+    const attr_t attrs[4] = {{.id = sinter_op_attr_starts, .n = 1, .s64 = values},
+                             {.id = sinter_op_attr_ends, .n = 1, .s64 = values + 1},
+                             {.id = sinter_op_attr_axes, .n = 1, .s64 = values + 2},
+                             {.id = sinter_op_attr_steps, .n = 1, .s64 = values + 3}};
+    op(k, sinter_op_slice, x, 1, with_dims(k, sinter_f32, x->ndims, dims, false), attrs, 4);
+}
+
 static void add_view(maker_t *k)
 {
     const lt_t x = any_float(k);
+    const int axis = x.ndims > 0 ? pick(x.ndims) : -1;
+    if (axis >= 0 && x.dims[axis] > 0 && pick(4) == 0) {
+        add_slice(k, &x, axis);
+        return;
+    }
     int64_t dims[SINTER_MAX_NDIMS], *values = k->attr_ints + k->n_ints;
     int n = 0;
     if (pick(2) && x.ndims > 0) {
