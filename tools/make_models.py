@@ -9,6 +9,7 @@ import dequantise_models
 import layer_models
 import matmul_models
 import row_models
+import weight_models
 from graph_json import Graph, transposed
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
@@ -336,7 +337,8 @@ def quantise_models():
 def models():
     """Name -> graph."""
     return network_models() | guide_models() | quantise_models() | dequantise_models.models(
-    ) | attention_models.models() | row_models.models() | layer_models.models()
+    ) | attention_models.models() | row_models.models() | layer_models.models(
+    ) | weight_models.models()
 
 
 def network_models():
@@ -431,7 +433,7 @@ def lists():
     texts = {"models.list": check, "models_perf.list": speed, "perf_quantise.list": quantisation}
     own = {name: "\n".join([lines[0] + header, *lines[1:]]) + "\n" for name, lines in texts.items()}
     return own | dequantise_models.lists() | attention_models.lists(
-    ) | matmul_models.lists() | row_models.lists() | layer_models.lists()
+    ) | matmul_models.lists() | row_models.lists() | layer_models.lists() | weight_models.lists()
 
 
 def main():

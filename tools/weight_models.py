@@ -1,0 +1,95 @@
+"""A part of make_models.py: matmuls with weights in the forms that convert_weights.py makes of
+other programs' files, and weights with offsets at the size of a real network; the list that checks
+the first, and the one that measures the second against the same with integer zero points."""
+from graph_json import Graph, transposed
+
+# name: codes, scales, zero points or offsets, kind of these, group; whether the sides are stored
+# [K / group, N]
+FORMS = {
+    "q4_0": ("s4", "f16", None, None, 32, False),
+    "q4_1": ("u4", "f16", "f16", "offsets", 32, False),
+    "q5_0": ("s8", "f16", None, None, 32, False),
+    "q8_0": ("s8", "f16", None, None, 32, False),
+    "q4_k": ("u4", "f32", "f32", "offsets", 32, False),
+    "q6_k": ("s8", "f32", None, None, 16, False),
+    "nvfp4": ("f4_e2m1", "f8_e4m3", None, None, 16, False),
+    "awq": ("u4", "f16", "u4", "zero_points", 128, True),
+    "hqq": ("u4", "f16", "f16", "zero_points", 64, False),
+    "torchao-int4": ("s4", "bf16", "bf16", "offsets", 128, True),
+}
+SMALL = (4, 256, 96)  # M, K, N
+LARGE = (1, 4096, 14336)
+GROUPS = (32, 128)
+ROWS = {1: "--min-time=0.3", 4: "--min-time=0.3", 512: "--repeat=5"}
+
+
+def linear(form, g, x, n):
+    """x times a constant weight of a row of FORMS."""
+    codes, scales, points, kind, group, turned = form
+    k = x["shape"][-1]
+    sides = [n, k // group]
+    stride = transposed(sides) if turned else None
+    inputs = [g.input(codes, [n, k], prop="constant")]
+    inputs += [g.input(dtype, sides, stride, "constant") for dtype in (scales, points) if dtype]
+    attrs = {"qtype": "per_group", "group_shape": [1, group]}
+    if kind == "offsets":
+        attrs["zps_kind"] = kind
+    w = g.op("DynamicDequantize", inputs, "f32", **attrs)
+    return g.op("MatMul", [x, w], "f32", transpose_a=False, transpose_b=True)
+
+
+def matmul(form, m, k, n):
+    g = Graph()
+    return g.output(linear(form, g, g.input("f32", [m, k]), n))
+
+
+def act_order(m, k, n):
+    """GPTQ with groups in the order of activations: a Gather puts those of a group side by side."""
+    g = Graph()
+    x, order = g.input("f32", [m, k]), g.input("s32", [k], prop="constant")
+    x = g.op("Gather", [x, order], "f32", axis=1)
+    return g.output(linear(("u4", "f16", "u8", "zero_points", 128, True), g, x, n))
+
+
+def name_of(group, kind):
+    return f"matmul-u4-{kind.replace('_', '-')}-4096x14336-g{group}"
+
+
+def models():
+    """Name -> graph."""
+    graphs = {"weight-" + name: matmul(form, *SMALL) for name, form in FORMS.items()}
+    graphs["weight-gptq-act-order"] = act_order(*SMALL)
+    for group in GROUPS:
+        for points, kind in (("f16", "offsets"), ("u4", "zero_points")):
+            graphs[name_of(group, kind)] = matmul(("u4", "f16", points, kind, group, False), *LARGE)
+    return graphs
+
+
+def lists():
+    """File name -> text."""
+    check = [
+        "# Weights in the forms of other programs against the oracle, with few and many rows, in "
+        "floats and in integers. Written by tools/make_models.py."
+    ]
+    speed = [
+        "# Weights with offsets, each beside the same with integer zero points: 1 and 4 rows "
+        "against reading them, 512 against the FMA and int8 peaks. Written by tools/make_models.py."
+    ]
+    m, k, _ = SMALL
+    for name in FORMS:
+        for rows in (1, m, 40):
+            for mode in ("strict", "int8"):
+                check.append(f"--mode=C --case=../../models/weight-{name}.json "
+                             f"--in-shapes=0:{rows}x{k} --partition-fpmath=0:{mode}:true "
+                             "--expected-n-partitions=1")
+    check.append("--mode=C --case=../../models/weight-gptq-act-order.json "
+                 "--in=1:=200,37,74,0,148,255,222,3 --expected-n-partitions=2")
+    for rows, time in ROWS.items():
+        for group in GROUPS:
+            for kind in ("offsets", "zero_points"):
+                for mode in ("strict", "int8"):
+                    speed.append(f"--mode=P --case=../../models/{name_of(group, kind)}.json "
+                                 f"--in-shapes=0:{rows}x{LARGE[1]} --expected-n-partitions=1 "
+                                 f"--partition-fpmath=0:{mode}:true --cold-cache {time}")
+    return {"weight_forms.list": "\n".join(check) + "\n",
+            "perf_offsets.list": "\n".join(speed) + "\n"}
