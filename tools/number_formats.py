@@ -103,7 +103,7 @@ def to_small_float(dtype, x):
     _, mantissa_bits, bias, largest_value = SMALL_FLOATS[dtype]
     magnitude = np.minimum(np.nan_to_num(np.abs(x).astype(np.float64)), largest_value)
     _, exponent = np.frexp(magnitude)  # magnitude < 2^exponent
-    exponent = np.maximum(exponent - 1, 1 - bias)
+    exponent = np.where(magnitude > 0, np.maximum(exponent - 1, 1 - bias), 1 - bias)
     steps = np.rint(np.ldexp(magnitude, mantissa_bits - exponent)).astype(np.int64)
     # One step past the last mantissa is the next exponent: the sum carries.
     code = (exponent + bias - 1 << mantissa_bits) + steps
@@ -132,3 +132,79 @@ def round_to(dtype, x):
     if dtype == "bf16":
         return to_bf16(x)
     return to_small_float(dtype, x) if dtype in SMALL_FLOATS else to_integer(dtype, x)
+
+
+# ---- quantisation with computed scales -----------------------------------------------------------
+
+
+def stored_scale(dtype, x):
+    """f32 scales as their type holds them. What it would store as 0 is 1, or the least number of
+    e8m0."""
+    values = decode(dtype, round_to(dtype, x))
+    return np.where(values == 0, np.float32(1), values)
+
+
+def quotient(x, scale):
+    with np.errstate(over="ignore"):
+        return x / scale
+
+
+def symmetric(x, codes, scales):
+    """dynamic_symmetric of groups x [n, g]: codes, scales [n, 1], nothing."""
+    amax = np.abs(x).max(axis=1, keepdims=True)
+    scale = stored_scale(scales, amax / np.float32(largest(codes)))
+    return round_to(codes, quotient(x, scale)), scale, None
+
+
+def asymmetric(x, codes, scales):
+    """dynamic_asymmetric of groups x [n, g]: codes, scales, integer zero points."""
+    qmin, qmax = INTEGERS[codes]
+    zero = np.float32(0)
+    lo = np.minimum(x.min(axis=1, keepdims=True), zero)
+    hi = np.maximum(x.max(axis=1, keepdims=True), zero)
+    scale = stored_scale(scales, (hi - lo) / np.float32(qmax - qmin))
+    point = np.clip(np.rint(np.float32(qmin) - lo / scale), qmin, qmax).astype(np.float32)
+    return to_integer(codes, np.rint(quotient(x, scale)) + point), scale, point
+
+
+def with_offsets(x, codes, scales):
+    """Codes from the least to the greatest of a group, as GGUF's Q4_1: x = scale * code + offset.
+    No op computes these; they come with weights."""
+    qmin, qmax = INTEGERS[codes]
+    lo = x.min(axis=1, keepdims=True)
+    offset = decode(scales, round_to(scales, lo))
+    scale = stored_scale(scales, (x.max(axis=1, keepdims=True) - lo) / np.float32(qmax - qmin))
+    return to_integer(codes, quotient(x - offset, scale)), scale, offset
+
+
+def power_of_two(exponent):
+    return np.ldexp(np.float32(1), np.clip(exponent, -127, 127))
+
+
+def mx(x, codes, _):
+    """dynamic_mx of groups x [n, g]: the scale is the power of two of the greatest number, less
+    that of the type."""
+    amax = np.abs(x).max(axis=1, keepdims=True)
+    emax = np.frexp(largest(codes))[1]
+    scale = np.where(amax > 0, power_of_two(np.frexp(amax)[1] - emax), power_of_two(-127))
+    return to_codes_of_either_sign(codes, quotient(x, scale)), scale, None
+
+
+def mx_rceil(x, codes, _):
+    """dynamic_mx_rceil: amax / max(codes), rounded up to a power of two."""
+    mantissa, exponent = np.frexp(np.abs(x).max(axis=1, keepdims=True) / np.float32(largest(codes)))
+    exponent = np.where(mantissa == 0, -127, exponent - (mantissa == 0.5))
+    scale = power_of_two(exponent)
+    return to_codes_of_either_sign(codes, quotient(x, scale)), scale, None
+
+
+def to_codes_of_either_sign(dtype, x):
+    return round_to(dtype, np.clip(x, -largest(dtype), largest(dtype)))
+
+
+def nv(x, codes, scales, tensor_scale=np.float32(1)):
+    """dynamic_nv: f4_e2m1 with scales in f8_e4m3 and one f32 for the tensor."""
+    amax = np.abs(x).max(axis=1, keepdims=True)
+    wanted = np.clip(amax / np.float32(6) / tensor_scale, np.float32(2.0**-9), np.float32(448))
+    scale = decode(scales, round_to(scales, wanted)) * tensor_scale
+    return round_to(codes, quotient(x, scale)), scale, None
