@@ -383,8 +383,24 @@ TARGET static void end_stream(void)
     stream_end();
 }
 
-const quant_rows_t QUANT_ROWS = {widen,       widen_rows, widen_f16, widen_bf16,  merge,
-                                 halve,       scales,     factors,   zero_points, quantise,
-                                 dequant_run, quant_run,  spread,    stream,      end_stream};
+TARGET static void zps_of_offsets(float *scale, float *offset, int64_t n)
+{
+    const vu magnitude = vu_set1(0x7FFFFFFF), zero = vu_set1(0);
+    for (int64_t i = 0; i < n; i += LANES) {
+        const vf s = vf_load_n(scale + i, n - i < LANES ? n - i : LANES),
+                 o = vf_load_n(offset + i, n - i < LANES ? n - i : LANES);
+        const vu far_from = (vu)(s * vf_set1(0x1p40f)) & magnitude, size = (vu)o & magnitude;
+        const vm far = vu_gt(size, far_from);
+        const vu zp = vu_select(far, (vu)vf_set1(-0x1p40f), (vu)(-o / s)),
+                 s2 = vu_select(far, (vu)(o * vf_set1(0x1p-40f)), (vu)s);
+        vf_store_n(scale + i, (vf)s2, n - i < LANES ? n - i : LANES);
+        vf_store_n(offset + i, (vf)vu_select(vu_eq(size, zero), zero, zp),
+                   n - i < LANES ? n - i : LANES);
+    }
+}
+
+const quant_rows_t QUANT_ROWS = {
+    widen,       widen_rows, widen_f16,   widen_bf16, merge,          halve,  scales, factors,
+    zero_points, quantise,   dequant_run, quant_run,  zps_of_offsets, spread, stream, end_stream};
 
 #endif

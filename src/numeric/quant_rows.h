@@ -64,6 +64,11 @@ typedef struct quant_rows {
                         float *to);
     void (*quant_run)(const float *x, int n, const quant_param_t *scale, const quant_param_t *zp,
                       float *to);
+    /* Offsets of scale * code + offset become zero points of scale * (code - zp), each with two
+     * roundings. Codes have at most 8 bits: beside an offset beyond 2^40 times its scale, the
+     * product does not count, so that such scales become the offset times 2^-40. Offsets of 0 have
+     * zero points of 0, whatever the scale. */
+    void (*zps_of_offsets)(float *scale, float *offset, int64_t n);
     /* to[i] = x[(phase + i) / group] */
     void (*spread)(const float *x, int n, int64_t group, int64_t phase, float *to);
     /* Copies past the caches where `to` is aligned to cache lines. stream_end must be called before

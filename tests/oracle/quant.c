@@ -68,15 +68,15 @@ typedef struct formula {
     bool offsets; /* the third tensor has offsets in place of zero points */
 } formula_t;
 
-/* s q + o. An execution may add the offset to the product, or take a quotient o / s as the zero
- * point: what either rounds is a part of s q and of o. */
+/* s q + o. An execution may round the product, or take a quotient -o / s for a zero point and round
+ * it and the difference: two roundings of parts of s q and of o. */
 static void dequantize_with_offsets(const orc_chunk_t *k)
 {
     for (size_t i = 0; i < k->n; i++) {
         double q = k->v[0][i], s = k->v[1][i], o = k->v[2][i];
         double sb = k->b[1][i], qb = k->b[0][i];
         k->ob[i] = (qb > 0 ? qb * fabs(s) : 0) + (sb > 0 ? sb * (fabs(q) + qb) : 0) + k->b[2][i] +
-                   ORC_U * (fabs(s * q) + fabs(o)) + ORC_UNDERFLOW;
+                   2 * ORC_U * (fabs(s * q) + fabs(o)) + ORC_UNDERFLOW;
         k->ov[i] = s * q + o;
     }
 }

@@ -91,9 +91,6 @@ static const char *refuse_decode(const kernel_t *self, const problem_t *problem)
     if (p->k.split != sinter_data_type_undef || p->v.split != sinter_data_type_undef) {
         return "K or V is in two planes";
     }
-    if (p->k.offsets || p->v.offsets) {
-        return "K or V has offsets";
-    }
     if (k == NULL || v == NULL || n.D % k->layout.multiple != 0 || n.Dv % v->layout.multiple != 0) {
         return "no decoder for these data types and head sizes";
     }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backend_xsmm/kernel.h"
+#include "numeric/quant_rows.h"
 
 const decode_ops_t *decode_ops(features_t features, sinter_data_type_t type)
 {
@@ -560,6 +561,10 @@ static bool load_coefs(const decode_task_t *task)
     }
     if (task->side->shifted) {
         load_by_token(task, &task->m.zp, task->token, task->tokens, b->zp);
+    }
+    if (task->m.offsets) {
+        quant_rows(task->side->features)
+            ->zps_of_offsets(b->scale, b->zp, (int64_t)task->tokens * task->side->groups);
     }
     if (!task->side->places_zps) {
         return true;

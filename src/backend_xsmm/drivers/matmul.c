@@ -40,9 +40,6 @@ const char *matmul_refuse_b(const problem_t *p, bool decoder, bool scaled)
     if (!decoder || b->split != sinter_data_type_undef) {
         return "no decoder for the data type of B";
     }
-    if (b->offsets) {
-        return "B has offsets";
-    }
     return scaled != (b->scale >= 0) || (zp != NULL && zp->cls == DTYPE_INT && zp->bits > 8)
                ? "B has codes without scales, scales without codes, or integer zero points of more "
                  "than 8 bits"

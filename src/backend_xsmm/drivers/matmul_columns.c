@@ -57,6 +57,9 @@ static const char *refuse(const kernel_t *self, const problem_t *p)
     if (why != NULL) {
         return why;
     }
+    if (m->b.offsets) {
+        return "B has offsets";
+    }
     if (m->b.zp >= 0 && floats->run[IN_SUMS_SHIFTED][0] == NULL) {
         return "no decoder for zero points of the data type of B";
     }

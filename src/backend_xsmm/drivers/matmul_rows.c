@@ -44,7 +44,7 @@ static const char *refuse_floats(const kernel_t *self, const problem_t *p)
 
 static const char *refuse_codes(const kernel_t *self, const problem_t *p)
 {
-    const operand_t *a = &p->step->p.matmul.a;
+    const operand_t *a = &p->step->p.matmul.a, *b = &p->step->p.matmul.b;
     const bool codes = blocks_of_codes(p);
     const codes_table_t *table = codes_table(self->needs);
     const codes_type_t *type = codes_type(problem_type(p, p->step->p.matmul.b.data));
@@ -59,6 +59,9 @@ static const char *refuse_codes(const kernel_t *self, const problem_t *p)
     }
     if (!codes && (a->scale >= 0 || dtype_traits(problem_type(p, a->data))->bits < 16)) {
         return "codes of A are no small integers, or their zero points none";
+    }
+    if (b->zp >= 0 && dtype_traits(problem_type(p, b->zp))->cls != DTYPE_INT) {
+        return "zero points of B are no integers";
     }
     return refuse_floats(self, p);
 }
@@ -156,6 +159,7 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
     }
     c->floats = floats_of(self, p);
     c->features = self->needs;
+    c->quant = quant_rows(self->needs);
     text_init(&note, arena);
     text_add(&note, "up to %d rows of A where B is contiguous along K: ", ROWS_MOST);
     if (c->type) {

@@ -222,6 +222,13 @@ static void next_four(rows_task_t *w, int64_t n, int there)
         fetch_coefs(w, zp, &st->zp, n + st->ahead_lines, &w->four.zp);
         w->four.zp.ld = load_coefs(w, zp, &st->zp, n, there, w->buf.raw_zp);
     }
+    if (w->t.b.offsets) {
+        for (int i = 0; i < ROWS_LINES; i++) {
+            w->c->quant->zps_of_offsets(w->buf.raw + i * w->four.scale.ld,
+                                        w->buf.raw_zp + i * w->four.zp.ld,
+                                        st->scale.groups * st->scale.times);
+        }
+    }
     if (scale->type != NULL && in_integers(st->way)) {
         table->by_unit(w->buf.raw, w->four.scale.ld, (int)(st->scale.groups * st->scale.times),
                        w->buf.scale);
