@@ -110,6 +110,7 @@ const char *matmul_configure(const kernel_t *self, const problem_t *p, int most_
     const int64_t N = problem_dim(p, p->step->p.matmul.out_dims, 1), rows = matmul_rows_of(p),
                   most = rows < 0 ? most_rows : at_most(rows, MM_ROWS);
     c->tile = tile_table(self->needs);
+    c->quant = quant_rows(self->needs);
     c->bf16 = bf16;
     c->kind = !integers            ? NO_INTEGERS
               : blocks_of_codes(p) ? EXACT_CODES

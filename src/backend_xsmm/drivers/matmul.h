@@ -25,6 +25,7 @@
 #include "backend_xsmm/ukernels/eltwise.h"
 #include "backend_xsmm/ukernels/tile.h"
 #include "backend_xsmm/ukernels/xsmm.h"
+#include "numeric/quant_rows.h"
 
 enum {
     MM_ROWS = 512,                  /* most rows of a block */
@@ -51,6 +52,7 @@ typedef struct matmul_places {
 
 typedef struct matmul_config {
     const tile_table_t *tile;
+    const quant_rows_t *quant;
     bool bf16, jit;
     const blocks_table_t *blocks; /* NULL: floats only */
     integers_t kind;              /* of products in integers */

@@ -13,11 +13,11 @@ typedef struct blocks_state {
     /* Elements of a block, 0: not for integers; of blocks worked off together; of those whose
      * coefficients are loaded together. */
     int block, k, span;
-    const char *why;       /* why not for integers, where the kernel could have been; NULL */
-    float steps, offset;   /* w = value * steps - offset */
-    bool words;            /* factors are words, else bytes */
-    bool folded;           /* values are less their zero points: z is zero */
-    bool shifted, nibbles; /* as in blocks_b_t */
+    const char *why;     /* why not for integers, where the kernel could have been; NULL */
+    float steps, offset; /* w = value * steps - offset */
+    bool words;          /* factors are words, else bytes */
+    bool folded;         /* values are less their zero points: z is zero */
+    bool shifted, floats, nibbles; /* as in blocks_b_t */
     bool direct; /* codes need no detour by floats: those of 4 bits become bytes by the table */
     int8_t table[16];
     const uint8_t *order; /* of the elements of A, as in blocks_form_t */

@@ -67,22 +67,30 @@ const char *blocks_refuse(const kernel_t *self, const problem_t *p)
     if (blocks_steps(problem_type(p, b->data)) == 0 || b->split != sinter_data_type_undef) {
         return "codes of B are no small integers";
     }
-    if (b->scale < 0 || !are_integers(p, b->zp)) {
-        return "B has no scales, or zero points that are no integers";
+    if (b->scale < 0) {
+        return "B has no scales";
     }
     if (!codes &&
         (a->scale >= 0 || a->zp >= 0 || dtype_traits(problem_type(p, a->data))->bits < 16)) {
         return "codes of A are no small integers, or their zero points none";
     }
-    return blocks_table(p->plan->features) == NULL ? "no VNNI" : NULL;
+    const blocks_table_t *table = blocks_table(p->plan->features);
+    if (table == NULL) {
+        return "no VNNI";
+    }
+    return !are_integers(p, b->zp) &&
+                   (codes || blocks_in_words(p, table, limbs_kind(p->step->mode)))
+               ? "B has zero points that are no integers, and products of codes or words are exact"
+               : NULL;
 }
 
-/* The largest |w| of bytes of B, which are less their zero points. */
+/* The largest |w| of bytes of B, which are less their zero points where these are integers. */
 static double widest_code(const problem_t *p)
 {
     const operand_t *b = &p->step->p.matmul.b;
+    const bool less = b->zp >= 0 && are_integers(p, b->zp);
     const dtype_traits_t *type = dtype_traits(problem_type(p, b->data)),
-                         *zp = b->zp < 0 ? NULL : dtype_traits(problem_type(p, b->zp));
+                         *zp = less ? dtype_traits(problem_type(p, b->zp)) : NULL;
     const double steps = blocks_steps(problem_type(p, b->data)),
                  above = type->max - (zp != NULL ? zp->min : 0),
                  below = (zp != NULL ? zp->max : 0) - type->min;
@@ -213,6 +221,7 @@ static void bind_values(const matmul_config_t *c, const matrix_t *b, blocks_stat
                  : st->nibbles && b->codes.dtype == sinter_u4 ? BLOCKS_NIBBLE
                                                               : 0;
     st->shifted = !st->folded && (b->zp.type != NULL || st->offset != 0);
+    st->floats = st->shifted && b->zp.type != NULL && b->zp.type->cls != DTYPE_INT;
 }
 
 void blocks_bind(const matmul_config_t *c, matmul_state_t *all)
@@ -386,16 +395,26 @@ static bool load_coefs(const matmul_task_t *t, int64_t k, int64_t kn, int c)
     const int all = rows.n * BLOCKS_STRIP;
     float *scale = buf->b.scale + coefs_at(c, 0), *zp = buf->zp + coefs_at(c, 0);
     matmul_load_coefs(t, &t->b.scale, &rows, &columns, scale, BLOCKS_STRIP);
+    if (t->b.zp.type == NULL) {
+        memset(zp, 0, (size_t)all * sizeof *zp);
+    } else {
+        matmul_load_coefs(t, &t->b.zp, &rows, &columns, zp, BLOCKS_STRIP);
+    }
+    if (t->b.offsets) {
+        t->c->quant->zps_of_offsets(scale, zp, all);
+    }
     if (!matmul_within(scale, all, FLT_MAX)) {
         return false;
     }
     for (int i = 0; i < all && st->steps != 1; i++) {
         scale[i] *= 1 / st->steps;
     }
-    if (t->b.zp.type == NULL) {
-        memset(zp, 0, (size_t)all * sizeof *zp);
-    } else {
-        matmul_load_coefs(t, &t->b.zp, &rows, &columns, zp, BLOCKS_STRIP);
+    if (st->floats) {
+        float *z = (float *)(void *)(buf->b.zp + coefs_at(c, 0));
+        for (int i = 0; i < all; i++) {
+            z[i] = zp[i] - (float)st->offset;
+        }
+        return matmul_within(zp, all, FLT_MAX);
     }
     if (!st->shifted && (t->b.zp.type == NULL || t->b.zp.type->bits <= 8)) {
         return true;
@@ -518,6 +537,7 @@ static void multiply(const matmul_task_t *t, int64_t k, int kn, int c, int i, co
     b.scale += coefs_at(c, i);
     b.zp += coefs_at(c, i);
     b.shifted = st->shifted;
+    b.floats = st->floats;
     b.own = st->own;
     b.nibbles = st->nibbles;
     for (int r = 0; r < t->rows; r += PART_ROWS) {

@@ -60,8 +60,8 @@ static const char *refuse_codes(const kernel_t *self, const problem_t *p)
     if (!codes && (a->scale >= 0 || dtype_traits(problem_type(p, a->data))->bits < 16)) {
         return "codes of A are no small integers, or their zero points none";
     }
-    if (b->zp >= 0 && dtype_traits(problem_type(p, b->zp))->cls != DTYPE_INT) {
-        return "zero points of B are no integers";
+    if (codes && b->zp >= 0 && dtype_traits(problem_type(p, b->zp))->cls != DTYPE_INT) {
+        return "zero points of B are no integers, so that products of codes would not be exact";
     }
     return refuse_floats(self, p);
 }
@@ -159,7 +159,6 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
     }
     c->floats = floats_of(self, p);
     c->features = self->needs;
-    c->quant = quant_rows(self->needs);
     text_init(&note, arena);
     text_add(&note, "up to %d rows of A where B is contiguous along K: ", ROWS_MOST);
     if (c->type) {

@@ -6,7 +6,6 @@
 #include "backend_xsmm/drivers/matmul.h"
 #include "backend_xsmm/ukernels/codes.h"
 #include "backend_xsmm/ukernels/matmul_rows.h"
-#include "numeric/quant_rows.h"
 
 enum { ROWS_COEFS = MM_K / 16 }; /* most quads in MM_K elements */
 
@@ -17,7 +16,6 @@ typedef struct rows_config {
     integers_t kind; /* of products in integers */
     int limbs;
     const rows_floats_t *floats; /* NULL: not */
-    const quant_rows_t *quant;
     features_t features;
 } rows_config_t;
 

@@ -203,6 +203,8 @@ static void begin_fours(rows_task_t *w)
                             .zp = coefs_of(w, &b->zp, &st->zp, w->buf.raw_zp, w->buf.zp),
                             .values = st->values,
                             .type = w->c->type,
+                            .zps_are_floats = in_integers(st->way) && b->zp.type != NULL &&
+                                              b->zp.type->cls != DTYPE_INT,
                             .table = st->table};
 }
 
@@ -224,16 +226,19 @@ static void next_four(rows_task_t *w, int64_t n, int there)
     }
     if (w->t.b.offsets) {
         for (int i = 0; i < ROWS_LINES; i++) {
-            w->c->quant->zps_of_offsets(w->buf.raw + i * w->four.scale.ld,
-                                        w->buf.raw_zp + i * w->four.zp.ld,
-                                        st->scale.groups * st->scale.times);
+            w->c->panel.quant->zps_of_offsets(w->buf.raw + i * w->four.scale.ld,
+                                              w->buf.raw_zp + i * w->four.zp.ld,
+                                              st->scale.groups * st->scale.times);
         }
     }
     if (scale->type != NULL && in_integers(st->way)) {
         table->by_unit(w->buf.raw, w->four.scale.ld, (int)(st->scale.groups * st->scale.times),
                        w->buf.scale);
     }
-    if (zp->type != NULL && in_integers(st->way)) {
+    if (w->four.zps_are_floats) {
+        table->by_unit(w->buf.raw_zp, w->four.zp.ld, (int)(st->zp.groups * st->zp.times),
+                       (float *)(void *)w->buf.zp);
+    } else if (zp->type != NULL && in_integers(st->way)) {
         table->by_unit_s32(w->buf.raw_zp, w->four.zp.ld, (int)(st->zp.groups * st->zp.times),
                            w->c->type->offset, w->buf.zp);
     }

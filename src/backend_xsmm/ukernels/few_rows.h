@@ -81,6 +81,7 @@ typedef struct code_rows {
     const struct codes_type *type;
     const unsigned char *table;
     bool near;
+    bool zps_are_floats; /* matmul in integers: zero points are multiplied with sums of A */
 } code_rows_t;
 
 /* ---- tiles of floats ------------------------------------------------------------------------- */

@@ -67,8 +67,9 @@ typedef struct blocks_b {
     int8_t *byte;   /* bytes: [k / 4][column][4]; words: [k / 2][column][2] */
     float *scale;   /* [block][column] */
     int32_t *start; /* bytes, [block][column]: what sums start from, or the sum of w */
-    int32_t *zp;    /* bytes, [block][column]: z */
+    int32_t *zp;    /* bytes, [block][column]: z, as a float where these are no integers */
     bool shifted;   /* there is a z */
+    bool floats;    /* z is a float */
     bool own;       /* rows of A have each their o */
     bool nibbles;   /* |w| <= BLOCKS_NIBBLE */
 } blocks_b_t;
