@@ -76,7 +76,7 @@ static void dequantize_with_offsets(const orc_chunk_t *k)
         double q = k->v[0][i], s = k->v[1][i], o = k->v[2][i];
         double sb = k->b[1][i], qb = k->b[0][i];
         k->ob[i] = (qb > 0 ? qb * fabs(s) : 0) + (sb > 0 ? sb * (fabs(q) + qb) : 0) + k->b[2][i] +
-                   2 * ORC_U * (fabs(s * q) + fabs(o)) + ORC_UNDERFLOW;
+                   2 * ORC_U * (fabs(s * q) + fabs(o)) + ORC_UNDERFLOW * (1 + fabs(s));
         k->ov[i] = s * q + o;
     }
 }

@@ -38,6 +38,7 @@ enum {
 enum { CHANNEL = -1, TOKEN = -2, TENSOR = -3 };
 enum mask { NO_MASK, ADDED, DEAD_ROWS, CAUSAL, BOTTOM_RIGHT, LATE, WINDOW };
 enum stored { TOKEN_ROWS, TRANSPOSED_K, ANY_LAYOUT };
+enum { FLOAT_ZPS = 100, OFFSETS };
 
 typedef struct property {
     const char *name;
@@ -69,7 +70,8 @@ static const property_t all_values[N_PROPERTIES] = {
                  0,
                  {16, 32, 64, 128, CHANNEL, TOKEN, TENSOR, 16 << 8, 32 << 8, 64 << 8, 128 << 8}},
     [SCALE] = {"scales", 5, 0, {sinter_f16, sinter_f32, sinter_bf16, sinter_e8m0, sinter_f8_e4m3}},
-    [ZP] = {"zero points", 4, 0, {0, 8, 4, 32}}, /* bits; signed as the codes */
+    /* bits, signed as the codes; or floats */
+    [ZP] = {"zero points", 6, 0, {0, 8, 4, 32, FLOAT_ZPS, OFFSETS}},
     [MASK] = {"mask", 7, 0, {NO_MASK, ADDED, DEAD_ROWS, CAUSAL, BOTTOM_RIGHT, LATE, WINDOW}},
     [MODE] = {"mode", 6, 0, {MODES}},
     [QUERY] = {"query", 3, 0, {sinter_f32, sinter_f16, sinter_bf16}},
@@ -89,7 +91,7 @@ static const property_t decode_values[N_PROPERTIES] = {
     [K_GROUP] = {"K groups", 8, 0, {16, 32, 64, 128, CHANNEL, TOKEN, TENSOR, 32 << 8}},
     [V_GROUP] = {"V groups", 8, 0, {16, 32, 64, 128, CHANNEL, TOKEN, TENSOR, 32 << 8}},
     [SCALE] = {"scales", 4, 0, {sinter_f16, sinter_f32, sinter_bf16, sinter_e8m0}},
-    [ZP] = {"zero points", 4, 0, {0, 8, 4, 32}},
+    [ZP] = {"zero points", 6, 0, {0, 8, 4, 32, FLOAT_ZPS, OFFSETS}},
     [MASK] = {"mask", 7, 0, {NO_MASK, ADDED, DEAD_ROWS, CAUSAL, BOTTOM_RIGHT, LATE, WINDOW}},
     [MODE] = {"mode", 6, 0, {MODES}},
     [QUERY] = {"query", 3, 0, {sinter_f32, sinter_f16, sinter_bf16}},
@@ -305,10 +307,11 @@ static sinter_data_type_t zp_type(sinter_data_type_t code, int64_t bits)
     if (gr_dtype(code)->class_ != GR_INT || bits == 0) {
         return sinter_data_type_undef;
     }
-    return bits == 32  ? sinter_s32
-           : bits == 8 ? (is_signed ? sinter_s8 : sinter_u8)
-           : is_signed ? sinter_s4
-                       : sinter_u4;
+    return bits >= FLOAT_ZPS ? sinter_f16
+           : bits == 32      ? sinter_s32
+           : bits == 8       ? (is_signed ? sinter_s8 : sinter_u8)
+           : is_signed       ? sinter_s4
+                             : sinter_u4;
 }
 
 /* An input over rows of the head in memory, one for each token, whichever of the dims that is. */
@@ -355,6 +358,9 @@ static int cache(fz_t *f, const matrix_case_t *c, sinter_data_type_t type, int64
     }
     x = fz_op(f, sinter_op_dynamic_dequantize, sinter_f32, 5, dims, zp ? 3 : 2, in);
     fz_str(f, sinter_op_attr_qtype, "per_group");
+    if (zp && c->v[ZP] == OFFSETS) {
+        fz_str(f, sinter_op_attr_zps_kind, "offsets");
+    }
     if (along_t) { /* an unknown dim has no group shape; the shape of the scales is enough */
         shape[head_dim] = along_head;
         shape[token_dim] = along_t;

@@ -90,6 +90,9 @@ static sinter_data_type_t zp_type(fz_t *f, sinter_data_type_t code)
 {
     const int is_signed = gr_dtype(code)->digits != gr_dtype(code)->bits;
 
+    if (fz_chance(f, 30)) {
+        return (sinter_data_type_t)FZ_ONE_OF(f, sinter_f16, sinter_bf16, sinter_f32);
+    }
     return is_signed ? (sinter_data_type_t)FZ_ONE_OF(f, sinter_s8, sinter_s4, sinter_s32)
                      : (sinter_data_type_t)FZ_ONE_OF(f, sinter_u8, sinter_u4, sinter_s32);
 }
@@ -146,7 +149,7 @@ static int coded(fz_t *f, sinter_data_type_t code, int ndims, const int64_t *dim
 {
     const int split = gr_dtype(code)->bits == 6 && fz_chance(f, 50);
     int64_t scales[FZ_MAX_RANK], zps[FZ_MAX_RANK];
-    int in[4], n = 1, x;
+    int in[4], n = 1, x, offsets = 0;
 
     in[0] = stored(f, split ? sinter_u4 : code, ndims, dims);
     scale_dims(f, ndims, dims, k_dim, group, scales);
@@ -155,14 +158,19 @@ static int coded(fz_t *f, sinter_data_type_t code, int ndims, const int64_t *dim
                                                    sinter_bf16, sinter_e8m0, sinter_f8_e4m3),
                      ndims, scales);
     if (is_int(code) && fz_chance(f, 60)) {
+        offsets = fz_chance(f, 25);
         zp_dims(f, ndims, dims, scales, k_dim, group, zps);
-        in[n++] = stored(f, zp_type(f, code), ndims, zps);
+        in[n++] = offsets ? stored(f, sinter_f16, ndims, scales)
+                          : stored(f, zp_type(f, code), ndims, zps);
     }
     if (split) {
         in[n++] = stored(f, sinter_u2, ndims, dims);
     }
     x = fz_op(f, sinter_op_dynamic_dequantize, fz_float(f), ndims, dims, n, in);
     fz_str(f, sinter_op_attr_qtype, "per_group");
+    if (offsets) {
+        fz_str(f, sinter_op_attr_zps_kind, "offsets");
+    }
     if (split) {
         fz_str(f, sinter_op_attr_split_type, gr_dtype(code)->name);
     }

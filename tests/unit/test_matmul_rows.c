@@ -21,7 +21,13 @@ typedef struct weights {
     int64_t scale_cols, zp_cols;        /* along N; 0: all of it */
     int turned;                         /* [N, K]: contiguous along K */
     int one_scale, one_zp;              /* for all lines along K */
+    int offsets;                        /* in place of zero points */
 } weights_t;
+
+static int is_plain(sinter_data_type_t type)
+{
+    return type == sinter_f32 || type == sinter_f16 || type == sinter_bf16;
+}
 
 static sinter_data_type_t zp_type(fz_t *f, sinter_data_type_t code)
 {
@@ -29,6 +35,9 @@ static sinter_data_type_t zp_type(fz_t *f, sinter_data_type_t code)
 
     if (gr_dtype(code)->class_ != GR_INT || fz_chance(f, 40)) {
         return sinter_data_type_undef;
+    }
+    if (fz_chance(f, 30)) {
+        return (sinter_data_type_t)FZ_ONE_OF(f, sinter_f16, sinter_bf16, sinter_f32);
     }
     return is_signed
                ? (sinter_data_type_t)FZ_ONE_OF(f, sinter_s4, sinter_s8, sinter_s8, sinter_s32)
@@ -58,6 +67,7 @@ static weights_t choose_weights(fz_t *f, int turned, int64_t groups_of)
     w.zp = zp_type(f, w.type);
     w.zp_group = other_group(f, w.scale_group);
     w.zp_cols = fz_chance(f, 10) ? 0 : other_group(f, w.scale_cols);
+    w.offsets = is_plain(w.zp) && fz_chance(f, 50);
     return w;
 }
 
@@ -69,6 +79,7 @@ static weights_t choose_codes(fz_t *f, int64_t groups_of)
     a.type = (sinter_data_type_t)FZ_ONE_OF(f, sinter_u8, sinter_u8, sinter_s8, sinter_s8, sinter_u4,
                                            sinter_s4, sinter_f4_e2m1);
     a.zp = zp_type(f, a.type);
+    a.offsets = is_plain(a.zp) && fz_chance(f, 50);
     a.zp_cols = 1;
     if (a.scale_group == 0) {
         a.zp_group = fz_chance(f, 70) ? 0 : groups_of;
@@ -76,11 +87,6 @@ static weights_t choose_codes(fz_t *f, int64_t groups_of)
     a.one_scale = fz_chance(f, 30);
     a.one_zp = fz_chance(f, 30);
     return a;
-}
-
-static int is_plain(sinter_data_type_t type)
-{
-    return type == sinter_f32 || type == sinter_f16 || type == sinter_bf16;
 }
 
 /* Scales or zero points of groups of `group` elements along K and `cols` along N, or of all that
@@ -124,12 +130,17 @@ static int dequantised(fz_t *f, const weights_t *w, sinter_data_type_t to, int n
     }
     in[0] = x;
     in[1] = side(f, w, w->scale, n, dims, w->scale_group, w->scale_cols, w->one_scale);
-    if (w->zp) {
+    if (w->zp && w->offsets) {
+        in[2] = side(f, w, w->zp, n, dims, w->scale_group, w->scale_cols, w->one_scale);
+    } else if (w->zp) {
         in[2] = side(f, w, w->zp, n, dims, w->zp_group, w->zp_cols, w->one_zp);
     }
     x = fz_op(f, sinter_op_dynamic_dequantize, to, n, dims, w->zp ? 3 : 2, in);
     fz_str(f, sinter_op_attr_qtype, "per_group");
     fz_s64(f, sinter_op_attr_group_shape, (size_t)n, shape);
+    if (w->zp && w->offsets) {
+        fz_str(f, sinter_op_attr_zps_kind, "offsets");
+    }
     return x;
 }
 
