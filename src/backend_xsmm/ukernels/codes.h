@@ -109,7 +109,8 @@ typedef struct codes_table {
                codes_weights_t *w, float *acc, int64_t ldacc);
     /* out[row][line] for the four lines of w; q: [chunk][rows]. Chunk c has the coefficients of the
      * four lines from at[(c >> shift) * step] on: for all of it (steps 0, 4), for each half (8) or
-     * for each quad (16), [unit][line]. Zero points are s32 and have the offset of codes, or are floats without it. */
+     * for each quad (16), [unit][line]. Zero points are s32 and have the offset of codes, or are
+     * floats without it. */
     void (*lines)(const code_rows_t *w, int rows, int limbs, const limbs_t *q, float *out,
                   int64_t ldo);
     /* Coefficients of four lines, [line][ld], as [unit][line], and the same rounded to integers
