@@ -239,11 +239,11 @@ static sinter_status_t execute(sinter_compiled_partition_t *cp, memory_t *m,
         part.scratch = part.shared + fm->shared_bytes;
         exec_run(&run, part.scratch + cp->plan.share_bytes * (size_t)fm->shares);
     }
-    if (fm != NULL) {
-        frame_unpack(&cp->plan, fm);
-    }
     if (logged && status == sinter_success) {
         exec_log(cp, &run, begin);
+    }
+    if (fm != NULL) {
+        frame_unpack(&cp->plan, fm);
     }
     return status;
 }

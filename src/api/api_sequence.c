@@ -180,7 +180,7 @@ static const sinter_tensor_t *tensor_of(const element_t *e, size_t i)
 /* Copies of constants may move or go between executes, so frames with copies are made anew. */
 static bool still_bound(const element_t *e)
 {
-    bool same = e->bound && e->compiled->plan.n_packed == 0;
+    bool same = e->bound && e->compiled->plan.n_packed + e->compiled->plan.n_copies == 0;
     for (size_t i = 0; i < e->tensors.n_in + e->tensors.n_out && same; i++) {
         const sinter_tensor_t *t = tensor_of(e, i);
         same = e->seen[i].data == t->data && e->seen[i].lt.layout_type == t->lt.layout_type &&
@@ -324,12 +324,12 @@ sinter_status_t sinter_sequence_execute(sinter_sequence_t *sequence, sinter_stre
         failed = run.failed;
         status = failed < 0 ? status : fail_again(&s->parts[failed]);
     }
-    give_copies(s);
     if (logged && status == sinter_success) {
         exec_log_sequence(&run, begin);
     }
     for (int i = 0; i < s->n && logged && status == sinter_success; i++) {
         exec_log_element(s->elements[i].compiled, &run, i);
     }
+    give_copies(s);
     return status == sinter_success ? status : fail_element(s, status, failed);
 }

@@ -224,6 +224,11 @@ typedef struct step {
     /* In order of preference; more than one where dims that only execute knows decide. */
     candidate_t *candidates;
     int n_candidates;
+    /* A step that only copies a tensor because no strides show it in other dims: the value that it
+     * copies, the value that the copy is, and, if the tensor is constant, the place of the copy
+     * among those of the constant cache. Where that has the copy, the step does not run. -1: no
+     * such step, no such place. */
+    int copied, copy, copy_at;
     size_t state_offset; /* of the kernel's state in the frame memory */
 } step_t;
 
@@ -270,6 +275,7 @@ typedef struct plan {
     step_t *steps;
     int n_values, n_steps;
     int n_packed;             /* PV_PACKED values, the last ones */
+    int n_copies;             /* steps with a copy_at, from 0 on */
     int *view_order, n_views; /* PV_VIEW values, bases first */
     features_t features;
     sinter_fpmath_mode_t mode;

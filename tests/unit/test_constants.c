@@ -228,6 +228,42 @@ static void test_budget(void)
     close_matmul(&y);
 }
 
+/* Blocks of scales and codes, which no strides show as a matrix: the step that copies them does not
+ * run where the cache has room, and the results are right without room and where they are not
+ * constant, too. */
+static void test_blocks(void)
+{
+    const sinter_tensor_property_t properties[] = {sinter_tensor_property_constant,
+                                                   sinter_tensor_property_variable};
+
+    for (int i = 0; i < 2; i++) {
+        sinter_partition_t *partition;
+        const uint64_t packed = i == 0 ? 1 : 0;
+        matmul_t x;
+        e2e_load(&x.model, "matmul-q8-blocks-576x1536.json");
+        set_property(&x.model, properties[i]);
+        partition = e2e_partition(&x.model, engine);
+        CHECK_THAT(sinter_partition_compile(partition, engine, 0, NULL, 0, NULL, &x.compiled) ==
+                   sinter_success);
+        sinter_partition_destroy(&partition);
+        e2e_ports_make(&x.ports, &x.model, engine, 7, 0);
+        for (size_t budget = 0; budget < 2; budget++) {
+            CHECK_THAT(sinter_engine_set_constant_cache_budget(
+                           engine, budget == 0 ? 1000 : SIZE_MAX) == sinter_success);
+            CHECK_THAT(execute(&x) == sinter_success);
+            CHECK_THAT(!e2e_compare(&x.model, &x.ports, sinter_fpmath_mode_strict, 0));
+            CHECK_THAT(stats().entries == (budget == 0 ? 0 : packed));
+        }
+        const char *report = "";
+        CHECK_THAT(sinter_compiled_partition_report(x.compiled, &report) == sinter_success);
+        CHECK(strstr(report, i == 0 ? "it is constant, so once, into the constant cache"
+                                    : "at every execute, because it is not constant") != NULL,
+              "%s", report);
+        CHECK_THAT(execute(&x) == sinter_success && stats().packed == 1);
+        close_matmul(&x);
+    }
+}
+
 static void test_variable(void)
 {
     matmul_t x;
@@ -472,6 +508,7 @@ int main(void)
                                           test_invalidate,
                                           test_budget,
                                           test_variable,
+                                          test_blocks,
                                           test_out_of_memory,
                                           test_threads,
                                           test_packs_without_lock,

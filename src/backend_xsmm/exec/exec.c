@@ -258,9 +258,16 @@ static int shares_at(const exec_run_t *run, place_t at)
 /* The first phase at or after `step` of this part, or of those behind it. */
 static place_t settle(const exec_run_t *run, int part, int step)
 {
-    while (part < run->n_parts && step == run->parts[part].plan->n_steps) {
-        part++;
-        step = part < run->n_parts && !run->parts[part].started ? STARTING : 0;
+    while (part < run->n_parts) {
+        const exec_part_t *p = &run->parts[part];
+        if (step == p->plan->n_steps) {
+            part++;
+            step = part < run->n_parts && !run->parts[part].started ? STARTING : 0;
+        } else if (step != STARTING && frame_has_copy(p->plan, p->fm, &p->plan->steps[step])) {
+            step++;
+        } else {
+            break;
+        }
     }
     return (place_t){part, step, 0};
 }

@@ -102,6 +102,10 @@ static void add_part(line_t *l, const sinter_compiled_partition_t *cp, const exe
     add_ports(l, fm, cp->outputs, cp->n_outputs);
     for (int s = 0; s < cp->plan.n_steps; s++) {
         add(l, "; step %d: ", s);
+        if (frame_has_copy(&cp->plan, fm, &cp->plan.steps[s])) {
+            add(l, "not run, its copy is in the constant cache");
+            continue;
+        }
         add_step(l, &fm->taken[s], fm->state + cp->plan.steps[s].state_offset);
         if (!run->threads.all && run->threads.most > 1) {
             add(l, ", %.1f us of work in %d share%s", fm->taken[s].work, fm->taken[s].shares,

@@ -27,7 +27,8 @@ static bool areas_of(const plan_t *plan, areas_t *a)
                     reserve(&at, (size_t)plan->sub.n_values, sizeof(lt_t), &a->lts) &&
                     reserve(&at, (size_t)plan->n_values, sizeof(size_t), &a->temp_offset) &&
                     reserve(&at, (size_t)plan->n_values, sizeof(unsigned char *), &a->port_data) &&
-                    reserve(&at, (size_t)plan->n_packed, sizeof(constant_t *), &a->constants) &&
+                    reserve(&at, (size_t)plan->n_packed + (size_t)plan->n_copies,
+                            sizeof(constant_t *), &a->constants) &&
                     reserve(&at, (size_t)plan->n_steps, sizeof(taken_t), &a->taken) &&
                     reserve(&at, 1, plan->state_bytes, &a->state);
     a->end = at;
@@ -378,6 +379,17 @@ sinter_status_t frame_choose(const plan_t *plan, frame_mem_t *fm, threads_t thre
     return sinter_success;
 }
 
+void frame_views(const plan_t *plan, frame_mem_t *fm)
+{
+    for (int k = 0; k < plan->n_views; k++) {
+        const int i = plan->view_order[k];
+        const bound_t *shown = &fm->v[plan->values[i].base];
+        unsigned char *base = shown->data;
+        const int64_t offset = view_offset(&plan->values[i], shown, fm->lts); /* in bits */
+        fm->v[i].data = base != NULL ? base + offset / 8 : NULL;
+    }
+}
+
 void frame_data(const plan_t *plan, frame_mem_t *fm, unsigned char *const *data,
                 unsigned char *temps)
 {
@@ -392,13 +404,7 @@ void frame_data(const plan_t *plan, frame_mem_t *fm, unsigned char *const *data,
             memcpy(&fm->v[i].data, &pv->data, sizeof(pv->data));
         }
     }
-    for (int k = 0; k < plan->n_views; k++) {
-        const int i = plan->view_order[k];
-        const bound_t *shown = &fm->v[plan->values[i].base];
-        unsigned char *base = shown->data;
-        const int64_t offset = view_offset(&plan->values[i], shown, fm->lts); /* in bits */
-        fm->v[i].data = base != NULL ? base + offset / 8 : NULL;
-    }
+    frame_views(plan, fm);
     for (int i = plan->n_values - plan->n_packed; i < plan->n_values; i++) {
         fm->v[i].data = fm->v[plan->values[i].base].data;
     }

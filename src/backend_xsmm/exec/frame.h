@@ -28,9 +28,9 @@ typedef struct frame_mem {
     lt_t *lts;                 /* by graph value: dims inferred for this execute */
     size_t *temp_offset;       /* by plan value */
     unsigned char **port_data; /* by plan value: data pointers of the ports */
-    constant_t **constants;    /* by packed value: copies that this execute reads */
-    taken_t *taken;            /* by step */
-    unsigned char *state;      /* step states, at step->state_offset */
+    constant_t **constants; /* by packed value, then by copy_at: copies that this execute reads */
+    taken_t *taken;         /* by step */
+    unsigned char *state;   /* step states, at step->state_offset */
     size_t temp_bytes, shared_bytes;
     int shares;       /* the most of any step */
     double divisible; /* the work of the steps that have several shares */
@@ -59,12 +59,20 @@ void frame_data(const plan_t *plan, frame_mem_t *fm, unsigned char *const *data,
                 unsigned char *temps);
 
 /* frame_shapes for packed values alone. Their bases must have dims and strides. */
+/* The data pointers of views, from those of their bases. */
+void frame_views(const plan_t *plan, frame_mem_t *fm);
 sinter_status_t frame_packed_shapes(const plan_t *plan, frame_mem_t *fm);
 /* Takes the copies of packed values from the constant cache; owner: the compiled partition. A
  * value for which the cache has no room is read from its base. frame_unpack must follow, even if
  * this fails. */
 sinter_status_t frame_pack(const plan_t *plan, frame_mem_t *fm, const void *owner);
 void frame_unpack(const plan_t *plan, frame_mem_t *fm);
+
+/* The constant cache has what this step would make, so that it does not run. */
+static inline bool frame_has_copy(const plan_t *plan, const frame_mem_t *fm, const step_t *step)
+{
+    return step->copy_at >= 0 && fm->constants[plan->n_packed + step->copy_at] != NULL;
+}
 
 /* Dims and strides of a view of base, or, if inverse, of the tensor that base is a view of.
  * False: strides cannot express it. */

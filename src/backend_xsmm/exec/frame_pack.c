@@ -126,6 +126,37 @@ static bool key_of(const bound_t *base, const bound_t *packed, constant_key_t *k
     return true;
 }
 
+/* What a step copies, dense and with the dims of the tensor. */
+static sinter_status_t take_copy(const plan_t *plan, frame_mem_t *fm, const step_t *step,
+                                 const void *owner)
+{
+    const bound_t *from = &fm->v[step->copied];
+    constant_t **copy = &fm->constants[plan->n_packed + step->copy_at];
+    bound_t dense = *from;
+    constant_key_t key;
+    int64_t stride = 1;
+    size_t bytes;
+    for (int d = dense.ndims - 1; d >= 0; d--) {
+        dense.strides[d] = stride;
+        if (!mul_i64(stride, dense.dims[d], &stride)) {
+            return sg_fail(sinter_invalid_shape, "tensor %llu: size of its copy overflows",
+                           (unsigned long long)plan->values[step->copied].lt.id);
+        }
+    }
+    if (stride == 0) {
+        return sinter_success; /* there is nothing to copy */
+    }
+    if (!key_of(from, &dense, &key, &bytes)) {
+        return sg_fail(sinter_invalid_shape, "tensor %llu: size of its copy overflows",
+                       (unsigned long long)plan->values[step->copied].lt.id);
+    }
+    SG_TRY(constants_take(&plan->engine->constants, &key, bytes, owner, pack, plan, copy));
+    if (*copy != NULL) {
+        fm->v[step->copy].data = constant_memory(*copy);
+    }
+    return sinter_success;
+}
+
 sinter_status_t frame_pack(const plan_t *plan, frame_mem_t *fm, const void *owner)
 {
     for (int k = 0; k < plan->n_packed; k++) {
@@ -149,12 +180,23 @@ sinter_status_t frame_pack(const plan_t *plan, frame_mem_t *fm, const void *owne
             fm->v[i] = *base;
         }
     }
+    bool moved = false;
+    for (int s = 0; s < plan->n_steps; s++) {
+        const step_t *step = &plan->steps[s];
+        if (step->copy_at >= 0) {
+            SG_TRY(take_copy(plan, fm, step, owner));
+            moved = moved || frame_has_copy(plan, fm, step);
+        }
+    }
+    if (moved) {
+        frame_views(plan, fm);
+    }
     return sinter_success;
 }
 
 void frame_unpack(const plan_t *plan, frame_mem_t *fm)
 {
-    for (int k = 0; k < plan->n_packed; k++) {
+    for (int k = 0; k < plan->n_packed + plan->n_copies; k++) {
         constants_give(&plan->engine->constants, fm->constants[k]);
         fm->constants[k] = NULL;
     }

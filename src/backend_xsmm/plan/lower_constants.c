@@ -1,5 +1,5 @@
 /* Constant weights: operands of steps whose kernels want them in a layout of their own become
- * packed values. */
+ * packed values, and steps that only copy them get places in the constant cache. */
 #include "backend_xsmm/kernel.h"
 #include "backend_xsmm/plan/lower.h"
 
@@ -48,8 +48,15 @@ static int pack(plan_t *plan, int value, int dim, int line)
 void lower_constants(plan_t *plan)
 {
     const int before = plan->n_values;
+    plan->n_copies = 0;
     for (int s = 0; s < plan->n_steps; s++) {
         step_t *step = &plan->steps[s];
+        const lt_t *copied = step->copy >= 0 ? &plan->values[step->copied].lt : NULL;
+        /* The cache makes copies by way of floats. */
+        if (copied != NULL && is_constant(plan, step->copied) && copied->ndims >= 2 &&
+            dtype_traits(copied->data_type)->digits <= 24) {
+            step->copy_at = plan->n_copies++;
+        }
         const int dim = step->kind == STEP_MATMUL ? matmul_packs_along(plan, step) : -1;
         if (dim < 0) {
             continue;

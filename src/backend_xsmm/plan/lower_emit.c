@@ -677,6 +677,14 @@ static sinter_status_t emit_cluster(emitter_t *e, int ci, step_t *step)
     const cluster_t *cl = &e->lo->clusters[ci];
     step->kind = cl->kind;
     step->mode = sinter_fpmath_mode_strict;
+    step->copied = step->copy = step->copy_at = -1;
+    /* Through a reshape seen backwards, all of a temporary is written in the order of elements. */
+    const plan_value_t *to = cl->copy ? &e->lo->plan->values[cl->copy_to] : NULL;
+    if (to != NULL && to->kind == PV_VIEW && to->inverse &&
+        to->op->kind == sinter_op_static_reshape && e->lo->plan->values[to->base].kind == PV_TEMP) {
+        step->copied = cl->copy_from;
+        step->copy = to->base;
+    }
     if (cl->kind == STEP_ATTENTION) { /* its score chains are built before the epilogue */
         SG_TRY(emit_attention(e, step));
     }
