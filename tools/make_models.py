@@ -6,6 +6,7 @@ import os
 
 import attention_models
 import dequantise_models
+import image_models
 import layer_models
 import matmul_models
 import row_models
@@ -348,9 +349,9 @@ def quantise_models():
 
 def models():
     """Name -> graph."""
-    return network_models() | guide_models() | quantise_models() | dequantise_models.models(
-    ) | attention_models.models() | row_models.models() | layer_models.models(
-    ) | weight_models.models()
+    return network_models() | guide_models() | image_models.models() | quantise_models(
+    ) | dequantise_models.models() | attention_models.models() | row_models.models(
+    ) | layer_models.models() | weight_models.models()
 
 
 def network_models():
@@ -440,11 +441,12 @@ def lists():
         if name != "fnuz-square":
             speed.append(f"--mode=P --case=../../models/{name}.json --cold-cache{inputs}")
     check += [
-        f"--mode=C --case=../../models/{name}.json --expected-n-partitions=1"
-        for name in guide_models()
+        f"--mode=C --case=../../models/{name}.json --expected-n-partitions="
+        f"{image_models.PARTITIONS.get(name, 1)}" for name in guide_models() | image_models.models()
     ]
     header = " Written by tools/make_models.py."
     texts = {"models.list": check, "models_perf.list": speed, "perf_quantise.list": quantisation}
+    texts["perf_conv.list"] = image_models.perf_list()
     own = {name: "\n".join([lines[0] + header, *lines[1:]]) + "\n" for name, lines in texts.items()}
     return own | dequantise_models.lists() | attention_models.lists(
     ) | matmul_models.lists() | row_models.lists() | layer_models.lists() | weight_models.lists()

@@ -1022,6 +1022,22 @@ def reduction(g, nomatch):
     return g.output(g.op("Sqrt", [x], "f32"))
 
 
+@pattern("convolution", 4)
+def convolution(g, nomatch):
+    """Codes, a convolution with a bias, a residual, and codes again."""
+    attrs = {"strides": [1, 2], "pads_begin": [1, 0], "pads_end": [1, 1], "dilations": [1, 1],
+             "data_format": "NCX", "weights_format": "OIX"}
+    x = dequantize(g, "u8", [1, 5, 9, 11], 0.125, 7)
+    w = dequantize(g, "s8", [8, 5, 3, 3], 0.0625)
+    y = g.op_to("Convolution", [x, w, g.input("f32", [8])], [g.tensor("f32", [1, 8, 9, 5])],
+                **attrs)[0]
+    if nomatch:  # one SoftMax reads the image, another one stands before the sum: Dequantize,
+        g.output(softmax(g, x))  # Dequantize+Convolution, SoftMax, SoftMax+Add+Quantize
+        y = softmax(g, y)
+    y = binary(g, "Add", y, g.input("f32", [1, 8, 9, 5]))
+    return g.output(quantize(g, y, "u8", 0.0625, 128))
+
+
 @pattern("pooling", 3)
 def pooling(g, nomatch):
     """Codes are pooled, and become codes again."""

@@ -53,11 +53,22 @@ enum {
 #include "backend_xsmm/kernels.def"
 };
 
+/* A convolution: rows of A are patches of an image (drivers/matmul_patches.c). */
+typedef struct conv_params {
+    window_t dim[SINTER_MAX_NDIMS]; /* by spatial dim */
+    int channel;                    /* the dim of channels of image and result: 1 or the last one */
+    int64_t groups;
+    bool transposed;
+} conv_params_t;
+
 /* out[b.., M, N] = A[b.., M, K] * B[b.., K, N], numpy broadcast of b, then `post` over out's
  * dims with the product in register 0. At least 2-D each. */
 typedef struct matmul_params {
     operand_t a, b;
     bool trans_a, trans_b; /* the last two dims of the operand are swapped */
+    /* NULL: none. Else a is the image, b the weights [groups, window, I, O], and the output has the
+     * image's format. */
+    const conv_params_t *conv;
     /* A value whose dims are those of the output: the first stored one, or one without data. */
     int out_dims;
 } matmul_params_t;

@@ -11,6 +11,7 @@ typedef struct value {
     int producer, producer_port; /* node index or -1 */
     int n_uses;                  /* uses by live nodes, one for each read (node_read) */
     bool is_output;              /* must be written for the outside */
+    bool made_before;            /* in a partition: an input that an op of the graph makes */
     /* Made by a pass: the value whose tensor id messages name instead, plus one; 0: its own. */
     int stands_for;
 } value_t;

@@ -90,6 +90,7 @@ sinter_status_t graph_extract(const graph_t *g, const int *nodes, int n_nodes, g
         const value_t *from = &g->values[graph_find_value(g, value->lt.id)];
         value->is_output =
             value->producer >= 0 && (from->is_output || from->n_uses > value->n_uses);
+        value->made_before = value->producer < 0 && (from->producer >= 0 || from->made_before);
     }
     return sinter_success;
 }

@@ -19,7 +19,9 @@ typedef struct node {
      * values of data, scales and zero points. */
     struct node **in_dequant;
     struct quant *quant; /* of a quantising or dequantising op: how its codes map to numbers */
-    bool dead;           /* left out: by a pass, or because no listed output depends on it */
+    /* Set by the pass conv_weights: the weights of a convolution are [groups, window, I, O]. */
+    bool grouped_weights;
+    bool dead; /* left out: by a pass, or because no listed output depends on it */
 } node_t;
 
 /* Reads of one attribute with the schema's default applied. */

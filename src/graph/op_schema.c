@@ -337,6 +337,11 @@ bool op_is_reduction(sinter_op_kind_t kind)
     return row_of(kind)->card == &card_reduce;
 }
 
+bool op_is_convolution(sinter_op_kind_t kind)
+{
+    return kind == sinter_op_convolution || kind == sinter_op_conv_transpose;
+}
+
 bool op_is_window(sinter_op_kind_t kind)
 {
     return kind == sinter_op_max_pool || kind == sinter_op_avg_pool ||

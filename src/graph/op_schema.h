@@ -22,9 +22,10 @@ typedef enum op_flags {
 const char *op_name(sinter_op_kind_t kind); /* the spelling; NULL: no such kind */
 bool op_runs(sinter_op_kind_t kind);
 unsigned op_flags(sinter_op_kind_t kind);
-bool op_is_norm(sinter_op_kind_t kind);      /* LayerNorm, RMSNorm, GroupNorm */
-bool op_is_reduction(sinter_op_kind_t kind); /* ReduceSum and the like */
-bool op_is_window(sinter_op_kind_t kind);    /* MaxPool, AvgPool, Interpolate */
+bool op_is_norm(sinter_op_kind_t kind);        /* LayerNorm, RMSNorm, GroupNorm */
+bool op_is_reduction(sinter_op_kind_t kind);   /* ReduceSum and the like */
+bool op_is_convolution(sinter_op_kind_t kind); /* Convolution, ConvTranspose */
+bool op_is_window(sinter_op_kind_t kind);      /* MaxPool, AvgPool, Interpolate */
 /* An elementwise op with side inputs that have one value for each channel. */
 bool op_by_channels(sinter_op_kind_t kind);
 

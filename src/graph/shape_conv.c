@@ -38,6 +38,13 @@ static sinter_status_t read_weights(const node_t *node, const lt_t *lt, int n_sp
 {
     const char *format = node_str(node, sinter_op_attr_weights_format, otherwise);
     bool spatial_first = format[0] == 'X';
+    if (node->grouped_weights) { /* [groups, window, I, O] */
+        const bool transposed = node->kind == sinter_op_conv_transpose;
+        const int64_t groups = lt->dims[0], i = lt->dims[n_spatial + 1],
+                      o = lt->dims[n_spatial + 2];
+        *w = (weights_t){lt, transposed ? i * groups : i, transposed ? o : o * groups, 1};
+        return sinter_success;
+    }
     if (lt->ndims != n_spatial + 2) {
         return FAIL_SHAPE(node, "weights, tensor %" PRIu64 ", have %d dimensions, %d expected",
                           lt->id, (int)lt->ndims, n_spatial + 2);

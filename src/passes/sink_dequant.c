@@ -14,6 +14,7 @@
 #include "graph/quant.h"
 #include "graph/quant_view.h"
 #include "graph/schema.h"
+#include "graph/shape.h"
 #include "passes/passes.h"
 
 /* The nodes between an operand and its dequantisation. */
@@ -194,10 +195,42 @@ static sinter_status_t move_dynamic(graph_t *g, const path_t *path, node_t *dq, 
     return *done ? quant_regroup(&g->arena, dq, QUANT_PER_GROUP, none, none) : sinter_success;
 }
 
+static bool takes_codes(sinter_op_kind_t kind)
+{
+    return kind == sinter_op_matmul || op_is_convolution(kind);
+}
+
+/* Whether scales or zero points of an image depend on more than the channel. */
+static bool varies_in_image(const graph_t *g, const node_t *conv, const path_t *path)
+{
+    const node_t *dq = &g->nodes[path->dequant];
+    const lt_t *image = &g->values[conv->in[0]].lt;
+    const int channel = shape_channel_dim(conv, image);
+    for (int zero_points = 0; zero_points < 2; zero_points++) {
+        int64_t dims[SINTER_MAX_NDIMS];
+        if (!quant_full_dims(g, dq, zero_points != 0, dims)) {
+            if (zero_points == 0 || dq->quant->zp_input >= 0) {
+                return true;
+            }
+            continue;
+        }
+        for (int d = 0; d < image->ndims; d++) {
+            if (d != channel && dims[d] != 1) {
+                return true;
+            }
+        }
+    }
+    return path->n_views > 0;
+}
+
 static sinter_status_t sink(graph_t *g, int matmul, int port)
 {
     const int v = g->nodes[matmul].in[port];
     const path_t path = find_path(g, matmul, port);
+    if (path.dequant >= 0 && port == 0 && op_is_convolution(g->nodes[matmul].kind) &&
+        varies_in_image(g, &g->nodes[matmul], &path)) {
+        return sinter_success;
+    }
     if (path.dequant < 0 || g->values[v].lt.ndims < 0) {
         return sinter_success;
     }
@@ -235,8 +268,8 @@ static sinter_status_t sink(graph_t *g, int matmul, int port)
 sinter_status_t pass_sink_dequant(graph_t *sub)
 {
     for (int i = 0, n = sub->n_nodes; i < n; i++) {
-        for (int port = 0;
-             port < 2 && sub->nodes[i].kind == sinter_op_matmul && !sub->nodes[i].dead; port++) {
+        for (int port = 0; port < 2 && takes_codes(sub->nodes[i].kind) && !sub->nodes[i].dead;
+             port++) {
             SG_TRY(sink(sub, i, port));
         }
     }

@@ -30,6 +30,9 @@ unsigned pat_classes(const node_t *node)
     if (op_is_reduction(node->kind)) {
         return PAT_REDUCE;
     }
+    if (op_is_convolution(node->kind)) {
+        return PAT_CONVOLUTION;
+    }
     if (op_is_window(node->kind)) {
         return PAT_WINDOW;
     }

@@ -41,8 +41,24 @@ static const char *limit_of_slice(const graph_t *g, const node_t *n)
                : NULL;
 }
 
+static const char *limit_of_convolution(const graph_t *g, const node_t *n)
+{
+    const lt_t *weights = &g->values[n->in[1]].lt;
+    for (int i = 0; i < n->n_in; i++) {
+        if (dtype_needs_f64(g->values[n->in[i]].lt.data_type)) {
+            return "it computes in f32, but an input is f64";
+        }
+    }
+    return g->values[n->in[0]].lt.ndims < 0 || !lt_dims_known(weights)
+               ? "dims of its weights, or the rank of its image, are not known"
+               : NULL;
+}
+
 const char *pat_op_limit(const graph_t *g, const node_t *n)
 {
+    if (op_is_convolution(n->kind)) {
+        return limit_of_convolution(g, n);
+    }
     if (n->kind == sinter_op_slice) {
         return limit_of_slice(g, n);
     }

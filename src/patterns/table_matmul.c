@@ -43,6 +43,41 @@ static const pat_node_t matmul[] = {
 static const pat_check_t checks[] = {pat_within_limits, NULL};
 const pattern_t pattern_matmul = PAT_ROW("matmul", FAMILY_GENERAL, matmul, checks);
 
+/* A convolution with what rides on it, in the same way. */
+static const pat_node_t convolution[] = {
+    {.role = "convolution", .ops = PAT_CONVOLUTION, .edge = PAT_ANCHOR},
+    {.role = "post",
+     .ops = PAT_ELTWISE | PAT_CAST | PAT_QUANT,
+     .edge = PAT_REGION,
+     .of = 0,
+     .max = PAT_MANY,
+     .side = SIDE,
+     .keep = true},
+    {.role = "tail",
+     .ops = PAT_VIEW | PAT_CAST | PAT_QUANT | PAT_ELTWISE,
+     .edge = PAT_BELOW,
+     .of = 1,
+     .port = -1,
+     .max = PAT_MANY,
+     .side = SIDE},
+    {.role = "image_pre",
+     .ops = OPERAND | PAT_ELTWISE,
+     .edge = PAT_ABOVE,
+     .of = 0,
+     .port = 0,
+     .max = PAT_MANY},
+    {.role = "weights_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 0, .port = 1, .max = PAT_MANY},
+    {.role = "bias_pre",
+     .ops = PAT_CAST | PAT_DEQUANT,
+     .edge = PAT_ABOVE,
+     .of = 0,
+     .port = 2,
+     .max = PAT_MANY},
+};
+static const pat_check_t convolution_checks[] = {pat_within_limits, NULL};
+const pattern_t pattern_convolution =
+    PAT_ROW("convolution", FAMILY_GENERAL, convolution, convolution_checks);
+
 /* The zero points of B's codes apart from the codes, with sums over A's rows that the caller has
  * anyway:
  *   MatMul(a, scale * codes) - MatMul(sums of a over groups of k, scale * zero points) */

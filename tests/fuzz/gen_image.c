@@ -137,6 +137,77 @@ static int pool(fz_t *f, int x, image_t *image)
     return y;
 }
 
+/* ---- convolution ----------------------------------------------------------------------------- */
+
+/* ConvTranspose: stride * (in - 1) + extent - padding; the rest of the stride is output_padding. */
+static int64_t unslid(const window_t *w, int i, int64_t size)
+{
+    return w->pad[0] == 'S' ? size * w->stride[i]
+                            : w->stride[i] * (size - 1) + extent(w, i) -
+                                  (w->pad[0] == 'N' ? w->begin[i] + w->end[i] : 0);
+}
+
+/* Weights of one of the formats, perhaps of codes; o: channels of results, i: of the image, as the
+ * shape counts them. */
+static int weights(fz_t *f, const image_t *image, const window_t *w, const char *format, int64_t i,
+                   int64_t o)
+{
+    int64_t dims[FZ_MAX_RANK];
+    int n = 0;
+    for (const char *c = format; *c != '\0'; c++) {
+        for (int k = 0; *c == 'X' && k < image->n; k++) {
+            dims[n++] = w->kernel[k];
+        }
+        if (*c != 'X') {
+            dims[n++] = *c == 'I' ? i : o;
+        }
+    }
+    const int t = fz_chance(f, 40) ? fz_dequantized(f, fz_float(f), n, dims, -1)
+                                   : fz_input(f, fz_float(f), n, dims);
+    if (!f->tensors[t].produced && fz_chance(f, 40)) {
+        f->tensors[t].property = sinter_tensor_property_constant;
+    }
+    return t;
+}
+
+static int convolve(fz_t *f, int x, image_t *image)
+{
+    const int transposed = fz_chance(f, 30), ahead = fz_chance(f, 50);
+    const char *format = transposed ? (ahead ? "XOI" : "IOX") : ahead ? "XIO" : "OIX";
+    const int64_t channels = image->dims[channel(image)], groups = fz_divisor(f, channels),
+                  each = FZ_ONE_OF(f, 1, 2, 5, 16, 33), results = each * groups;
+    window_t w = some_window(f, image, 1, 0);
+    for (int i = 0; i < image->n && transposed; i++) { /* something must be left */
+        const int64_t least = least_size(f, image->dims[first(image) + i]);
+        w.begin[i] = w.begin[i] > 1 ? 1 : w.begin[i];
+        w.end[i] = w.end[i] > 1 ? 1 : w.end[i];
+        w.pad = w.pad[0] == 'N' && unslid(&w, i, least) < 1 ? "VALID" : w.pad;
+    }
+    const int kernel = weights(f, image, &w, format, transposed ? channels : channels / groups,
+                               transposed ? each : results);
+    const int biased = fz_chance(f, 40), bias = biased ? fz_input(f, fz_float(f), 1, &results) : -1;
+    slide(f, image, &w, transposed ? unslid : positions);
+    image->dims[channel(image)] = results;
+    const int y = fz_op(f, transposed ? sinter_op_conv_transpose : sinter_op_convolution,
+                        fz_chance(f, 70) ? f->tensors[x].type : fz_float(f), image->n + 2,
+                        image->dims, biased ? 3 : 2, (const int[]){x, kernel, bias});
+    put_window(f, image, &w, 1);
+    if (groups > 1 || fz_chance(f, 20)) {
+        fz_s64(f, sinter_op_attr_groups, 1, &groups);
+    }
+    if (!ahead || fz_chance(f, 30)) {
+        fz_str(f, sinter_op_attr_weights_format, format);
+    }
+    return y;
+}
+
+/* The image is codes, or rows of floats. */
+static int conv_input(fz_t *f, const image_t *image)
+{
+    return fz_chance(f, 30) ? fz_dequantized(f, fz_float(f), image->n + 2, image->dims, -1)
+                            : fz_rows(f, image->n + 2, image->dims);
+}
+
 /* ---- interpolation --------------------------------------------------------------------------- */
 
 static int interpolate(fz_t *f, int x, image_t *image)
@@ -178,6 +249,20 @@ static int interpolate(fz_t *f, int x, image_t *image)
 }
 
 /* ---- graphs ---------------------------------------------------------------------------------- */
+
+void fz_gen_conv(fz_t *f)
+{
+    image_t image = some_image(f, FZ_ONE_OF(f, 1, 3, 8, 12, 32));
+    int x = conv_input(f, &image);
+    x = convolve(f, x, &image);
+    for (int i = fz_pick(f, 4); i > 0; i--) {
+        f->tensors[x].keep = fz_chance(f, 15);
+        x = fz_post_op(f, x);
+    }
+    if (fz_chance(f, 40)) {
+        fz_quantized(f, x);
+    }
+}
 
 void fz_gen_image(fz_t *f)
 {

@@ -58,7 +58,7 @@ static void check_names(void)
           "names outside");
     CHECK(sinter_cpu_isa_name((sinter_cpu_isa_t)9) == NULL, "names outside");
     CHECK(sinter_op_kind_is_executed(sinter_op_matmul) == 1 &&
-              sinter_op_kind_is_executed(sinter_op_convolution) == 0,
+              sinter_op_kind_is_executed(sinter_op_convolution_backward_data) == 0,
           "executed");
     CHECK(sinter_op_kind_is_executed((sinter_op_kind_t)-1) == 0, "executed outside");
     BAD(sinter_set_verbose(NULL));

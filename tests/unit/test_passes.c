@@ -129,6 +129,29 @@ static void test_matmul_2d(sinter_engine_t *engine)
     EXPECT(&m, "MatMul(f32[4 5], f32[5 3]) -> f32[4 3]!");
 }
 
+/* ---- Convolution(x, w) = Convolution(x, view(w)) --------------------------------------------- */
+
+static void test_conv_weights(sinter_engine_t *engine)
+{
+    const char *algebra =
+        "Convolution(x, w) = Convolution(x, view(w)), weights as [groups, window, I, O]";
+    mini_t m;
+    mini_begin(&m, engine);
+    OPA(&m, convolution, f32,
+        ATTRS(S64S(strides, 1), S64S(dilations, 1), S64S(pads_begin, 0), S64S(pads_end, 0),
+              S64S(groups, 2)),
+        IN(&m, f32, "1x8x6"), IN(&m, f32, "3x3x10"));
+    EXPECT(&m, "StaticReshape(f32[3 3 10]) -> f32[3 3 2 5] | StaticTranspose(f32[3 3 2 5]) -> "
+               "f32[2 3 3 5] | Convolution(f32[1 8 6], f32[2 3 3 5]) -> f32[1 6 10]!");
+    mini_begin(&m, engine);
+    OPA(&m, conv_transpose, f32,
+        ATTRS(S64S(strides, 1), S64S(dilations, 1), S64S(pads_begin, 0), S64S(pads_end, 0),
+              S64S(groups, 2)),
+        IN(&m, f32, "1x8x6"), IN(&m, f32, "3x5x6"));
+    EXPECT(&m, "StaticReshape(f32[3 5 6]) -> f32[3 5 2 3] | StaticTranspose(f32[3 5 2 3]) -> "
+               "f32[2 3 3 5] | ConvTranspose(f32[1 8 6], f32[2 3 3 5]) -> f32[1 10 10]!");
+}
+
 /* ---- MatMul(v, transpose(softmax(s))) = transpose(MatMul(softmax(s), transpose(v))),
  * ---- f(transpose(s)) = transpose(f(s)) ------------------------------------------------------ */
 
@@ -613,6 +636,7 @@ int main(void)
     test_infer_shapes(engine);
     test_matmul_2d(engine);
     test_drop_dropout(engine);
+    test_conv_weights(engine);
     test_plain_attention(engine);
     test_drop_casts(engine);
     test_widen(engine);

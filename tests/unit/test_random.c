@@ -16,8 +16,8 @@ static const struct {
     void (*generate)(fz_t *f);
 } generators[] = {
     {"eltwise", 15, fz_gen_eltwise},
-    {"matmul", 17, fz_gen_matmul},
-    {"attention", 17, fz_gen_attention},
+    {"matmul", 14, fz_gen_matmul},
+    {"attention", 14, fz_gen_attention},
     {"softmax", 4, fz_gen_softmax},
     {"views", 6, fz_gen_views},
     {"dynquant", 13, fz_gen_dynquant},
@@ -26,7 +26,8 @@ static const struct {
     {"norm", 8, fz_gen_norm},
     {"rope", 4, fz_gen_rope},
     {"gather", 4, fz_gen_gather},
-    {"image", 5, fz_gen_image},
+    {"image", 4, fz_gen_image},
+    {"conv", 7, fz_gen_conv},
 };
 enum { N_GENERATORS = sizeof generators / sizeof *generators };
 

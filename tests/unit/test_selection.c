@@ -465,6 +465,10 @@ static const selection_case_t cases[] = {
     {.what = "a reduction",
      .graph = "ReduceMean axes=1 1:f32:8x64 -> 2:f32:8",
      .at = BY_ISA("reduce_runs_f32")},
+    {.what = "a convolution",
+     .graph = "Convolution strides=1,1 pads_begin=1,1 pads_end=1,1 dilations=1,1 1:f32:1x8x8x16 "
+              "2:f32:3x3x16x32 -> 3:f32:1x8x8x32",
+     .at = BY_ISA("matmul_panel_f32")},
     {.what = "pooling",
      .graph = "MaxPool strides=2,2 kernel=3,3 pads_begin=1,1 pads_end=1,1 1:f32:1x8x8x16 -> "
               "2:f32:1x4x4x16",

@@ -12,9 +12,25 @@ const int matmul_widths[MM_WIDTHS] = {16, 32, TAIL_MATMUL_STRIP};
 
 /* ---- setup ----------------------------------------------------------------------------------- */
 
+/* Results of one group of a convolution; -1: not known. */
+static int64_t results_of(const problem_t *p)
+{
+    const matmul_params_t *m = &p->step->p.matmul;
+    const int ndims = problem_ndims(p, m->out_dims);
+    int64_t n = 1;
+    for (int d = 0; d < ndims && n >= 0; d++) {
+        const int64_t dim = problem_dim(p, m->out_dims, ndims - d);
+        n = d == m->conv->channel ? n : dim < 0 || !mul_i64(n, dim, &n) ? -1 : n;
+    }
+    return n;
+}
+
 int64_t matmul_rows_of(const problem_t *p)
 {
     const matmul_params_t *m = &p->step->p.matmul;
+    if (m->conv != NULL) {
+        return results_of(p);
+    }
     const int ndims = problem_ndims(p, m->out_dims);
     int64_t rows = problem_dim(p, m->out_dims, 2);
     for (int e = 3; e <= ndims && rows >= 0; e++) {
@@ -48,6 +64,9 @@ const char *matmul_refuse_b(const problem_t *p, bool decoder, bool scaled)
 
 const char *matmul_refuse_rows(const problem_t *p, int most)
 {
+    if (p->step->p.matmul.conv != NULL) {
+        return "rows of A are patches of an image";
+    }
     const bool many = problem_dim(p, p->step->p.matmul.out_dims, 2) > most;
     return many || matmul_rows_of(p) > most ? "more than 16 rows share one B" : NULL;
 }
@@ -107,8 +126,9 @@ static const char *make_kernels(matmul_config_t *c, int64_t rows, features_t fea
 const char *matmul_configure(const kernel_t *self, const problem_t *p, int most_rows, bool bf16,
                              bool integers, matmul_config_t *c)
 {
-    const int64_t N = problem_dim(p, p->step->p.matmul.out_dims, 1), rows = matmul_rows_of(p),
-                  most = rows < 0 ? most_rows : at_most(rows, MM_ROWS);
+    const matmul_params_t *m = &p->step->p.matmul;
+    const int64_t N = problem_dim(p, m->conv != NULL ? m->b.data : m->out_dims, 1),
+                  rows = matmul_rows_of(p), most = rows < 0 ? most_rows : at_most(rows, MM_ROWS);
     c->tile = tile_table(self->needs);
     c->quant = quant_rows(self->needs);
     c->bf16 = bf16;
@@ -314,10 +334,18 @@ sinter_status_t matmul_bind(const kernel_t *self, const problem_t *p, const matm
                             matmul_state_t *st)
 {
     const matmul_params_t *m = &p->step->p.matmul;
-    SG_TRY(matrices_bind(&m->a, m->trans_a, p->frame, &st->a));
+    st->patches.on = false;
     SG_TRY(matrices_bind(&m->b, m->trans_b, p->frame, &st->b));
-    SG_TRY(bind_dims(st, &p->frame->v[m->out_dims]));
+    if (m->conv == NULL) {
+        SG_TRY(matrices_bind(&m->a, m->trans_a, p->frame, &st->a));
+        SG_TRY(bind_dims(st, &p->frame->v[m->out_dims]));
+    } else {
+        SG_TRY(patches_bind(p, st));
+    }
     SG_TRY(chain_bind(p->step->post, p->frame, self->needs, &st->post));
+    if (m->conv != NULL) {
+        patches_turn(m->conv, &st->post);
+    }
     st->tail.rows = st->tail.cols = 1;
     if (p->step->tail != NULL) {
         SG_TRY(quant_tail_bind(p->step->tail, p->frame, self->needs, &st->tail));
@@ -373,10 +401,10 @@ bool matmul_same_rows(const problem_t *p, const before_t *before, const matmul_s
 {
     const matmul_state_t *last = before->state;
     const matmul_params_t *a = &before->step->p.matmul, *b = &p->step->p.matmul;
-    return a->a.data == b->a.data && a->a.scale == b->a.scale && a->a.zp == b->a.zp &&
-           a->trans_a == b->trans_a && before->step->mode == p->step->mode && last->mats == 1 &&
-           st->mats == 1 && last->K == st->K && last->rows == st->rows &&
-           last->n_row == st->n_row &&
+    return a->conv == NULL && b->conv == NULL && a->a.data == b->a.data &&
+           a->a.scale == b->a.scale && a->a.zp == b->a.zp && a->trans_a == b->trans_a &&
+           before->step->mode == p->step->mode && last->mats == 1 && st->mats == 1 &&
+           last->K == st->K && last->rows == st->rows && last->n_row == st->n_row &&
            memcmp(last->row_dim, st->row_dim, sizeof(int) * (size_t)st->n_row) == 0 &&
            memcmp(last->row_extent, st->row_extent, sizeof(int64_t) * (size_t)st->n_row) == 0;
 }

@@ -67,8 +67,24 @@ typedef struct matmul_config {
 
 extern const int matmul_ladder[MM_LADDER], matmul_widths[MM_WIDTHS];
 
+/* Along a spatial dim, tap `tap` of result o meets element (o * times + tap * step + base) / over
+ * of the image, if that is an integer. */
+typedef struct patch_dim {
+    int64_t in, kernel, times, over, step, base;
+} patch_dim_t;
+
+/* Of a convolution: where patches lie in the image. */
+typedef struct patches {
+    bool on;                /* this is one */
+    int n, first, channel;  /* spatial dims of the image, the first one, the dim of channels */
+    int64_t taps, channels; /* of a window; of a group */
+    int64_t kernel[SINTER_MAX_NDIMS];
+    patch_dim_t dim[SINTER_MAX_NDIMS];
+} patches_t;
+
 typedef struct matmul_state {
     matrices_t a, b;
+    patches_t patches;
     chain_bound_t post;
     quant_tail_t tail; /* if the step has one */
     int nb;            /* batch dims */
@@ -156,6 +172,8 @@ void matmul_seek(matmul_task_t *t, int64_t i);
 /* The matrix that row r of the task is row m of; returns how many more of the task's rows, with
  * it, are. */
 int matmul_stretch(matmul_task_t *t, int r, matrix_t *a, int64_t *m);
+/* Puts the index of row r of the task, and gives how many rows from it on differ in M alone. */
+int64_t matmul_seek_row(matmul_task_t *t, int r);
 /* A[rows][k..k + kn) into buf.a, at most MM_TALL rows. Rows up to the next height and columns up to
  * MM_GRAIN are zero. */
 void matmul_load_a(matmul_task_t *t, int64_t k, int kn);
@@ -180,5 +198,26 @@ void matmul_panel(matmul_task_t *t);
 void matmul_finish(matmul_task_t *t);
 void matmul_work(const kernel_t *self, const problem_t *p, const void *config, const void *state,
                  const worker_t *w);
+
+/* ---- convolution: matmul_patches.c ----------------------------------------------------------- */
+
+typedef struct patches_load {
+    bool codes, zps; /* codes without scales; of weights: less their zero points */
+    float padding;   /* what stands in the padding */
+} patches_load_t;
+
+/* Dims, and all of A. B is bound. */
+sinter_status_t patches_bind(const problem_t *problem, matmul_state_t *st);
+/* Makes the channels the last dim of a chain over the output. */
+void patches_turn(const conv_params_t *c, chain_bound_t *chain);
+/* A[first..first + n)[k..k + kn) into buf.a. */
+void patches_load(matmul_task_t *t, const patches_load_t *how, int first, int n, int64_t k, int kn);
+/* The matrix [channels of the group, results' channels] of one tap. */
+matrix_t patches_weights(const matmul_state_t *st, int64_t group, int64_t tap);
+/* Rows at.row.. of K by columns of the task's group, as tile_table's load does. */
+void patches_load_b(const matmul_task_t *t, const patches_load_t *how, rect_t at, float *to,
+                    int64_t ld, int pad_rows, int pad_columns);
+/* Why exact products of codes are not for this convolution. */
+const char *patches_refuse_integers(const matmul_state_t *st);
 
 #endif

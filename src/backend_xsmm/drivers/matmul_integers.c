@@ -117,6 +117,9 @@ int matmul_packs_along(const plan_t *plan, const step_t *step)
     const lt_t *lt = &plan->values[b->data].lt;
     const problem_t problem = {.plan = plan, .step = step};
     const int dim = lt->ndims - (step->p.matmul.trans_b ? 1 : 2);
+    if (step->p.matmul.conv != NULL) {
+        return lt->ndims - 1;
+    }
     if (lt->ndims < 2 || dtype_traits(lt->data_type)->bits < 4 ||
         blocks_refuse(NULL, &problem) != NULL) {
         return -1;
@@ -150,6 +153,9 @@ static int64_t common_group(int64_t others, const groups_t *g, const axis_t *alo
 static int64_t group_of(const matmul_state_t *st, bool a_codes)
 {
     const matrix_t *a = &st->a.base, *b = &st->b.base;
+    if (st->patches.on) { /* if it has any: patches_refuse_integers */
+        return 0;
+    }
     int64_t g = common_group(0, &b->scale, &b->scale.row, st->K);
     g = common_group(g, &b->zp, &b->zp.row, st->K);
     g = a_codes ? common_group(g, &a->scale, &a->scale.column, st->K) : g;
@@ -177,8 +183,8 @@ static void bind_direct(const matmul_state_t *all, blocks_state_t *st)
     const int bits = codes->type->bits, each = 32 / bits; /* codes of a dword */
     const int64_t stride = codes->column.stride;
     float x[16];
-    st->direct = (bits == 4 || bits == 8) && codes->row.stride == 1 && stride > 0 &&
-                 stride < INT32_MAX / 16 && matrices_on_bytes(&all->b, false) &&
+    st->direct = !all->patches.on && (bits == 4 || bits == 8) && codes->row.stride == 1 &&
+                 stride > 0 && stride < INT32_MAX / 16 && matrices_on_bytes(&all->b, false) &&
                  st->block % each == 0 && all->K % each == 0;
     st->order = st->direct ? blocks_order(bits, st->words) : NULL;
     if (st->direct && bits == 4) {
@@ -237,6 +243,11 @@ void blocks_bind(const matmul_config_t *c, matmul_state_t *all)
     st->block = group == 0 ? BLOCKS_LONGEST : longest_block(group);
     if (st->block == 0) {
         st->why = "groups along K are not made of blocks of 16 to 128 elements";
+        return;
+    }
+    st->why = all->patches.on ? patches_refuse_integers(all) : NULL;
+    if (st->why != NULL) {
+        st->block = 0;
         return;
     }
     st->words = c->words;
@@ -434,8 +445,13 @@ static void pack(const matmul_task_t *t, const matrix_t *codes, int64_t k, int n
 {
     const blocks_state_t *st = &t->st->blocks;
     const blocks_b_t *b = &t->buf.blocks.b;
-    t->c->tile->load(codes, (rect_t){k, n, c, cols}, t->buf.b, BLOCKS_STRIP, (n + 3) / 4 * 4,
-                     BLOCKS_STRIP);
+    const rect_t at = {k, n, c, cols};
+    if (t->st->patches.on) {
+        patches_load_b(t, &(patches_load_t){.codes = true, .zps = st->folded}, at, t->buf.b,
+                       BLOCKS_STRIP, (n + 3) / 4 * 4, BLOCKS_STRIP);
+    } else {
+        t->c->tile->load(codes, at, t->buf.b, BLOCKS_STRIP, (n + 3) / 4 * 4, BLOCKS_STRIP);
+    }
     for (int e = 0; e < n; e += st->block) {
         const float *from = t->buf.b + e * BLOCKS_STRIP;
         const int some = (int)at_most(n - e, st->block);
@@ -516,6 +532,10 @@ static void fetch_b(const matmul_task_t *t, int64_t k, int64_t c, int part, int 
 {
     const blocks_state_t *st = &t->st->blocks;
     const int64_t left = t->st->K - k, column = t->n0 + c;
+    if (t->st->patches.on) {
+        to[0].lines = to[1].lines = to[2].lines = 0;
+        return;
+    }
     const int columns = (int)at_most(t->cols - c, BLOCKS_STRIP);
     const rect_t codes = {k, (int)at_most(left, st->k), column, columns},
                  coefs = {k, k % st->span == 0 ? (int)at_most(left, st->span) : 0, column, columns};

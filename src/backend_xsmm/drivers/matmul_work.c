@@ -27,6 +27,13 @@ static void seek_row(matmul_task_t *t, int64_t row, int64_t *at)
     }
 }
 
+int64_t matmul_seek_row(matmul_task_t *t, int r)
+{
+    int64_t at[SINTER_MAX_NDIMS];
+    seek_row(t, t->row0 + r, at);
+    return t->st->M - at[t->st->n_row - 1];
+}
+
 int matmul_stretch(matmul_task_t *t, int r, matrix_t *a, int64_t *m)
 {
     int64_t at[SINTER_MAX_NDIMS];
@@ -36,12 +43,36 @@ int matmul_stretch(matmul_task_t *t, int r, matrix_t *a, int64_t *m)
     return (int)at_most(t->st->M - *m, t->rows - r);
 }
 
+/* Zeros behind n rows of kn elements. */
+static void clear_rest(float *a, int n, int kn, int rows, int elements)
+{
+    for (int r = 0; r < rows; r++) {
+        const int from = r < n ? kn : 0;
+        memset(a + (size_t)r * MM_LDA + from, 0, (size_t)(elements - from) * sizeof *a);
+    }
+}
+
+/* A tile of B, by whatever B is. */
+static void load_tile(const matmul_task_t *t, rect_t at, float *to, int64_t ld, int rows,
+                      int columns)
+{
+    if (t->st->patches.on) {
+        patches_load_b(t, &(patches_load_t){.codes = false}, at, to, ld, rows, columns);
+    } else {
+        t->c->tile->load(&t->b, at, to, ld, rows, columns);
+    }
+}
+
 /* A[first..first + n)[k..k + kn) into buf.a, with zeros as matmul_load_a has them. */
 static void load_rows(matmul_task_t *t, int first, int n, int64_t k, int kn)
 {
     const int k_pad = round_up(kn, MM_GRAIN), full = n / MM_HEIGHT * MM_HEIGHT;
     const int padded = n > full ? full + matmul_ladder[height_for(n - full)] : full;
-    for (int r = 0; r < n;) {
+    if (t->st->patches.on) {
+        patches_load(t, &(patches_load_t){.codes = false}, first, n, k, kn);
+        clear_rest(t->buf.a, n, kn, padded, k_pad);
+    }
+    for (int r = t->st->patches.on ? n : 0; r < n;) {
         matrix_t a;
         int64_t m;
         const int some = (int)at_most(matmul_stretch(t, first + r, &a, &m), n - r);
@@ -93,12 +124,11 @@ static void load_b(const matmul_task_t *t, int64_t k, int kn, int c, int columns
     if (t->c->jit && t->c->by_call) {
         for (int i = 0; i < columns; i += step) {
             const int n = i < at.columns ? (int)at_most(at.columns - i, step) : 0;
-            t->c->tile->load(&t->b, (rect_t){k, kn, at.column + i, n}, t->buf.b + i * MM_K, step,
-                             k_pad, step);
+            load_tile(t, (rect_t){k, kn, at.column + i, n}, t->buf.b + i * MM_K, step, k_pad, step);
         }
         return;
     }
-    t->c->tile->load(&t->b, at, t->buf.b, MM_LDB, k_pad, columns);
+    load_tile(t, at, t->buf.b, MM_LDB, k_pad, columns);
     if (t->c->bf16) {
         t->c->tile->bf16_pairs(t->buf.b, MM_LDB, k_pad, columns, t->buf.b16, MM_LDB);
     }
@@ -131,6 +161,9 @@ static void fetch_bytes(const unsigned char *begin, const unsigned char *end)
 static void fetch_a(const matmul_task_t *t, int r, int n, int64_t k)
 {
     const matmul_state_t *st = t->st;
+    if (st->patches.on) {
+        return;
+    }
     const groups_t a = matrix_at(&st->a, t->idx, st->nb).codes;
     if (a.column.stride != 1 || st->n_row != 1) {
         return;
@@ -149,7 +182,7 @@ static void fetch_b(const matmul_task_t *t, int64_t k, int part, int parts)
 {
     const groups_t *b = &t->b.codes;
     const int64_t end = at_most(k + t->st->k_block, t->st->K);
-    if (b->row.stride != 1) {
+    if (b->row.stride != 1 || t->st->patches.on) {
         return;
     }
     for (int c = t->cols * part / parts; c < t->cols * (part + 1) / parts && k < end; c++) {
@@ -207,7 +240,7 @@ void matmul_panel(matmul_task_t *t)
 void matmul_finish(matmul_task_t *t)
 {
     const matmul_state_t *st = t->st;
-    t->idx[st->nb + 1] = t->n0;
+    t->idx[st->nb + 1] = t->n0 + (st->patches.on ? t->mat * st->N : 0);
     for (int r = 0; r < t->rows; r += st->tail.rows) {
         finish_rows(t, r);
     }
@@ -233,7 +266,7 @@ void matmul_seek(matmul_task_t *t, int64_t i)
                      (int)at_most(st->rows - row0, st->block));
     t->n0 = panel * st->panel;
     t->cols = (int)at_most(st->N - t->n0, st->panel);
-    t->b = matrix_at(&st->b, t->idx, st->nb);
+    t->b = st->patches.on ? patches_weights(st, t->mat, 0) : matrix_at(&st->b, t->idx, st->nb);
 }
 
 static void items(matmul_task_t *t, int tid, int nth)

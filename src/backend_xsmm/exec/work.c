@@ -84,6 +84,12 @@ static double add_matmul(sum_t *s, const problem_t *p)
     sum_t bytes = {0};
     add_operand(&bytes, p, &m->a);
     add_operand(&bytes, p, &m->b);
+    if (m->conv != NULL) { /* each weight meets the results of its channel */
+        const double weights = elements(p, m->b.data) * 1e3,
+                     channels = (double)problem_dim(p, m->b.data, 1) * (double)m->conv->groups;
+        add_products(s, n, weights < 0 || channels < 1 ? -1 : weights / channels, bytes);
+        return n;
+    }
     add_products(s, n, (double)problem_dim(p, m->a.data, m->trans_a ? 2 : 1), bytes);
     return n;
 }

@@ -57,6 +57,10 @@ static sinter_status_t specialise(const sinter_partition_t *part, graph_t *sub, 
     if (given->property != sinter_tensor_property_undef) {
         lt->property = given->property;
     }
+    /* What another partition makes need not be there when this one is bound. */
+    if (sub->values[v].made_before && lt->property == sinter_tensor_property_constant) {
+        lt->property = sinter_tensor_property_variable;
+    }
     return sinter_success;
 }
 

@@ -463,6 +463,11 @@ static sinter_status_t tail_cluster(lowering_t *lo, const node_t *n, int *cluste
         return sinter_success;
     }
     SG_TRY(lower_quant_geometry(lo, n, &geom));
+    if (lo->clusters[ci].heavy >= 0 &&
+        op_is_convolution(lo->g->nodes[lo->clusters[ci].heavy].kind)) {
+        *why = "convolutions have no quantising tail";
+        return sinter_success;
+    }
     *why = quant_tail_refuse(lo->clusters[ci].kind, parts_of_last_dim(lo, &lo->clusters[ci]),
                              &lo->g->values[n->in[0]].lt, &geom);
     if (*why == NULL && lo->clusters[ci].tail >= 0) {
@@ -527,12 +532,12 @@ static sinter_status_t inputs_of_rows(lowering_t *lo, const node_t *n, int ci, c
 
 static step_kind_t heavy_kind(sinter_op_kind_t kind)
 {
-    return kind == sinter_op_matmul ? STEP_MATMUL
-           : op_is_norm(kind)       ? STEP_NORM
-           : takes_rows(kind)       ? STEP_ROTARY
-           : op_is_reduction(kind)  ? STEP_REDUCE
-           : op_is_window(kind)     ? STEP_WINDOW
-                                    : STEP_SOFTMAX;
+    return kind == sinter_op_matmul || op_is_convolution(kind) ? STEP_MATMUL
+           : op_is_norm(kind)                                  ? STEP_NORM
+           : takes_rows(kind)                                  ? STEP_ROTARY
+           : op_is_reduction(kind)                             ? STEP_REDUCE
+           : op_is_window(kind)                                ? STEP_WINDOW
+                                                               : STEP_SOFTMAX;
 }
 
 static sinter_status_t heavy_node(lowering_t *lo, int node)
@@ -615,8 +620,9 @@ sinter_status_t lower_cluster(lowering_t *lo)
         } else if (lower_is_view(n)) {
             SG_TRY(need_memory(lo, n->in[0]));
             lo->ready[n->out[0]] = lo->ready[n->in[0]];
-        } else if (n->kind == sinter_op_matmul || n->kind == sinter_op_softmax ||
-                   n->kind == sinter_op_log_softmax || takes_chain(n->kind)) {
+        } else if (n->kind == sinter_op_matmul || op_is_convolution(n->kind) ||
+                   n->kind == sinter_op_softmax || n->kind == sinter_op_log_softmax ||
+                   takes_chain(n->kind)) {
             SG_TRY(heavy_node(lo, node));
         } else if (n->kind == sinter_op_gather) {
             SG_TRY(index_node(lo, node, STEP_GATHER));

@@ -360,6 +360,60 @@ static sinter_status_t emit_matmul(emitter_t *e, const cluster_t *cl, step_t *st
     return set_result(e, n->out[0], sum);
 }
 
+/* A step before dequantises this value, or what it is a view or another type of. */
+static bool was_codes(const lowering_t *lo, int v)
+{
+    for (int p = lo->g->values[v].producer; p >= 0;
+         p = lo->g->values[lo->g->nodes[p].in[0]].producer) {
+        const node_t *n = &lo->g->nodes[p];
+        if ((op_flags(n->kind) & OP_DEQUANT) != 0) {
+            return true;
+        }
+        if (n->kind != sinter_op_type_cast && (op_flags(n->kind) & OP_VIEW) == 0) {
+            break;
+        }
+    }
+    return false;
+}
+
+/* Weights are [groups, window, I, O] by now. The chain begins with the bias of each channel. */
+static sinter_status_t emit_convolution(emitter_t *e, const cluster_t *cl, step_t *step)
+{
+    lowering_t *lo = e->lo;
+    const node_t *n = &lo->g->nodes[cl->heavy];
+    const lt_t *image = &lo->probe[n->in[0]], *weights = &lo->probe[n->in[1]];
+    conv_params_t *c = ARENA_NEW(&lo->plan->arena, conv_params_t, 1);
+    matmul_params_t *p = &step->p.matmul;
+    int sum = 0;
+    if (c == NULL) {
+        return oom();
+    }
+    SG_TRY(operand_of(lo, n, 0, &p->a));
+    SG_TRY(operand_of(lo, n, 1, &p->b));
+    p->out_dims = n->out[0];
+    p->conv = c;
+    /* Codes of the image that a chain dequantises are floats now, but none to make integers of. */
+    step->mode =
+        p->a.scale < 0 && was_codes(lo, n->in[0]) ? sinter_fpmath_mode_strict : mode_for(lo, n);
+    c->channel = shape_channel_dim(n, image);
+    c->groups = weights->dims[0];
+    c->transposed = n->kind == sinter_op_conv_transpose;
+    for (int i = 0; i < image->ndims - 2; i++) {
+        SG_TRY(window_read(n, image->ndims - 2, i, weights->dims[1 + i], &c->dim[i]));
+    }
+    if (n->n_in > 2) {
+        const node_t add = {.kind = sinter_op_add, .n_in = 2};
+        int8_t map[SINTER_MAX_NDIMS];
+        for (int d = 0; d < SINTER_MAX_NDIMS; d++) {
+            map[d] = (int8_t)(d == c->channel ? 0 : -1);
+        }
+        note_type(e, n->in[2]);
+        const int bias = chain_load_mapped(&e->b, n->in[2], map, false);
+        sum = bias < 0 ? -1 : chain_op(&e->b, &add, (int[]){0, bias}, 2);
+    }
+    return set_result(e, n->out[0], sum);
+}
+
 static int softmax_sink(const node_t *n)
 {
     return n->kind == sinter_op_softmax && n->n_in > 1 ? n->in[1] : -1;
@@ -647,7 +701,8 @@ static sinter_status_t emit_params(emitter_t *e, const cluster_t *cl, step_t *st
     case STEP_ATTENTION:
         return set_result(e, e->lo->g->nodes[cl->heavy].out[0], 0);
     case STEP_MATMUL:
-        return emit_matmul(e, cl, step);
+        return op_is_convolution(e->lo->g->nodes[cl->heavy].kind) ? emit_convolution(e, cl, step)
+                                                                  : emit_matmul(e, cl, step);
     case STEP_SOFTMAX:
         return emit_softmax(e, cl, step);
     case STEP_NORM:

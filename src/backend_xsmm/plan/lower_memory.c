@@ -205,6 +205,7 @@ sinter_status_t lower_memory(lowering_t *lo)
     for (int i = 0; i < g->n_nodes; i++) {
         lo->cap_values += lower_is_view(&g->nodes[i])                              ? 2
                           : (op_flags(g->nodes[i].kind) & (OP_QUANT | OP_DEQUANT)) ? 4
+                          : op_is_convolution(g->nodes[i].kind)                    ? 3
                           : g->nodes[i].kind == sinter_op_matmul                   ? 3
                           : g->nodes[i].kind == sinter_op_concat ? g->nodes[i].n_in
                                                                  : 0;
