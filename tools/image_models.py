@@ -63,12 +63,15 @@ def patch_embedding():
 PARTITIONS = {"vit-patch-embedding": 2}  # others are one
 
 # size of the image, channels of the image and of the result, kernel
-RESNET = [(56, 64, 64, 3), (28, 128, 128, 3), (14, 256, 256, 3), (7, 512, 512, 3), (56, 64, 256, 1),
-          (28, 512, 128, 1), (14, 1024, 256, 1), (7, 512, 2048, 1)]
+RESNET = [(56, 64, 64, 3), (28, 128, 128, 3), (14, 256, 256, 3), (7, 512, 512, 3),
+          (56, 64, 256, 1), (28, 512, 128, 1), (14, 1024, 256, 1), (7, 512, 2048, 1)]
 
 
 def models():
-    all_models = {"guide-convolution": guide_convolution(), "vit-patch-embedding": patch_embedding()}
+    all_models = {
+        "guide-convolution": guide_convolution(),
+        "vit-patch-embedding": patch_embedding()
+    }
     for size, channels, results, kernel in RESNET:
         for int8 in (False, True):
             name = f"conv-{kernel}x{kernel}-{size}-{channels}-{results}-{'int8' if int8 else 'f32'}"
@@ -77,8 +80,8 @@ def models():
 
 
 def perf_list():
-    lines = ["# Convolutions of ResNet-50, batch 1, channels last, as fractions of the FMA and int8 "
-             "peaks."]
+    lines = ["# Convolutions of ResNet-50, batch 1, channels last, as fractions of the FMA and "
+             "int8 peaks."]
     for size, channels, results, kernel in RESNET:
         for kind in ("f32", "int8"):
             lines.append(f"--mode=P --case=../../models/conv-{kernel}x{kernel}-{size}-{channels}-"

@@ -12,7 +12,7 @@
 #include "graph/schema.h"
 #include "passes/passes.h"
 
-/* The weights with the groups as a dim of their own, and where each dim of the result comes from. */
+/* The weights with the groups as a dim of their own, and where each dim of the result is from. */
 typedef struct layout {
     int ndims;
     int64_t split[SINTER_MAX_NDIMS], dims[SINTER_MAX_NDIMS], order[SINTER_MAX_NDIMS];
