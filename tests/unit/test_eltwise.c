@@ -483,6 +483,86 @@ static void test_norm_rows(const char *isa, const eltwise_table_t *t)
     }
 }
 
+/* Up to 8 rows folded into sums, with a NaN and infinities in some columns. Small integers: results
+ * are exact. */
+static void test_columns(const char *isa, const eltwise_table_t *t)
+{
+    enum { MOST = 45, ROWS = 8 };
+    static const sinter_op_kind_t kinds[] = {sinter_op_reduce_sum, sinter_op_reduce_max,
+                                             sinter_op_reduce_min, sinter_op_reduce_l1,
+                                             sinter_op_reduce_l2,  sinter_op_reduce_prod};
+    float x[ROWS][MOST];
+    const float *rows[ROWS];
+    for (int r = 0; r < ROWS; r++) {
+        rows[r] = x[r];
+        for (int i = 0; i < MOST; i++) {
+            const int special = i % 11 == 5 && r == i % ROWS ? random_below(&seed, 4) : 3;
+            x[r][i] = special < 3 ? (float[]){NAN, INFINITY, -INFINITY}[special]
+                                  : (float)(random_below(&seed, 9) - 4);
+        }
+    }
+    for (int k = 0; k < (int)(sizeof kinds / sizeof *kinds); k++) {
+        for (int n = 1; n <= ROWS; n++) {
+            double sums[MOST], start = kinds[k] == sinter_op_reduce_max   ? -INFINITY
+                                       : kinds[k] == sinter_op_reduce_min ? INFINITY
+                                                                          : 2;
+            for (int i = 0; i < MOST; i++) {
+                sums[i] = start;
+            }
+            t->fold_columns[OP_SLOT(kinds[k])](sums, rows, n, MOST);
+            for (int i = 0; i < MOST; i++) {
+                double want = start;
+                for (int r = 0; r < n; r++) {
+                    const double v = x[r][i];
+                    want = kinds[k] == sinter_op_reduce_sum    ? want + v
+                           : kinds[k] == sinter_op_reduce_l1   ? want + fabs(v)
+                           : kinds[k] == sinter_op_reduce_l2   ? want + v * v
+                           : kinds[k] == sinter_op_reduce_prod ? want * v
+                           : (kinds[k] == sinter_op_reduce_max ? v > want : v < want) || isnan(v)
+                               ? v
+                               : want;
+                }
+                check_value(isnan(want) ? isnan(sums[i]) : sums[i] == want, isa, "fold_columns", n,
+                            sums[i], want);
+            }
+        }
+    }
+}
+
+/* The best of short rows with many equal elements, against a selection one by one. */
+static void test_top_rows(const char *isa, const eltwise_table_t *t)
+{
+    int refused = 0;
+    for (int round = 0; round < 3000; round++) {
+        const int n = 1 + random_below(&seed, TOP_ROW),
+                  k = 1 + random_below(&seed, n < TOP_MOST ? n : TOP_MOST),
+                  values = round % 3 == 0   ? 3
+                           : round % 3 == 1 ? 40
+                                            : 1 << 20;
+        int32_t key[TOP_ROW], left[TOP_ROW];
+        int64_t best[TOP_MOST];
+        for (int i = 0; i < n; i++) {
+            key[i] = left[i] = random_below(&seed, 50) == 0 ? (i % 2 ? INT32_MAX : INT32_MIN)
+                                                            : random_below(&seed, values);
+        }
+        if (!t->top_row(best, key, n, k)) {
+            refused++;
+            continue;
+        }
+        bool taken[TOP_ROW] = {false};
+        for (int j = 0; j < k; j++) {
+            int at = -1;
+            for (int i = 0; i < n; i++) {
+                at = !taken[i] && (at < 0 || left[i] > left[at]) ? i : at;
+            }
+            taken[at] = true;
+            const int64_t want = (int64_t)left[at] * (INT64_C(1) << 32) + (UINT32_MAX - at);
+            check_value(best[j] == want, isa, "top_row", n, k, at);
+        }
+    }
+    check_value(refused > 0 && refused < 1500, isa, "top_row refuses", refused, 0, 0);
+}
+
 /* ---- conversions ----------------------------------------------------------------------------- */
 
 static void convert_types(const char *isa, const eltwise_table_t *t, sinter_data_type_t type,
@@ -572,6 +652,8 @@ int main(void)
         test_binary(levels[l].name, t);
         test_rows(levels[l].name, t);
         test_norm_rows(levels[l].name, t);
+        test_columns(levels[l].name, t);
+        test_top_rows(levels[l].name, t);
         for (size_t k = 0; k < sizeof types / sizeof types[0]; k++) {
             convert_types(levels[l].name, t, types[k].type, types[k].name, types[k].bytes);
         }

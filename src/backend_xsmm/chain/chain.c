@@ -108,6 +108,15 @@ sinter_status_t chain_bind(const chain_t *chain, const struct frame *frame, feat
     return sinter_success;
 }
 
+bool chain_converts_operands(const chain_bound_t *bound)
+{
+    bool any = false;
+    for (int i = 0; i < bound->chain->n_operands; i++) {
+        any = any || bound->refs[i].dtype != sinter_f32;
+    }
+    return any;
+}
+
 bool chain_is_store(const chain_t *chain, int *operand)
 {
     if (chain->n_instrs != 1 || chain->instrs[0].op != CHAIN_STORE || chain->instrs[0].a != 0) {

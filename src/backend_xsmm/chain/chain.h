@@ -203,6 +203,9 @@ dtype_stream_t *chain_stream(const chain_bound_t *bound, bool native_bf16);
 void chain_stream_tile(const chain_bound_t *bound, dtype_stream_t *stream, const int64_t *idx,
                        int rows, int cols, void *scratch);
 
+/* Some operand is not of floats. */
+bool chain_converts_operands(const chain_bound_t *bound);
+
 /* The chain does nothing but store register 0 to one operand, whose index it gives. */
 bool chain_is_store(const chain_t *chain, int *operand);
 

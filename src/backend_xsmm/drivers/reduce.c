@@ -16,7 +16,7 @@
 
 /* Elements of a run, and the most results of an item: so many that memory is read in order. */
 enum { RUN = CHAIN_LONG, MOST_RESULTS = 4 * RUN };
-enum { FOLDED = 4 }; /* rows that are folded into results at once */
+enum { FOLDED = 8 }; /* rows that are folded into results at once */
 
 typedef struct reduce_state {
     chain_bound_t pre, post;
@@ -30,6 +30,9 @@ typedef struct reduce_state {
     int64_t run;                              /* results of an item */
     double count;                             /* elements of a result */
     int parts;
+    /* Rows that follow are prefetched. Rows of floats come faster without: the hardware follows
+     * them, several at a time. */
+    bool ahead;
     bool serial;
 } reduce_state_t;
 
@@ -119,6 +122,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
         st->n_steps *= st->steps[d];
         st->count *= st->reduced[d] ? (double)n : 1;
     }
+    st->ahead = chain_converts_operands(&st->pre);
     st->serial = chain_shares_bytes(&st->pre) || chain_shares_bytes(&st->post);
     const bool divide = !st->serial && st->n_items > 0 && st->n_items < frame->shares;
     st->parts = divide ? (int)at_most(frame->shares, st->n_steps > 0 ? st->n_steps : 1) : 1;
@@ -192,7 +196,7 @@ static void fold_row(const reduce_state_t *st, sinter_op_kind_t kind, int64_t *i
 }
 
 /* Folds steps begin..end - 1 of n results from idx on, which are rows of n elements. While some are
- * folded, as many that follow are fetched. */
+ * folded, as many that follow are fetched where `ahead` says so. */
 static void fold_columns(const reduce_state_t *st, sinter_op_kind_t kind, int64_t *idx, int n,
                          int64_t begin, int64_t end, double *sums, const buffers_t *b)
 {
@@ -201,9 +205,9 @@ static void fold_columns(const reduce_state_t *st, sinter_op_kind_t kind, int64_
     int64_t at[2 * FOLDED][SINTER_MAX_NDIMS], next[SINTER_MAX_NDIMS];
     walk_seek(st->ndims, st->steps, begin, next);
     for (int64_t i = begin, rows; i < end; i += rows) {
-        const int known = (int)at_most(end - i, 2 * FOLDED);
+        const int known = (int)at_most(end - i, st->ahead ? 2 * FOLDED : FOLDED);
         rows = at_most(known, FOLDED);
-        for (int s = i == begin ? 0 : FOLDED; s < known; s++) {
+        for (int s = i == begin || !st->ahead ? 0 : FOLDED; s < known; s++) {
             memcpy(at[s], next, sizeof next);
             walk_next(st->ndims, st->steps, next);
         }
@@ -223,7 +227,9 @@ static void fold_columns(const reduce_state_t *st, sinter_op_kind_t kind, int64_
             }
             st->fn->fold_columns[OP_SLOT(kind)](sums + k, x, (int)rows, m);
         }
-        memcpy(at[0], at[FOLDED], FOLDED * sizeof at[0]);
+        if (st->ahead) {
+            memcpy(at[0], at[FOLDED], FOLDED * sizeof at[0]);
+        }
     }
     if (last >= 0) {
         idx[last] = first;

@@ -98,17 +98,6 @@ static bool shares_bytes(const rows_t *r, const chain_bound_t *chain)
             chain_stores_packed(chain));
 }
 
-/* Whether some operand is not of floats. Long rows of floats, which are read where they lie, come
- * faster without prefetches: the hardware follows them. */
-static bool converts(const chain_bound_t *chain)
-{
-    bool any = false;
-    for (int i = 0; i < chain->chain->n_operands; i++) {
-        any = any || chain->refs[i].dtype != sinter_f32;
-    }
-    return any;
-}
-
 enum { PAST_CACHES, IN_BATCHES, ONE_BY_ONE };
 
 static const char *refuse_way(int way, const void *config, void *state)
@@ -157,9 +146,12 @@ sinter_status_t rows_bind(const problem_t *p, const chain_t *pre, features_t fea
     merge_dims(r, step->tail != NULL);
     const double before = chain_touched_bytes(&r->pre), after = chain_touched_bytes(&r->post);
     const int64_t run = at_most(r->chain_block[r->n_chain - 1], r->run);
+    /* Long rows of floats that are added come faster without prefetches: the hardware follows
+     * them. */
     r->affine = !r->post.chain->f64;
     r->by_lines = r->affine && r->most == r->row && chain_is_load(&r->pre);
-    r->ahead = before > AHEAD_FROM && (r->most > r->row || r->by_lines || converts(&r->pre));
+    r->ahead = before > AHEAD_FROM &&
+               (r->most > r->row || r->by_lines || chain_converts_operands(&r->pre));
     const bool sums = chain_choose_stores(&r->pre, 1, run, after, p->plan->cache_bytes);
     r->streams = chain_choose_stores(&r->post, 1, run, before, p->plan->cache_bytes) || sums;
     choice->shared_bytes += rows_row_bytes(r->most) * (size_t)frame->shares;

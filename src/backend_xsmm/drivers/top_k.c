@@ -34,18 +34,21 @@ static bool beats(rank_t a, rank_t b)
     return a.x > b.x || (a.x == b.x && a.i > b.i);
 }
 
-enum { BY_BLOCKS, BY_ELEMENTS };
+enum { AT_ONCE, BY_BLOCKS, BY_ELEMENTS };
 
 static const char *refuse_blocks(int way, const void *config, void *state)
 {
     const top_k_state_t *st = state;
-    (void)way, (void)config;
-    return dtype_needs_f64(st->in->dtype)       ? "the elements need double precision"
-           : st->in->dims[st->axis] > INT32_MAX ? "a row has 2^31 elements or more"
-                                                : NULL;
+    const int64_t n = st->in->dims[st->axis];
+    (void)config;
+    return dtype_needs_f64(st->in->dtype) ? "the elements need double precision"
+           : n > INT32_MAX                ? "a row has 2^31 elements or more"
+           : way == AT_ONCE && (st->k > TOP_MOST || n > TOP_ROW || st->k > n) ? ""
+                                                                              : NULL;
 }
 
-const way_row_t ways_top_k_rows[] = {{"blocks of floats", refuse_blocks, BY_BLOCKS},
+const way_row_t ways_top_k_rows[] = {{"short rows at once", refuse_blocks, AT_ONCE},
+                                     {"blocks of floats", refuse_blocks, BY_BLOCKS},
                                      {"elements one by one", NULL, BY_ELEMENTS}};
 
 static sinter_status_t choose(const kernel_t *self, const problem_t *problem, const void *config,
@@ -134,6 +137,36 @@ static int64_t rank_at(int32_t key, int64_t i)
     return (int64_t)key * (INT64_C(1) << 32) + (UINT32_MAX - i);
 }
 
+/* Where the best are, of their ranks. best[i] begins at or behind found[i]. */
+static void put_places(best_t *best, const int64_t *found, int64_t k)
+{
+    for (int64_t i = k - 1; i >= 0; i--) {
+        best[i].at = UINT32_MAX - (found[i] & UINT32_MAX);
+    }
+}
+
+/* The same for a row of TOP_ROW elements at most. False: it has too many equal ones. */
+static bool find_at_once(const top_k_state_t *st, int64_t first, best_t *best)
+{
+    const bound_t *in = st->in;
+    const int64_t step = in->strides[st->axis], n = in->dims[st->axis];
+    int32_t key[TOP_ROW];
+    int64_t found[TOP_MOST];
+    float x[TOP_ROW];
+    const bool floats = in->dtype == sinter_f32 && step == 1 && (uintptr_t)in->data % 4 == 0;
+    const float *from = (const float *)(const void *)(in->data + first * 4);
+    if (!floats) {
+        eltwise_load(st->fn, in->dtype, in->data, first, step, (int)n, x);
+        from = x;
+    }
+    (void)st->fn->rank_row(key, from, (int)n, !st->largest);
+    if (!st->fn->top_row(found, key, (int)n, (int)st->k)) {
+        return false;
+    }
+    put_places(best, found, st->k);
+    return true;
+}
+
 /* The same for rows of floats. */
 static void find_by_blocks(const top_k_state_t *st, int64_t first, best_t *best)
 {
@@ -164,8 +197,16 @@ static void find_by_blocks(const top_k_state_t *st, int64_t first, best_t *best)
             }
         }
     }
-    for (int64_t i = k - 1; i >= 0; i--) { /* best[i] begins at or behind found[i] */
-        best[i].at = UINT32_MAX - (found[i] & UINT32_MAX);
+    put_places(best, found, k);
+}
+
+/* The best values of a row of floats, to element `to` on. */
+static void put_floats(const top_k_state_t *st, int64_t first, int64_t to, const best_t *best)
+{
+    const int64_t step = st->in->strides[st->axis], to_step = st->values->strides[st->axis];
+    for (int64_t i = 0; i < st->k; i++) {
+        memcpy(st->values->data + (to + i * to_step) * 4,
+               st->in->data + (first + best[i].at * step) * 4, 4);
     }
 }
 
@@ -179,13 +220,22 @@ static void one_row(const top_k_state_t *st, const int64_t *row, best_t *best)
         values += row[d] * st->values->strides[d];
         indices += row[d] * st->indices->strides[d];
     }
-    (st->way == BY_BLOCKS ? find_by_blocks : find_by_elements)(st, first, best);
+    if (st->way == BY_ELEMENTS) {
+        find_by_elements(st, first, best);
+    } else if (st->way != AT_ONCE || !find_at_once(st, first, best)) {
+        find_by_blocks(st, first, best);
+    }
     box_t one = {.ndims = 0};
     box_prepare(in->dtype, 0, &one);
+    if (in->dtype == sinter_f32) {
+        put_floats(st, first, values, best);
+    }
     for (int64_t i = 0; i < st->k; i++) {
         const int32_t at = (int32_t)best[i].at;
-        box_move(&one, in->data, first + at * step, st->values->data,
-                 values + i * st->values->strides[st->axis]);
+        if (in->dtype != sinter_f32) {
+            box_move(&one, in->data, first + at * step, st->values->data,
+                     values + i * st->values->strides[st->axis]);
+        }
         memcpy(st->indices->data + (indices + i * st->indices->strides[st->axis]) * 4, &at, 4);
     }
 }
