@@ -173,4 +173,87 @@ static void norm_row(float *dst, const float *src, int n, const eltwise_norm_t *
     }
 }
 
+/* ---- the best of a short row ----------------------------------------------------------------- */
+
+/* A number that at least k elements are not below, and that not many more reach: the largest of
+ * each 16th element are TOP_MOST numbers, of which it is the k-th. */
+static inline int32_t bar_of(const int32_t *key, int n, int k)
+{
+    enum { EIGHT = 8 };
+    __m256i most[2] = {load_32_bytes(key), load_32_bytes(key + EIGHT)},
+            above[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+    for (int i = TOP_MOST; i < n; i += TOP_MOST) {
+        most[0] = _mm256_max_epi32(most[0], load_32_bytes(key + i));
+        most[1] = _mm256_max_epi32(most[1], load_32_bytes(key + i + EIGHT));
+    }
+    UNROLL
+    for (int j = 0; j < TOP_MOST; j++) {
+        const __m256i one =
+            _mm256_permutevar8x32_epi32(most[j / EIGHT], _mm256_set1_epi32(j % EIGHT));
+        above[0] = _mm256_sub_epi32(above[0], _mm256_cmpgt_epi32(one, most[0]));
+        above[1] = _mm256_sub_epi32(above[1], _mm256_cmpgt_epi32(one, most[1]));
+    }
+    const __m256i places = _mm256_set1_epi32(k), none = _mm256_set1_epi32(INT32_MAX);
+    for (int h = 0; h < 2; h++) {
+        most[h] = _mm256_blendv_epi8(none, most[h], _mm256_cmpgt_epi32(places, above[h]));
+    }
+    int32_t lane[EIGHT], bar = INT32_MAX;
+    _mm256_storeu_si256((__m256i *)(void *)lane, _mm256_min_epi32(most[0], most[1]));
+    for (int l = 0; l < EIGHT; l++) {
+        bar = lane[l] < bar ? lane[l] : bar;
+    }
+    return bar;
+}
+
+/* How many of `quads` times 4 numbers are larger than one. */
+static inline int count_above(const int64_t *x, int quads, int64_t one)
+{
+    const __m256i than = _mm256_set1_epi64x(one);
+    int above = 0;
+    for (int q = 0; q < quads; q++) {
+        const __m256i larger = _mm256_cmpgt_epi64(load_32_bytes(x + 4 * q), than);
+        above += __builtin_popcount((unsigned)_mm256_movemask_pd(_mm256_castsi256_pd(larger)));
+    }
+    return above;
+}
+
+/* Elements that reach the bar are gathered, and each goes to the place that the number of larger
+ * ones gives. */
+static bool top_row(int64_t *best, int32_t *key, int n, int k)
+{
+    enum { REACH = 48, EIGHT = 8, WORD = 64, QUAD = 4 };
+    int64_t reach[REACH + QUAD];
+    int found = 0;
+    for (int i = n; i < TOP_ROW && i < n + TOP_MOST; i++) {
+        key[i] = INT32_MIN;
+    }
+    const __m256i bar = _mm256_set1_epi32(bar_of(key, n, k));
+    for (int i = 0; i < n; i += WORD) {
+        uint64_t bits = 0;
+        for (int b = 0; b < WORD && i + b < n; b += EIGHT) {
+            const __m256i below = _mm256_cmpgt_epi32(bar, load_32_bytes(key + i + b));
+            const unsigned mask = (unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(below));
+            bits |= (uint64_t)(~mask & 0xFF) << b;
+        }
+        bits &= n - i < WORD ? (UINT64_C(1) << (n - i)) - 1 : UINT64_MAX;
+        if (found + __builtin_popcountll(bits) > REACH) {
+            return false;
+        }
+        for (; bits != 0; bits &= bits - 1) {
+            const int at = i + __builtin_ctzll(bits);
+            reach[found++] = (int64_t)key[at] * (INT64_C(1) << 32) + (UINT32_MAX - (uint32_t)at);
+        }
+    }
+    for (int i = 0; i < QUAD; i++) {
+        reach[found + i] = INT64_MIN;
+    }
+    for (int i = 0; i < found; i++) {
+        const int above = count_above(reach, (found + QUAD - 1) / QUAD, reach[i]);
+        if (above < k) {
+            best[above] = reach[i];
+        }
+    }
+    return true;
+}
+
 #endif
