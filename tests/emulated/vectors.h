@@ -3,7 +3,7 @@
 #define EMULATED(name) name
 #endif
 #define FN static inline __attribute__((always_inline, unused))
-#define EACH(n) for (int i = 0; i < (n); i++)
+#define EACH_OF(n) for (int i = 0; i < (n); i++)
 
 typedef union any512 {
     __m512 f;
@@ -48,42 +48,42 @@ FN void must_be_aligned(const void *p)
 
 /* ---- what AVX2 does to each half ------------------------------------------------------------- */
 
-#define UNARY(type, letter, name)                                       \
-    FN type EMULATED(_mm512_##name)(type x)                             \
-    {                                                                   \
-        any512 a = any_##letter(x);                                     \
-        EACH(2) a.half_##letter[i] = _mm256_##name(a.half_##letter[i]); \
-        return a.letter;                                                \
+#define UNARY(type, letter, name)                                          \
+    FN type EMULATED(_mm512_##name)(type x)                                \
+    {                                                                      \
+        any512 a = any_##letter(x);                                        \
+        EACH_OF(2) a.half_##letter[i] = _mm256_##name(a.half_##letter[i]); \
+        return a.letter;                                                   \
     }
-#define BINARY(type, letter, name)                                                          \
-    FN type EMULATED(_mm512_##name)(type x, type y)                                         \
-    {                                                                                       \
-        any512 a = any_##letter(x), b = any_##letter(y);                                    \
-        EACH(2) a.half_##letter[i] = _mm256_##name(a.half_##letter[i], b.half_##letter[i]); \
-        return a.letter;                                                                    \
+#define BINARY(type, letter, name)                                                             \
+    FN type EMULATED(_mm512_##name)(type x, type y)                                            \
+    {                                                                                          \
+        any512 a = any_##letter(x), b = any_##letter(y);                                       \
+        EACH_OF(2) a.half_##letter[i] = _mm256_##name(a.half_##letter[i], b.half_##letter[i]); \
+        return a.letter;                                                                       \
     }
-#define BITWISE(name)                                                          \
-    FN __m512i EMULATED(_mm512_##name##_si512)(__m512i x, __m512i y)           \
-    {                                                                          \
-        any512 a = any_i(x), b = any_i(y);                                     \
-        EACH(2) a.half_i[i] = _mm256_##name##_si256(a.half_i[i], b.half_i[i]); \
-        return a.i;                                                            \
+#define BITWISE(name)                                                             \
+    FN __m512i EMULATED(_mm512_##name##_si512)(__m512i x, __m512i y)              \
+    {                                                                             \
+        any512 a = any_i(x), b = any_i(y);                                        \
+        EACH_OF(2) a.half_i[i] = _mm256_##name##_si256(a.half_i[i], b.half_i[i]); \
+        return a.i;                                                               \
     }
 #define TERNARY(type, letter, name)                                                    \
     FN type EMULATED(_mm512_##name)(type x, type y, type z)                            \
     {                                                                                  \
         any512 a = any_##letter(x), b = any_##letter(y), c = any_##letter(z);          \
-        EACH(2)                                                                        \
+        EACH_OF(2)                                                                     \
         a.half_##letter[i] =                                                           \
             _mm256_##name(a.half_##letter[i], b.half_##letter[i], c.half_##letter[i]); \
         return a.letter;                                                               \
     }
-#define SHIFT(name)                                          \
-    FN __m512i EMULATED(_mm512_##name)(__m512i x, int n)     \
-    {                                                        \
-        any512 a = any_i(x);                                 \
-        EACH(2) a.half_i[i] = _mm256_##name(a.half_i[i], n); \
-        return a.i;                                          \
+#define SHIFT(name)                                             \
+    FN __m512i EMULATED(_mm512_##name)(__m512i x, int n)        \
+    {                                                           \
+        any512 a = any_i(x);                                    \
+        EACH_OF(2) a.half_i[i] = _mm256_##name(a.half_i[i], n); \
+        return a.i;                                             \
     }
 BINARY(__m512, f, add_ps)
 BINARY(__m512, f, sub_ps)
@@ -149,7 +149,7 @@ SHIFT(srli_epi32)
     FN type EMULATED(_mm512_##name)(element x)      \
     {                                               \
         any512 a;                                   \
-        EACH(n) a.field[i] = x;                     \
+        EACH_OF(n) a.field[i] = x;                  \
         return a.letter;                            \
     }
 SET1(__m512, f, set1_ps, float, f32, 16)
@@ -175,7 +175,7 @@ FN __m512i EMULATED(_mm512_setzero_si512)(void)
 FN __m512i emulated_reversed_words(any512 x)
 {
     any512 a;
-    EACH(32) a.s16[i] = x.s16[31 - i];
+    EACH_OF(32) a.s16[i] = x.s16[31 - i];
     return a.i;
 }
 #define emulated_set_epi16(...) emulated_reversed_words((any512){.s16 = {__VA_ARGS__}})
@@ -256,7 +256,7 @@ FN __m512 EMULATED(_mm512_insertf32x8)(__m512 x, __m256 y, int at)
 FN __m512i EMULATED(_mm512_broadcast_i32x4)(__m128i x)
 {
     any512 a;
-    EACH(4) a.quarter[i] = x;
+    EACH_OF(4) a.quarter[i] = x;
     return a.i;
 }
 FN __m512 EMULATED(_mm512_broadcast_f32x4)(__m128 x)
@@ -303,7 +303,7 @@ FN void EMULATED(_mm512_store_si512)(void *p, __m512i x)
 FN void EMULATED(_mm512_stream_si512)(void *p, __m512i x)
 {
     must_be_aligned(p);
-    EACH(2) _mm256_stream_si256((__m256i *)p + i, any_i(x).half_i[i]);
+    EACH_OF(2) _mm256_stream_si256((__m256i *)p + i, any_i(x).half_i[i]);
 }
 FN void EMULATED(_mm512_stream_ps)(void *p, __m512 x)
 {
@@ -315,7 +315,7 @@ FN void EMULATED(_mm512_stream_ps)(void *p, __m512 x)
     FN type EMULATED(name)(mask m, const void *p)                                                \
     {                                                                                            \
         any512 a = {.i = {0}};                                                                   \
-        EACH(n)                                                                                  \
+        EACH_OF(n)                                                                               \
         {                                                                                        \
             if (m >> i & 1) {                                                                    \
                 memcpy(&a.field[i], (const char *)p + i * sizeof a.field[i], sizeof a.field[i]); \
@@ -328,7 +328,7 @@ FN void EMULATED(_mm512_stream_ps)(void *p, __m512 x)
     {                                                                                      \
         any512 a;                                                                          \
         a.whole = x;                                                                       \
-        EACH(n)                                                                            \
+        EACH_OF(n)                                                                         \
         {                                                                                  \
             if (m >> i & 1) {                                                              \
                 memcpy((char *)p + i * sizeof a.field[i], &a.field[i], sizeof a.field[i]); \
@@ -347,7 +347,8 @@ MASKED_STORE(__m128i, _mm_mask_storeu_epi8, __mmask16, s8, 16, quarter[0])
 FN __m512 EMULATED(_mm512_i32gather_ps)(__m512i at, const void *p, int scale)
 {
     any512 a;
-    EACH(16) memcpy(&a.f32[i], (const char *)p + (int64_t)any_i(at).s32[i] * scale, sizeof(float));
+    EACH_OF(16)
+    memcpy(&a.f32[i], (const char *)p + (int64_t)any_i(at).s32[i] * scale, sizeof(float));
     return a.f;
 }
 
@@ -358,7 +359,7 @@ FN __m512 EMULATED(_mm512_i32gather_ps)(__m512i at, const void *p, int scale)
     {                                                            \
         const any512 a = any_i(x), b = any_i(y);                 \
         mask m = 0;                                              \
-        EACH(n) m |= (mask)(comparison) << i;                    \
+        EACH_OF(n) m |= (mask)(comparison) << i;                 \
         return m;                                                \
     }
 COMPARE(cmpeq_epi8, __mmask64, s8, 64, a.s8[i] == b.s8[i])
@@ -382,13 +383,13 @@ FN __mmask32 EMULATED(_mm512_kunpackw)(__mmask32 high, __mmask32 low)
 FN __m512i emulated_words(__mmask32 m, __m512i set, __m512i clear)
 {
     any512 a = any_i(clear);
-    EACH(32) a.s16[i] = m >> i & 1 ? any_i(set).s16[i] : a.s16[i];
+    EACH_OF(32) a.s16[i] = m >> i & 1 ? any_i(set).s16[i] : a.s16[i];
     return a.i;
 }
 FN __m512i emulated_dwords(__mmask16 m, __m512i set, __m512i clear)
 {
     any512 a = any_i(clear);
-    EACH(16) a.s32[i] = m >> i & 1 ? any_i(set).s32[i] : a.s32[i];
+    EACH_OF(16) a.s32[i] = m >> i & 1 ? any_i(set).s32[i] : a.s32[i];
     return a.i;
 }
 FN __m512 emulated_floats(__mmask16 m, __m512 set, __m512 clear)
@@ -437,7 +438,7 @@ FN __m512 EMULATED(_mm512_mask_loadu_ps)(__m512 x, __mmask16 m, const void *p)
 FN __m512i EMULATED(_mm512_shuffle_i32x4)(__m512i x, __m512i y, int how)
 {
     any512 a;
-    EACH(4) a.quarter[i] = any_i(i < 2 ? x : y).quarter[how >> 2 * i & 3];
+    EACH_OF(4) a.quarter[i] = any_i(i < 2 ? x : y).quarter[how >> 2 * i & 3];
     return a.i;
 }
 FN __m512i EMULATED(_mm512_shuffle_i64x2)(__m512i x, __m512i y, int how)
@@ -451,7 +452,7 @@ FN __m512 EMULATED(_mm512_shuffle_f32x4)(__m512 x, __m512 y, int how)
 FN __m512 EMULATED(_mm512_shuffle_ps)(__m512 x, __m512 y, int how)
 {
     any512 a;
-    EACH(16) a.f32[i] = any_f(i % 4 < 2 ? x : y).f32[(i & ~3) + (how >> 2 * (i % 4) & 3)];
+    EACH_OF(16) a.f32[i] = any_f(i % 4 < 2 ? x : y).f32[(i & ~3) + (how >> 2 * (i % 4) & 3)];
     return a.f;
 }
 
@@ -460,16 +461,16 @@ FN __m512 EMULATED(_mm512_shuffle_ps)(__m512 x, __m512 y, int how)
     {                                                                     \
         const any512 from = any_i(x), to = any_i(at);                     \
         any512 a;                                                         \
-        EACH(n) a.field[i] = from.field[to.index[i] & ((n)-1)];           \
+        EACH_OF(n) a.field[i] = from.field[to.index[i] & ((n)-1)];        \
         return a.i;                                                       \
     }
-#define PERMUTE2(name, field, n)                                                      \
-    FN __m512i EMULATED(_mm512_permutex2var_##name)(__m512i x, __m512i at, __m512i y) \
-    {                                                                                 \
-        const any512 from[2] = {any_i(x), any_i(y)}, to = any_i(at);                  \
-        any512 a;                                                                     \
-        EACH(n) a.field[i] = from[to.field[i] / (n)&1].field[to.field[i] & ((n)-1)];  \
-        return a.i;                                                                   \
+#define PERMUTE2(name, field, n)                                                        \
+    FN __m512i EMULATED(_mm512_permutex2var_##name)(__m512i x, __m512i at, __m512i y)   \
+    {                                                                                   \
+        const any512 from[2] = {any_i(x), any_i(y)}, to = any_i(at);                    \
+        any512 a;                                                                       \
+        EACH_OF(n) a.field[i] = from[to.field[i] / (n)&1].field[to.field[i] & ((n)-1)]; \
+        return a.i;                                                                     \
     }
 PERMUTE(epi16, u16, u16, 32)
 PERMUTE(epi32, u32, u32, 16)
@@ -498,7 +499,7 @@ FN __m512i EMULATED(_mm512_maskz_permutex2var_epi16)(__mmask32 m, __m512i x, __m
 FN __m512i EMULATED(_mm512_srlv_epi16)(__m512i x, __m512i n)
 {
     any512 a = any_i(x);
-    EACH(32) a.u16[i] = any_i(n).u16[i] > 15 ? 0 : (uint16_t)(a.u16[i] >> any_i(n).u16[i]);
+    EACH_OF(32) a.u16[i] = any_i(n).u16[i] > 15 ? 0 : (uint16_t)(a.u16[i] >> any_i(n).u16[i]);
     return a.i;
 }
 FN __m512i EMULATED(_mm512_ternarylogic_epi32)(__m512i x, __m512i y, __m512i z, int table)
@@ -514,26 +515,26 @@ FN __m512i EMULATED(_mm512_ternarylogic_epi32)(__m512i x, __m512i y, __m512i z, 
 FN int EMULATED(_mm512_reduce_add_epi32)(__m512i x)
 {
     uint32_t sum = 0;
-    EACH(16) sum += any_i(x).u32[i];
+    EACH_OF(16) sum += any_i(x).u32[i];
     return (int)sum;
 }
 FN int EMULATED(_mm512_reduce_max_epi32)(__m512i x)
 {
     int most = INT32_MIN;
-    EACH(16) most = any_i(x).s32[i] > most ? any_i(x).s32[i] : most;
+    EACH_OF(16) most = any_i(x).s32[i] > most ? any_i(x).s32[i] : most;
     return most;
 }
 /* sum += four products of unsigned and signed bytes, or two of signed words, in each dword. */
 FN __m512i EMULATED(_mm512_dpbusd_epi32)(__m512i sum, __m512i u, __m512i s)
 {
     any512 a = any_i(sum);
-    EACH(64) a.u32[i / 4] += (uint32_t)(any_i(u).u8[i] * any_i(s).s8[i]);
+    EACH_OF(64) a.u32[i / 4] += (uint32_t)(any_i(u).u8[i] * any_i(s).s8[i]);
     return a.i;
 }
 FN __m512i EMULATED(_mm512_dpwssd_epi32)(__m512i sum, __m512i x, __m512i y)
 {
     any512 a = any_i(sum);
-    EACH(32) a.u32[i / 2] += (uint32_t)(any_i(x).s16[i] * any_i(y).s16[i]);
+    EACH_OF(32) a.u32[i / 2] += (uint32_t)(any_i(x).s16[i] * any_i(y).s16[i]);
     return a.i;
 }
 
@@ -544,7 +545,7 @@ FN __m512i EMULATED(_mm512_dpwssd_epi32)(__m512i sum, __m512i x, __m512i y)
     {                                          \
         any512 a, b;                           \
         memcpy(&b, &x, sizeof x);              \
-        EACH(n) a.to[i] = b.from[i];           \
+        EACH_OF(n) a.to[i] = b.from[i];        \
         return a.i;                            \
     }
 WIDEN(cvtepi8_epi16, __m256i, s8, s16, 32)
@@ -554,31 +555,31 @@ WIDEN(cvtepu16_epi32, __m256i, u16, s32, 16)
 FN __m256i EMULATED(_mm512_cvtepi32_epi16)(__m512i x)
 {
     any512 a;
-    EACH(16) a.u16[i] = (uint16_t)any_i(x).u32[i];
+    EACH_OF(16) a.u16[i] = (uint16_t)any_i(x).u32[i];
     return a.half_i[0];
 }
 FN __m128i EMULATED(_mm512_cvtepi32_epi8)(__m512i x)
 {
     any512 a;
-    EACH(16) a.u8[i] = (uint8_t)any_i(x).u32[i];
+    EACH_OF(16) a.u8[i] = (uint8_t)any_i(x).u32[i];
     return a.quarter[0];
 }
 FN __m512 EMULATED(_mm512_cvtepi32_ps)(__m512i x)
 {
     any512 a = any_i(x);
-    EACH(2) a.half_f[i] = _mm256_cvtepi32_ps(a.half_i[i]);
+    EACH_OF(2) a.half_f[i] = _mm256_cvtepi32_ps(a.half_i[i]);
     return a.f;
 }
 FN __m512i EMULATED(_mm512_cvtps_epi32)(__m512 x)
 {
     any512 a = any_f(x);
-    EACH(2) a.half_i[i] = _mm256_cvtps_epi32(a.half_f[i]);
+    EACH_OF(2) a.half_i[i] = _mm256_cvtps_epi32(a.half_f[i]);
     return a.i;
 }
 FN __m512 EMULATED(_mm512_roundscale_ps)(__m512 x, const int how)
 {
     any512 a = any_f(x); /* how: no digits behind the point, which is all that is asked for */
-    EACH(2) a.half_f[i] = _mm256_round_ps(a.half_f[i], how);
+    EACH_OF(2) a.half_f[i] = _mm256_round_ps(a.half_f[i], how);
     return a.f;
 }
 FN __m512i EMULATED(_mm512_cvt_roundps_epi32)(__m512 x, const int how)
@@ -588,25 +589,25 @@ FN __m512i EMULATED(_mm512_cvt_roundps_epi32)(__m512 x, const int how)
 FN __m512 EMULATED(_mm512_cvtph_ps)(__m256i x)
 {
     any512 a, b = {.half_i = {x}};
-    EACH(2) a.half_f[i] = _mm256_cvtph_ps(b.quarter[i]);
+    EACH_OF(2) a.half_f[i] = _mm256_cvtph_ps(b.quarter[i]);
     return a.f;
 }
 FN __m256i EMULATED(_mm512_cvtps_ph)(__m512 x, const int how)
 {
     any512 a;
-    EACH(2) a.quarter[i] = _mm256_cvtps_ph(any_f(x).half_f[i], how);
+    EACH_OF(2) a.quarter[i] = _mm256_cvtps_ph(any_f(x).half_f[i], how);
     return a.half_i[0];
 }
 FN __m512d EMULATED(_mm512_cvtps_pd)(__m256 x)
 {
     any512 a, b = {.half_f = {x}};
-    EACH(2) a.half_d[i] = _mm256_cvtps_pd((__m128)b.quarter[i]);
+    EACH_OF(2) a.half_d[i] = _mm256_cvtps_pd((__m128)b.quarter[i]);
     return a.d;
 }
 FN __m256 EMULATED(_mm512_cvtpd_ps)(__m512d x)
 {
     any512 a;
-    EACH(2) a.quarter[i] = (__m128i)_mm256_cvtpd_ps(any_d(x).half_d[i]);
+    EACH_OF(2) a.quarter[i] = (__m128i)_mm256_cvtpd_ps(any_d(x).half_d[i]);
     return a.half_f[0];
 }
 /* To nearest even; subnormals are zeros, before and after. */
@@ -623,7 +624,7 @@ FN uint16_t emulated_bf16(uint32_t x)
 FN __m256i EMULATED(_mm512_cvtneps_pbh)(__m512 x)
 {
     any512 a;
-    EACH(16) a.u16[i] = emulated_bf16(any_f(x).u32[i]);
+    EACH_OF(16) a.u16[i] = emulated_bf16(any_f(x).u32[i]);
     return a.half_i[0];
 }
 
@@ -634,7 +635,7 @@ FN __m256i EMULATED(_mm512_cvtneps_pbh)(__m512 x)
 FN __m512 EMULATED(_mm512_scalef_ps)(__m512 x, __m512 y)
 {
     any512 a = any_f(x);
-    EACH(16)
+    EACH_OF(16)
     {
         const double most = 300, n = __builtin_floor(any_f(y).f32[i]);
         const int64_t whole = (int64_t)(n > most ? most : n < -most ? -most : n == n ? n : 0);
@@ -654,7 +655,7 @@ FN __m512 EMULATED(_mm512_range_ps)(__m512 x, __m512 y, const int how)
     if (how != 0xA) {
         __builtin_trap();
     }
-    EACH(16)
+    EACH_OF(16)
     {
         const uint32_t u = a.u32[i] & magnitude, v = b.u32[i] & magnitude;
         const int signal_u = u > inf && (u & quiet) == 0, signal_v = v > inf && (v & quiet) == 0;

@@ -33,7 +33,7 @@ static uint32_t draw(void)
 static any512 drawn(void)
 {
     any512 a;
-    EACH(16) a.u32[i] = draw();
+    EACH_OF(16) a.u32[i] = draw();
     return a;
 }
 
@@ -111,9 +111,9 @@ __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))) static void arithm
     SHIFTS(srli_epi16)
     SHIFTS(srli_epi32)
     any512 n = b;
-    EACH(32) n.u16[i] %= 20;
+    EACH_OF(32) n.u16[i] %= 20;
     SAME(__m512i, _mm512_srlv_epi16, a.i, n.i);
-    EACH(16) n.u32[i] %= 40;
+    EACH_OF(16) n.u32[i] %= 40;
     SAME(__m512i, _mm512_srlv_epi32, a.i, n.i);
     SAME(__m512i, _mm512_ternarylogic_epi32, a.i, b.i, c.i, 0xE4);
     SAME(__m512i, _mm512_ternarylogic_epi32, a.i, b.i, c.i, 0x6A);
@@ -191,7 +191,7 @@ __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))) static void moves(
     STORES(_mm256_mask_storeu_epi16, __mmask16, a.half_i[0])
     STORES(_mm_mask_storeu_epi8, __mmask16, a.quarter[0])
     any512 at = c;
-    EACH(16) at.u32[i] %= 16;
+    EACH_OF(16) at.u32[i] %= 16;
     SAME(__m512, _mm512_i32gather_ps, at.i, (const float *)&b, 4);
 }
 
