@@ -630,8 +630,10 @@ FN __m256i EMULATED(_mm512_cvtneps_pbh)(__m512 x)
 
 /* ---- floats ---------------------------------------------------------------------------------- */
 
+enum { MAGNITUDE_BITS = 0x7fffffff, QUIET_BIT = 0x400000, INFINITY_BITS = 0x7f800000 };
+
 /* x 2^floor(y), rounded once: a double holds the product exactly, beyond 2^300 the result is the
- * same. */
+ * same. A quiet NaN times 2^infinity is infinite, times 2^-infinity 0. */
 FN __m512 EMULATED(_mm512_scalef_ps)(__m512 x, __m512 y)
 {
     any512 a = any_f(x);
@@ -640,30 +642,42 @@ FN __m512 EMULATED(_mm512_scalef_ps)(__m512 x, __m512 y)
         const double most = 300, n = __builtin_floor(any_f(y).f32[i]);
         const int64_t whole = (int64_t)(n > most ? most : n < -most ? -most : n == n ? n : 0);
         const uint64_t bits = (uint64_t)(whole + 1023) << 52;
+        const int infinite = n == __builtin_inf() || n == -__builtin_inf();
+        const uint32_t u = a.u32[i] & MAGNITUDE_BITS;
         double by;
         memcpy(&by, &bits, sizeof by);
-        by = n == __builtin_inf() ? n : n == -__builtin_inf() ? 0 : n == n ? by : n;
-        a.f32[i] = (float)(a.f32[i] * by);
+        by = infinite ? (n > 0 ? n : 0) : n == n ? by : n;
+        a.f32[i] = infinite && u > INFINITY_BITS && (u & QUIET_BIT) != 0 ? (float)by
+                                                                         : (float)(a.f32[i] * by);
     }
     return a.f;
+}
+
+/* What an instruction takes for the bits of a float where MXCSR says that subnormals are zeros. */
+FN uint32_t emulated_operand(uint32_t x)
+{
+    const int zeros = (_mm_getcsr() & 0x40) != 0;
+    return zeros && (x & INFINITY_BITS) == 0 ? x & ~(uint32_t)MAGNITUDE_BITS : x;
 }
 /* how: 0xA, the only one in use, is the one with the smaller magnitude, without its sign. */
 FN __m512 EMULATED(_mm512_range_ps)(__m512 x, __m512 y, const int how)
 {
-    const uint32_t magnitude = 0x7fffffff, quiet = 0x400000, inf = 0x7f800000;
-    any512 a = any_f(x), b = any_f(y);
     if (how != 0xA) {
         __builtin_trap();
     }
+    any512 a = any_f(x), b = any_f(y);
     EACH_OF(16)
     {
-        const uint32_t u = a.u32[i] & magnitude, v = b.u32[i] & magnitude;
-        const int signal_u = u > inf && (u & quiet) == 0, signal_v = v > inf && (v & quiet) == 0;
-        a.u32[i] = signal_u              ? a.u32[i] | quiet
-                   : signal_v            ? b.u32[i] | quiet
-                   : u > inf && v <= inf ? v
-                   : v > inf || u <= v   ? u
-                                         : v;
+        const uint32_t u = emulated_operand(a.u32[i]) & MAGNITUDE_BITS,
+                       v = emulated_operand(b.u32[i]) & MAGNITUDE_BITS;
+        const int nan_u = u > INFINITY_BITS, nan_v = v > INFINITY_BITS;
+        if (nan_u && (u & QUIET_BIT) == 0) {
+            a.u32[i] |= QUIET_BIT;
+        } else if (nan_v && (v & QUIET_BIT) == 0) {
+            a.u32[i] = b.u32[i] | QUIET_BIT;
+        } else {
+            a.u32[i] = nan_v || (!nan_u && u <= v) ? u : v;
+        }
     }
     return a.f;
 }
