@@ -472,10 +472,12 @@ static bool is_read(const chain_t *c, int next, int reg)
  * Returns the operand; -1: the next instructions are others. */
 static int take_operand(const chain_t *c, sinter_op_kind_t kind, chain_affine_t *affine)
 {
-    const chain_instr_t *load = &c->instrs[affine->next], *op = load + 1;
     const int next = affine->next + 2;
-    if (next > c->n_instrs || load->op != CHAIN_LOAD || op->op != OP_SLOT(kind) ||
-        load->dst == affine->reg) {
+    if (next > c->n_instrs) {
+        return -1;
+    }
+    const chain_instr_t *load = &c->instrs[affine->next], *op = load + 1;
+    if (load->op != CHAIN_LOAD || op->op != OP_SLOT(kind) || load->dst == affine->reg) {
         return -1;
     }
     const bool both = (op->a == affine->reg && op->b == load->dst) ||

@@ -603,9 +603,12 @@ static const float *affine_values(const chain_bound_t *b, int operand, const blo
 bool chain_affine_stores(const chain_bound_t *b)
 {
     const chain_affine_t *affine = &b->chain->affine;
+    if (b->chain->f64 || affine->next + 1 != b->chain->n_instrs || b->chain->result >= 0 ||
+        b->ndims == 0) {
+        return false;
+    }
     const chain_instr_t *in = &b->chain->instrs[affine->next];
-    if (b->chain->f64 || affine->next + 1 != b->chain->n_instrs || in->op != CHAIN_STORE ||
-        in->a != affine->reg || b->chain->result >= 0 || b->ndims == 0) {
+    if (in->op != CHAIN_STORE || in->a != affine->reg) {
         return false;
     }
     const chain_ref_t *to = &b->refs[in->operand];
