@@ -248,7 +248,7 @@ def save_tensor(folder, stem, tensor):
     name = f"{stem}.{'npy' if npy else 'bin'}"
     path = os.path.join(folder, name)
     if npy:
-        np.save(path, tensor.values)
+        np.save(path, np.ascontiguousarray(tensor.values))
     else:
         tensor.raw().tofile(path)
     strides = transposed(shape) if tensor.transposed else row_major(shape)
@@ -263,7 +263,7 @@ def graph_of(weight, rows):
                        "constant")
 
     g = Graph()
-    k = weight.codes.shape[-1]
+    k = (weight.matrix or weight.codes.shape)[-1]
     x, names = g.input("f32", [rows, k]), []
     if weight.order is not None:
         names.append("order")
@@ -277,6 +277,8 @@ def graph_of(weight, rows):
     inputs = [constant(getattr(weight, role)) for role in roles]
     ids = [t["id"] for t in inputs]
     w = g.op("DynamicDequantize", inputs, "f32", **attrs)
+    if weight.matrix:
+        w = g.op("StaticReshape", [w], "f32", shape=weight.matrix, special_zero=False)
     g.output(g.op("MatMul", [x, w], "f32", transpose_a=False, transpose_b=True))
     return g, dict(zip([*names, *roles], [1] * len(names) + ids))
 
@@ -291,10 +293,10 @@ def save_weight(folder, entry, weight, rows):
     if weight.order is not None:
         extras["order"] = weight.order
     found = {"name": entry.name, "format": weight.format, "options": entry.options,
-             "spans": entry.spans, "tensors": tensors, "extras": {}}
+             "spans": entry.spans, "tensors": tensors, "extras": {}, "matrix": weight.matrix}
     for name, values in extras.items():
         found["extras"][name] = f"{stem}.{name}.npy"
-        np.save(os.path.join(folder, found["extras"][name]), values)
+        np.save(os.path.join(folder, found["extras"][name]), np.ascontiguousarray(values))
     if weight.scales and len(weight.codes.shape) >= 2:
         graph, ids = graph_of(weight, rows)
         graph.write(os.path.join(folder, stem + ".json"))
@@ -362,7 +364,7 @@ def load_weight(folder, row):
               for name, file in row["extras"].items()}
     return Weight(row["format"], tensors["codes"], tensors.get("scales"),
                   tensors.get("zero_points"), tensors.get("offsets"), extras.pop("order", None),
-                  extras)
+                  row["matrix"], extras)
 
 
 def stored_bytes(row, weight):

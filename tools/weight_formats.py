@@ -40,15 +40,16 @@ class Tensor:
 
 @dataclasses.dataclass
 class Weight:
-    """x = scale * (code - zero point), or scale * code + offset; codes are [..., N, K]. Element j
-    of a row is element order[j] of a row of the activation, where there is an order. Fields that
-    the tensors do not determine are in extras."""
+    """x = scale * (code - zero point), or scale * code + offset; codes are [..., N, K], or
+    elements of the matrix in another shape. Element j of a row is element order[j] of a row of the
+    activation, where there is an order. Fields that the tensors do not determine are in extras."""
     format: str
     codes: Tensor
     scales: Tensor
     zero_points: Tensor | None = None
     offsets: Tensor | None = None
     order: np.ndarray | None = None
+    matrix: list | None = None
     extras: dict = dataclasses.field(default_factory=dict)
 
     def f32(self):
@@ -70,7 +71,7 @@ class Weight:
                 x = x + spread(self.offsets)
         if self.order is not None:
             x = x[..., np.argsort(self.order)]
-        return x
+        return x.reshape(self.matrix) if self.matrix else x
 
 
 def require(condition, message):
@@ -309,15 +310,15 @@ def of_file(stored, transposed=False, shape=None):
     return Tensor(dtype, np.swapaxes(values, -1, -2) if transposed else values, transposed)
 
 
-def nibbles_of(words):
-    """[..., n] words of 32 bits -> [..., n, 8], lowest bits first."""
-    return (words.view(np.uint32)[..., None] >> np.arange(0, 32, 4, dtype=np.uint32) & 15).astype(
-        np.uint8)
+def fields_of(words, bits=4):
+    """[..., n] words of 32 bits -> [..., n, 32 / bits], lowest bits first."""
+    shifts = np.arange(0, 32, bits, dtype=np.uint32)
+    return (words.view(np.uint32)[..., None] >> shifts & (1 << bits) - 1).astype(np.uint8)
 
 
-def words_of(nibbles):
-    shifted = nibbles.astype(np.uint32) << np.arange(0, 32, 4, dtype=np.uint32)
-    return np.bitwise_or.reduce(shifted, axis=-1).view(np.int32)
+def words_of(fields):
+    shifts = np.arange(0, 32, 32 // fields.shape[-1], dtype=np.uint32)
+    return np.bitwise_or.reduce(fields.astype(np.uint32) << shifts, axis=-1).view(np.int32)
 
 
 AWQ_COLUMN = [0, 2, 4, 6, 1, 3, 5, 7]  # of the nibble i of a word, lowest bits first
@@ -326,7 +327,7 @@ AWQ_COLUMN = [0, 2, 4, 6, 1, 3, 5, 7]  # of the nibble i of a word, lowest bits 
 def awq_columns(words):
     """[r, n / 8] words -> [r, n] nibbles."""
     columns = np.empty((*words.shape, 8), np.uint8)
-    columns[..., AWQ_COLUMN] = nibbles_of(words)
+    columns[..., AWQ_COLUMN] = fields_of(words)
     return columns.reshape(len(words), -1)
 
 
@@ -360,14 +361,20 @@ def write_awq(w, _):
 def read_gptq(t, options):
     words, zeros = t["qweight"].array("I32"), t["qzeros"].array("I32")
     require(words.ndim == 2 and zeros.ndim == 2, "qweight and qzeros have two dims")
-    k, n = words.shape[0] * 8, words.shape[1]
+    n, in_word = words.shape[1], words.shape[1] // max(zeros.shape[1], 1)
+    require(in_word in (4, 8) and n == zeros.shape[1] * in_word,
+            f"qzeros {list(zeros.shape)} are not 4 or 8 bits for each of {n} columns")
+    k, bits = words.shape[0] * in_word, 32 // in_word
     require_groups(t["scales"], k, n)
     groups = t["scales"].shape[0]
-    require(n % 8 == 0 and list(zeros.shape) == [groups, n // 8],
+    require(zeros.shape[0] == groups,
             f"qzeros {list(zeros.shape)} do not belong to scales {t['scales'].shape}")
-    codes = nibbles_of(words).transpose(1, 0, 2).reshape(n, k)
-    points = nibbles_of(zeros).reshape(groups, n) + np.uint8(options["gptq_zero"])
-    weight = Weight("GPTQ", Tensor("u4", codes), of_file(t["scales"], True),
+    codes = fields_of(words, bits).transpose(1, 0, 2).reshape(n, k)
+    points = fields_of(zeros, bits).reshape(groups, n)
+    require(int(points.max(initial=0)) + options["gptq_zero"] < 256, "a zero point is 256")
+    points += np.uint8(options["gptq_zero"])
+    dtype = f"u{bits}"
+    weight = Weight(f"GPTQ{bits}", Tensor(dtype, codes), of_file(t["scales"], True),
                     Tensor("u8", points.T, True))
     if "g_idx" in t:
         group = t["g_idx"].array("I32")
@@ -379,7 +386,7 @@ def read_gptq(t, options):
         order = np.argsort(group, kind="stable").astype(np.int32)
         if not np.array_equal(order, np.arange(k)):
             weight.order = order
-            weight.codes = Tensor("u4", codes[:, order])
+            weight.codes = Tensor(dtype, codes[:, order])
     return weight
 
 
@@ -387,21 +394,23 @@ def write_gptq(w, options):
     codes = w.codes.values
     if w.order is not None:
         codes = codes[:, np.argsort(w.order)]
-    n, k = codes.shape
+    (n, k), in_word = codes.shape, 8 if w.codes.dtype == "u4" else 4
     points = w.zero_points.values.T - np.uint8(options["gptq_zero"])
-    require(points.max(initial=0) < 16, "a zero point does not fit 4 bits")
-    tensors = {"qweight": words_of(codes.reshape(n, k // 8, 8).transpose(1, 0, 2)),
-               "qzeros": words_of(points.reshape(len(points), n // 8, 8)),
+    require(points.max(initial=0) < 1 << 32 // in_word, "a zero point does not fit its bits")
+    tensors = {"qweight": words_of(codes.reshape(n, k // in_word, in_word).transpose(1, 0, 2)),
+               "qzeros": words_of(points.reshape(len(points), n // in_word, in_word)),
                "scales": w.scales.stored()}
     return tensors | w.extras
 
 
 def read_hqq(t, _):
+    """Codes are the elements of the weight in their order, as a matrix whose groups are its rows
+    (axis 1) or columns (axis 0); 4 bits have the first half of its rows in high nibbles."""
     def number(name, default):
         return int(t[name].array("I32", "I64", "U8").reshape(-1)[0]) if name in t else default
 
     bits, axis = number("nbits", 4), number("axis", 1)
-    require(axis == 1, f"groups along axis {axis} are not rows of K; quantise with axis=1")
+    require(axis in (0, 1), f"axis {axis} is not 0 or 1")
     require(bits in (4, 8), f"codes of {bits} bits; there are 4 and 8")
     require(not number("view_as_float", 0), "view_as_float is not taken: save the codes as bytes")
     require("shape" in t and len(t["shape"].shape) == 1 and t["shape"].shape[0] == 2,
@@ -410,19 +419,24 @@ def read_hqq(t, _):
     packed = t["W_q"].array("U8")
     require(n > 0 and k > 0 and packed.ndim == 2, f"shape {n} x {k}, W_q {list(packed.shape)}")
     codes = np.concatenate([packed >> 4, packed & 15]) if bits == 4 else packed
-    rows = codes.shape[0]
-    require(codes.size == n * k and rows > 0 and rows % n == 0,
-            f"W_q {list(packed.shape)} does not have the codes of {n} x {k}")
+    require(codes.size == n * k, f"W_q {list(packed.shape)} does not have the codes of {n} x {k}")
+    groups = codes.shape[1 - axis]
+    require(groups % (n if axis else k) == 0 and n * k % groups == 0,
+            f"{groups} groups along axis {axis} do not divide {n} x {k}")
     for name in ("scale", "zero"):
-        require(t[name].dtype in FLOATS and np.prod(t[name].shape) == rows,
-                f"{name} {t[name].shape} does not have {rows} numbers")
-    sides = [of_file(t[name], shape=[n, rows // n]) for name in ("scale", "zero")]
-    return Weight(f"HQQ{bits}", Tensor("u4" if bits == 4 else "u8", codes.reshape(n, k)), *sides)
+        require(t[name].dtype in FLOATS and np.prod(t[name].shape) == groups,
+                f"{name} {t[name].shape} does not have {groups} numbers")
+    # Groups of axis 0 have one row in each run of groups / K rows.
+    shape, sides = ([n, k], [n, groups // n]) if axis else ([n * k // groups, groups // k, k],
+                                                            [1, groups // k, k])
+    return Weight(f"HQQ{bits}", Tensor("u4" if bits == 4 else "u8", codes.reshape(shape)),
+                  *(of_file(t[name], shape=sides) for name in ("scale", "zero")),
+                  matrix=None if axis else [n, k])
 
 
 def write_hqq(w, _):
-    n, groups = w.scales.shape
-    codes = w.codes.values.reshape(n * groups, -1)
+    groups = w.scales.values.size
+    codes = w.codes.values.reshape((-1, groups) if w.matrix else (groups, -1))
     if w.codes.dtype == "u4":
         high, low = np.split(codes, 2)
         codes = high << 4 | low
@@ -491,14 +505,16 @@ TENSORS = {row.name: row for row in [
     Tensors("AWQ", ("qweight", "qzeros", "scales"), (), (), "u4, f16, zero points u4",
             "[K, N / 8] words, columns 0 2 4 6 1 3 5 7: codes re-laid to [N, K]; scales and zero "
             "points [N, K / g] with strides 1, N", read_awq, write_awq),
-    Tensors("GPTQ", ("qweight", "qzeros", "scales"), ("g_idx",), (), "u4, f16, zero points u8",
-            "[K / 8, N] words: codes re-laid to [N, K]; zero point = stored + 1 (v2: stored); "
-            "act-order sorts the rows by g_idx and is a Gather of the activation", read_gptq,
+    Tensors("GPTQ", ("qweight", "qzeros", "scales"), ("g_idx",), (),
+            "u4 or u8, f16, zero points u8",
+            "[K bits / 32, N] words: codes re-laid to [N, K]; zero point = stored + 1 (v2: stored);"
+            " act-order sorts the rows by g_idx and is a Gather of the activation", read_gptq,
             write_gptq),
     Tensors("HQQ", ("W_q", "scale", "zero"), (), ("shape", "nbits", "axis", "view_as_float"),
             "u4 or u8, any float, zero points any float",
-            "axis 1: first half of all groups in high nibbles, second in low: codes re-laid; "
-            "scales and zero points as they lie", read_hqq, write_hqq),
+            "first half of the rows in high nibbles, second in low: codes re-laid; scales and zero "
+            "points as they lie; axis 0: [g, N / g, K] with groups [g, 1, 1] and a StaticReshape",
+            read_hqq, write_hqq),
     Tensors("Int4Tensor", ("qdata", "scale", "zero_point"), (), (),
             "s4, any float, offsets any float",
             "codes as they lie; scales and offsets (zero_point) [N, K / g] with strides 1, N",

@@ -30,7 +30,7 @@ RUNNER = os.path.abspath(sys.argv.pop(1))
 TYPE = gguf.GGMLQuantizationType
 QUANTISED = [TYPE.Q4_0, TYPE.Q4_1, TYPE.Q5_0, TYPE.Q8_0, TYPE.MXFP4]  # by the package
 FIELDS_OF_F16 = {TYPE.Q4_K: (0, 2), TYPE.Q6_K: (208,), TYPE.NVFP4: ()}  # where in a block
-N, K, G = 96, 512, 64
+N, K, G, H = 96, 512, 64, 32  # groups of H for HQQ
 # What stands for types that NumPy lacks.
 LACKING = {"|V1": "float8_e4m3fn", "|V2": "bfloat16"}
 F4 = np.array([0, .5, 1, 1.5, 2, 3, 4, 6, -0.0, -.5, -1, -1.5, -2, -3, -4, -6], np.float32)
@@ -120,7 +120,8 @@ def values(folder, row):
     if "zero_points" in sides:
         x = x - sides["zero_points"]
     x = sides["scales"] * x
-    return x + sides["offsets"] if "offsets" in sides else x
+    x = x + sides["offsets"] if "offsets" in sides else x
+    return x.reshape(row["matrix"]) if row["matrix"] else x
 
 
 def in_order(folder, row, w):
@@ -148,32 +149,35 @@ def awq(rng):
     return {"qweight": packed(q), "qzeros": packed(z), "scales": scales}, w.T
 
 
-def gptq(rng, act_order, stored_less_one=1):
-    """AutoGPTQ: eight rows to a word; zero points less one; g_idx names the group of each row."""
-    q, z = rng.integers(0, 16, (K, N)), rng.integers(0, 16, (K // G, N))
+def gptq(rng, act_order, stored_less_one=1, bits=4):
+    """AutoGPTQ: 32 / bits rows to a word; zero points less one; g_idx names the group of a row."""
+    most, n = 1 << bits, 32 // bits
+    q, z = rng.integers(0, most, (K, N)), rng.integers(0, most - 1, (K // G, N))
     scales = np.abs(floats(rng, K // G, N)).astype(np.float16)
     group = np.arange(K) // G
     group = rng.permutation(group) if act_order else group
-    words, zeros = np.zeros((K // 8, N), np.uint32), np.zeros((K // G, N // 8), np.uint32)
-    for i in range(8):
-        words |= q[i::8].astype(np.uint32) << (4 * i)
-        zeros |= z[:, i::8].astype(np.uint32) << (4 * i)
+    words, zeros = np.zeros((K // n, N), np.uint32), np.zeros((K // G, N // n), np.uint32)
+    for i in range(n):
+        words |= q[i::n].astype(np.uint32) << (bits * i)
+        zeros |= z[:, i::n].astype(np.uint32) << (bits * i)
     w = scales[group].astype(np.float32) * (q - (z[group] + stored_less_one))
     return {"qweight": words.view(np.int32), "qzeros": zeros.view(np.int32), "scales": scales,
             "g_idx": group.astype(np.int32)}, w.T
 
 
-def hqq(rng, bits):
-    """axis 1: groups are rows; the first half of them lies in the high nibbles."""
-    q = rng.integers(0, 1 << bits, (N * K // G, G)).astype(np.uint8)
-    scale = np.abs(floats(rng, len(q), 1)).astype(np.float16)
-    zero = (rng.random((len(q), 1)) * (1 << bits)).astype(np.float16)
+def hqq(rng, bits, axis=1):
+    """Groups are rows (axis 1) or columns; the first half of the rows lies in the high nibbles."""
+    shape = (N * K // H, H) if axis else (H, N * K // H)
+    sides = (shape[0], 1) if axis else (1, shape[1])
+    q = rng.integers(0, 1 << bits, shape).astype(np.uint8)
+    scale = np.abs(floats(rng, *sides)).astype(np.float16)
+    zero = (rng.random(sides) * (1 << bits)).astype(np.float16)
     half = len(q) // 2
     packed = (q[:half] << 4) | q[half:] if bits == 4 else q
     w = (q - zero.astype(np.float32)) * scale.astype(np.float32)
     return {"W_q": packed, "scale": scale, "zero": zero, "shape": np.array([N, K]),
-            "nbits": np.array([bits], np.int32), "axis": np.array([1], np.int32),
-            "group_size": np.array([G], np.int32)}, w.reshape(N, K)
+            "nbits": np.array([bits], np.int32), "axis": np.array([axis], np.int32),
+            "group_size": np.array([H], np.int32)}, w.reshape(N, K)
 
 
 def torchao_int4(rng):
@@ -210,7 +214,9 @@ def torchao_float8(rng):
 def safetensors_weights(rng):
     """name -> (tensors, values), as modules of a network; and torchao's, with their types."""
     modules = {"awq": awq(rng), "gptq": gptq(rng, False), "act_order": gptq(rng, True),
-               "hqq4": hqq(rng, 4), "hqq8": hqq(rng, 8)}
+               "gptq8": gptq(rng, True, bits=8),
+               "hqq4": hqq(rng, 4), "hqq8": hqq(rng, 8),
+               "hqq4_axis0": hqq(rng, 4, 0), "hqq8_axis0": hqq(rng, 8, 0)}
     typed = {"int4": ("Int4Tensor", *torchao_int4(rng)),
              "int8": ("Int8Tensor", *torchao_int8(rng, False)),
              "intx": ("IntxUnpackedToInt8Tensor", *torchao_int8(rng, True)),
@@ -399,11 +405,15 @@ class Convert(unittest.TestCase):
         self.refuse(file_of(good | {"scales": good["scales"][:3]}), "are not groups of")
         self.refuse(file_of(good | {"qzeros": good["qzeros"][:4]}), "do not belong to scales")
         self.refuse(file_of(good | {"qweight": good["qweight"].astype(np.int64)}), "has type I64")
+        parts = gptq(self.rng, False, bits=8)[0]
+        self.refuse(file_of(parts | {"qzeros": parts["qzeros"] | 255}), "a zero point is 256")
+        self.refuse(file_of(parts | {"qzeros": parts["qzeros"][:, :3]}), "not 4 or 8 bits")
         parts = gptq(self.rng, True)[0]
         parts["g_idx"][0] = (parts["g_idx"][0] + 1) % 8
         self.refuse(file_of(parts), "rows in each of 8 groups")
         parts = hqq(self.rng, 4)[0]
-        self.refuse(file_of(parts | {"axis": np.array([0])}), "axis 0")
+        self.refuse(file_of(parts | {"axis": np.array([2])}), "axis 2")
+        self.refuse(file_of(parts | {"axis": np.array([0])}), "groups along axis 0 do not divide")
         self.refuse(file_of(parts | {"nbits": np.array([3])}), "codes of 3 bits")
         self.refuse(file_of(parts | {"shape": np.array([K, K])}), "does not have the codes")
         parts = torchao_int4(self.rng)[0]
