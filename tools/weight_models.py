@@ -78,7 +78,7 @@ def lists():
     m, k, _ = SMALL
     for name in FORMS:
         for rows in (1, m, 40):
-            for mode in ("strict",) if name == "hqq" else ("strict", "int8"):
+            for mode in ("strict", "int8"):
                 check.append(f"--mode=C --case=../../models/weight-{name}.json "
                              f"--in-shapes=0:{rows}x{k} --partition-fpmath=0:{mode}:true "
                              "--expected-n-partitions=1")
