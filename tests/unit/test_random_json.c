@@ -230,8 +230,10 @@ static void mutate_number(text_t *t, const token_t *k)
 {
     char near[32];
 
-    snprintf(near, sizeof near, "%lld",
-             strtoll(t->bytes + k->at, NULL, 10) + (long long)pick(3) - 1);
+    /* The neighbour of the largest number is the least one. */
+    const unsigned long long next =
+        (unsigned long long)strtoll(t->bytes + k->at, NULL, 10) + pick(3) - 1;
+    snprintf(near, sizeof near, "%lld", (long long)next);
     put(t, k, pick(3) ? numbers[pick(COUNT(numbers))] : near);
 }
 
