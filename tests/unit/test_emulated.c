@@ -145,7 +145,7 @@ __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))) static void moves(
 {
     const any512 a = drawn(), b = drawn(), c = drawn();
     const uint64_t m = (uint64_t)draw() << 32 | draw();
-    unsigned char ours[64], theirs[64];
+    unsigned char to_ours[64], to_theirs[64];
     INTS(shuffle_epi8)
     INTS(unpacklo_epi8)
     INTS(unpackhi_epi8)
@@ -198,10 +198,10 @@ __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))) static void moves(
     SAME(__m512i, _mm512_maskz_loadu_epi8, (__mmask64)m, &b);
     SAME(__m256i, _mm256_maskz_loadu_epi16, (__mmask16)m, &b);
     SAME(__m128i, _mm_maskz_loadu_epi8, (__mmask16)m, &b);
-#define STORES(name, mask, x)                                   \
-    memset(ours, 1, 64), memset(theirs, 1, 64);                 \
-    EMULATED(name)(ours, (mask)m, x), name(theirs, (mask)m, x); \
-    compare(#name, ours, theirs, 64);
+#define STORES(name, mask, x)                                         \
+    memset(to_ours, 1, 64), memset(to_theirs, 1, 64);                 \
+    EMULATED(name)(to_ours, (mask)m, x), name(to_theirs, (mask)m, x); \
+    compare(#name, to_ours, to_theirs, 64);
     STORES(_mm512_mask_storeu_ps, __mmask16, a.f)
     STORES(_mm256_mask_storeu_epi16, __mmask16, a.half_i[0])
     STORES(_mm_mask_storeu_epi8, __mmask16, a.quarter[0])
