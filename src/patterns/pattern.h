@@ -37,9 +37,9 @@ enum {
     PAT_GATHER = 8192,
     PAT_SCATTER = 16384,
     PAT_TOP_K = 32768,
-    PAT_WINDOW = 131072,      /* MaxPool, AvgPool, Interpolate */
-    PAT_CONVOLUTION = 262144, /* Convolution, ConvTranspose */
-    PAT_ATTENTION = 65536     /* of a partition: it runs as attention */
+    PAT_ATTENTION = 65536,   /* of a partition: it runs as attention */
+    PAT_WINDOW = 131072,     /* MaxPool, AvgPool, Interpolate */
+    PAT_CONVOLUTION = 262144 /* Convolution, ConvTranspose */
 };
 unsigned pat_classes(const node_t *node);
 

@@ -3,19 +3,12 @@
 #include "patterns/predicates.h"
 #include "patterns/tables.h"
 
-#define SIDE (PAT_ELTWISE | PAT_CAST | PAT_VIEW | PAT_DEQUANT)
 #define MOVE (PAT_VIEW | PAT_CAST | PAT_QUANT | PAT_DEQUANT)
 #define POINTWISE (PAT_ELTWISE | PAT_CAST | PAT_QUANT | PAT_DEQUANT)
 
 static const pat_node_t softmax[] = {
     {.role = "softmax", .ops = PAT_SOFTMAX | PAT_LOG_SOFTMAX, .edge = PAT_ANCHOR},
-    {.role = "post",
-     .ops = PAT_ELTWISE | PAT_CAST | PAT_QUANT,
-     .edge = PAT_REGION,
-     .of = 0,
-     .max = PAT_MANY,
-     .side = SIDE,
-     .keep = true},
+    PAT_POST(0, 0),
     {.role = "tail",
      .ops = PAT_VIEW | PAT_CAST | PAT_QUANT,
      .edge = PAT_BELOW,
@@ -51,13 +44,13 @@ static const pat_check_t reorder_checks[] = {pat_moves_elements, NULL};
 const pattern_t pattern_reorder = PAT_ROW("reorder", FAMILY_GENERAL, reorder, reorder_checks);
 
 static const pat_node_t eltwise[] = {
-    {.role = "eltwise", .ops = POINTWISE, .edge = PAT_ANCHOR, .side = SIDE},
+    {.role = "eltwise", .ops = POINTWISE, .edge = PAT_ANCHOR, .side = PAT_SIDE},
     {.role = "eltwise",
      .ops = POINTWISE,
      .edge = PAT_REGION,
      .of = 0,
      .max = PAT_MANY,
-     .side = SIDE,
+     .side = PAT_SIDE,
      .keep = true},
     PAT_QUANTISE_BELOW(1),
 };

@@ -6,25 +6,12 @@
 /* Activations may be quantised on the fly: [Quantize, DynamicQuantize] -> [Dequantize,
  * DynamicDequantize]. */
 #define OPERAND (PAT_CAST | PAT_VIEW | PAT_DEQUANT | PAT_QUANT | PAT_DYNQUANT)
-#define SIDE (PAT_ELTWISE | PAT_CAST | PAT_VIEW | PAT_DEQUANT)
 
 /* No Dequantize below: after a Quantize it belongs to whoever consumes the codes. */
 static const pat_node_t matmul[] = {
     {.role = "matmul", .ops = PAT_MATMUL, .edge = PAT_ANCHOR},
-    {.role = "post",
-     .ops = PAT_ELTWISE | PAT_CAST | PAT_QUANT,
-     .edge = PAT_REGION,
-     .of = 0,
-     .max = PAT_MANY,
-     .side = SIDE,
-     .keep = true},
-    {.role = "tail",
-     .ops = PAT_VIEW | PAT_CAST | PAT_QUANT | PAT_ELTWISE,
-     .edge = PAT_BELOW,
-     .of = 1,
-     .port = -1,
-     .max = PAT_MANY,
-     .side = SIDE},
+    PAT_POST(0, 0),
+    PAT_TAIL(1),
     PAT_QUANTISE_BELOW(2),
     {.role = "a_pre",
      .ops = OPERAND | PAT_ELTWISE,
@@ -46,20 +33,8 @@ const pattern_t pattern_matmul = PAT_ROW("matmul", FAMILY_GENERAL, matmul, check
 /* A convolution with what rides on it, in the same way. */
 static const pat_node_t convolution[] = {
     {.role = "convolution", .ops = PAT_CONVOLUTION, .edge = PAT_ANCHOR},
-    {.role = "post",
-     .ops = PAT_ELTWISE | PAT_CAST | PAT_QUANT,
-     .edge = PAT_REGION,
-     .of = 0,
-     .max = PAT_MANY,
-     .side = SIDE,
-     .keep = true},
-    {.role = "tail",
-     .ops = PAT_VIEW | PAT_CAST | PAT_QUANT | PAT_ELTWISE,
-     .edge = PAT_BELOW,
-     .of = 1,
-     .port = -1,
-     .max = PAT_MANY,
-     .side = SIDE},
+    PAT_POST(0, 0),
+    PAT_TAIL(1),
     {.role = "image_pre",
      .ops = OPERAND | PAT_ELTWISE,
      .edge = PAT_ABOVE,
@@ -74,31 +49,16 @@ static const pat_node_t convolution[] = {
      .port = 2,
      .max = PAT_MANY},
 };
-static const pat_check_t convolution_checks[] = {pat_within_limits, NULL};
-const pattern_t pattern_convolution =
-    PAT_ROW("convolution", FAMILY_GENERAL, convolution, convolution_checks);
+const pattern_t pattern_convolution = PAT_ROW("convolution", FAMILY_GENERAL, convolution, checks);
 
 /* The zero points of B's codes apart from the codes, with sums over A's rows that the caller has
  * anyway:
  *   MatMul(a, scale * codes) - MatMul(sums of a over groups of k, scale * zero points) */
 static const pat_node_t matmul_sums[] = {
     {.role = "matmul", .ops = PAT_MATMUL, .edge = PAT_ANCHOR},
-    {.role = "post",
-     .ops = PAT_ELTWISE | PAT_CAST | PAT_QUANT,
-     .edge = PAT_REGION,
-     .of = 0,
-     .min = 1,
-     .max = PAT_MANY,
-     .side = SIDE,
-     .keep = true},
+    PAT_POST(0, 1),
     {.role = "sums", .ops = PAT_MATMUL, .edge = PAT_ABOVE, .of = 1, .port = -1, .min = 1, .max = 1},
-    {.role = "tail",
-     .ops = PAT_VIEW | PAT_CAST | PAT_QUANT | PAT_ELTWISE,
-     .edge = PAT_BELOW,
-     .of = 1,
-     .port = -1,
-     .max = PAT_MANY,
-     .side = SIDE},
+    PAT_TAIL(1),
     PAT_QUANTISE_BELOW(3),
     {.role = "a_pre",
      .ops = OPERAND | PAT_ELTWISE,

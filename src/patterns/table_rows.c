@@ -9,17 +9,8 @@
  * of the next block and has other readers. */
 #include "patterns/tables.h"
 
-#define SIDE (PAT_ELTWISE | PAT_CAST | PAT_VIEW | PAT_DEQUANT)
-
-#define ROWS(class, name_of_role)                                 \
-    {.role = (name_of_role), .ops = (class), .edge = PAT_ANCHOR}, \
-        {.role = "post",                                          \
-         .ops = PAT_ELTWISE | PAT_CAST | PAT_QUANT,               \
-         .edge = PAT_REGION,                                      \
-         .of = 0,                                                 \
-         .max = PAT_MANY,                                         \
-         .side = SIDE,                                            \
-         .keep = true},                                           \
+#define ROWS(class, name_of_role)                                                 \
+    {.role = (name_of_role), .ops = (class), .edge = PAT_ANCHOR}, PAT_POST(0, 0), \
         PAT_QUANTISE_BELOW(1)
 
 static const pat_node_t norm[] = {ROWS(PAT_NORM, "norm")};
@@ -36,13 +27,7 @@ static const pat_node_t reduction[] = {
      .of = 0,
      .port = 0,
      .max = PAT_MANY},
-    {.role = "post",
-     .ops = PAT_ELTWISE | PAT_CAST | PAT_QUANT,
-     .edge = PAT_REGION,
-     .of = 0,
-     .max = PAT_MANY,
-     .side = SIDE,
-     .keep = true},
+    PAT_POST(0, 0),
 };
 const pattern_t pattern_reduction = PAT_ROW("reduction", FAMILY_GENERAL, reduction, NULL);
 
@@ -54,19 +39,7 @@ static const pat_node_t pooling[] = {
      .of = 0,
      .port = 0,
      .max = PAT_MANY},
-    {.role = "post",
-     .ops = PAT_ELTWISE | PAT_CAST | PAT_QUANT,
-     .edge = PAT_REGION,
-     .of = 0,
-     .max = PAT_MANY,
-     .side = SIDE,
-     .keep = true},
-    {.role = "tail",
-     .ops = PAT_VIEW | PAT_CAST | PAT_QUANT | PAT_ELTWISE,
-     .edge = PAT_BELOW,
-     .of = 2,
-     .port = -1,
-     .max = PAT_MANY,
-     .side = SIDE},
+    PAT_POST(0, 0),
+    PAT_TAIL(2),
 };
 const pattern_t pattern_pooling = PAT_ROW("pooling", FAMILY_GENERAL, pooling, NULL);

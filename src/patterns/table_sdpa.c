@@ -3,7 +3,6 @@
 #include "patterns/tables.h"
 
 #define OPERAND (PAT_CAST | PAT_VIEW | PAT_DEQUANT | PAT_SCALE)
-#define SIDE (PAT_ELTWISE | PAT_CAST | PAT_VIEW | PAT_DEQUANT)
 #define TAIL (PAT_VIEW | PAT_CAST | PAT_QUANT | PAT_ELTWISE)
 #define PROB (PAT_CAST | PAT_QUANT | PAT_DEQUANT)
 
@@ -17,7 +16,7 @@ static const pat_node_t sdpa[] = {
      .edge = PAT_REGION,
      .of = 0,
      .max = MAX_SCORE,
-     .side = SIDE},
+     .side = PAT_SIDE},
     {.role = "softmax",
      .ops = PAT_SOFTMAX,
      .edge = PAT_BELOW,
@@ -25,7 +24,7 @@ static const pat_node_t sdpa[] = {
      .port = 0,
      .min = 1,
      .max = 1,
-     .side = SIDE},
+     .side = PAT_SIDE},
     {.role = "p_post", .ops = PROB, .edge = PAT_BELOW, .of = 2, .port = 0, .max = MAX_PROB},
     {.role = "pv", .ops = PAT_MATMUL, .edge = PAT_BELOW, .of = 3, .port = 0, .min = 1, .max = 1},
     {.role = "q_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 0, .port = 0, .max = PAT_MANY},
@@ -36,7 +35,7 @@ static const pat_node_t sdpa[] = {
      .edge = PAT_REGION,
      .of = 4,
      .max = PAT_MANY,
-     .side = SIDE,
+     .side = PAT_SIDE,
      .keep = true},
     {.role = "tail",
      .ops = TAIL,
@@ -44,7 +43,7 @@ static const pat_node_t sdpa[] = {
      .of = 8,
      .port = -1,
      .max = PAT_MANY,
-     .side = SIDE},
+     .side = PAT_SIDE},
     PAT_QUANTISE_BELOW(9),
 };
 static const pat_check_t sdpa_checks[] = {pat_within_limits,
@@ -69,14 +68,14 @@ static const pat_node_t sdpa_transposed[] = {
      .edge = PAT_REGION,
      .of = 1,
      .max = MAX_SCORE,
-     .side = SIDE},
+     .side = PAT_SIDE},
     {.role = "score_views", .ops = PAT_VIEW, .edge = PAT_BELOW, .of = 2, .max = PAT_MANY},
     {.role = "score",
      .ops = PAT_ELTWISE | PAT_CAST,
      .edge = PAT_REGION,
      .of = 3,
      .max = MAX_SCORE,
-     .side = SIDE},
+     .side = PAT_SIDE},
     {.role = "softmax",
      .ops = PAT_SOFTMAX,
      .edge = PAT_BELOW,
@@ -84,7 +83,7 @@ static const pat_node_t sdpa_transposed[] = {
      .port = 0,
      .min = 1,
      .max = 1,
-     .side = SIDE},
+     .side = PAT_SIDE},
     {.role = "p_post",
      .ops = PROB | PAT_VIEW,
      .edge = PAT_BELOW,
@@ -106,7 +105,7 @@ static const pat_node_t sdpa_transposed[] = {
      .edge = PAT_REGION,
      .of = 7,
      .max = PAT_MANY,
-     .side = SIDE,
+     .side = PAT_SIDE,
      .keep = true},
     {.role = "tail",
      .ops = TAIL,
@@ -114,7 +113,7 @@ static const pat_node_t sdpa_transposed[] = {
      .of = 11,
      .port = -1,
      .max = PAT_MANY,
-     .side = SIDE},
+     .side = PAT_SIDE},
     PAT_QUANTISE_BELOW(12),
 };
 static const pat_check_t transposed_checks[] = {pat_within_limits,  pat_plain_matmuls,
@@ -134,7 +133,7 @@ static const pat_node_t sdpa_mqa[] = {
      .edge = PAT_REGION,
      .of = 1,
      .max = MAX_SCORE,
-     .side = SIDE},
+     .side = PAT_SIDE},
     {.role = "softmax",
      .ops = PAT_SOFTMAX,
      .edge = PAT_BELOW,
@@ -142,7 +141,7 @@ static const pat_node_t sdpa_mqa[] = {
      .port = 0,
      .min = 1,
      .max = 1,
-     .side = SIDE},
+     .side = PAT_SIDE},
     {.role = "p_post",
      .ops = PROB | PAT_VIEW,
      .edge = PAT_BELOW,
@@ -159,7 +158,7 @@ static const pat_node_t sdpa_mqa[] = {
      .edge = PAT_REGION,
      .of = 5,
      .max = PAT_MANY,
-     .side = SIDE,
+     .side = PAT_SIDE,
      .keep = true},
     {.role = "tail",
      .ops = TAIL,
@@ -167,7 +166,7 @@ static const pat_node_t sdpa_mqa[] = {
      .of = 9,
      .port = -1,
      .max = PAT_MANY,
-     .side = SIDE},
+     .side = PAT_SIDE},
     PAT_QUANTISE_BELOW(10),
 };
 static const pat_check_t mqa_checks[] = {pat_within_limits, NULL};

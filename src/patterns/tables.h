@@ -18,6 +18,19 @@ extern const int sinter_n_patterns;
     {.role = "quantise", .ops = PAT_DYNQUANT, .edge = PAT_BELOW, .of = (of_node), .port = 0, \
      .max = 1, .keep = true}
 
+/* Ops that a region takes in because they compute the other operand of one of its ops. */
+#define PAT_SIDE (PAT_ELTWISE | PAT_CAST | PAT_VIEW | PAT_DEQUANT)
+
+/* The region of elementwise ops behind node `of_node`; it has at least `least` of them. */
+#define PAT_POST(of_node, least)                                                                  \
+    {.role = "post", .ops = PAT_ELTWISE | PAT_CAST | PAT_QUANT, .edge = PAT_REGION,               \
+     .of = (of_node), .min = (least), .max = PAT_MANY, .side = PAT_SIDE, .keep = true}
+
+/* Views behind node `of_node`, and the elementwise ops that follow them. */
+#define PAT_TAIL(of_node)                                                                         \
+    {.role = "tail", .ops = PAT_VIEW | PAT_CAST | PAT_QUANT | PAT_ELTWISE, .edge = PAT_BELOW,     \
+     .of = (of_node), .port = -1, .max = PAT_MANY, .side = PAT_SIDE}
+
 #define PAT_ROW(title, fam, table, check_list)           \
     {.name = (title), .family = (fam), .nodes = (table), \
      .n_nodes = sizeof(table) / sizeof((table)[0]), .checks = (check_list)}
