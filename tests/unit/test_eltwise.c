@@ -496,9 +496,9 @@ static void test_columns(const char *isa, const eltwise_table_t *t)
     for (int r = 0; r < ROWS; r++) {
         rows[r] = x[r];
         for (int i = 0; i < MOST; i++) {
-            const int special = i % 11 == 5 && r == i % ROWS ? random_below(&seed, 4) : 3;
-            x[r][i] = special < 3 ? (float[]){NAN, INFINITY, -INFINITY}[special]
-                                  : (float)(random_below(&seed, 9) - 4);
+            const int which = i % 11 == 5 && r == i % ROWS ? random_below(&seed, 4) : 3;
+            x[r][i] = which < 3 ? (float[]){NAN, INFINITY, -INFINITY}[which]
+                                : (float)(random_below(&seed, 9) - 4);
         }
     }
     for (int k = 0; k < (int)(sizeof kinds / sizeof *kinds); k++) {
