@@ -60,7 +60,8 @@ static const char *refuse_codes(const kernel_t *self, const problem_t *p)
     if (!codes && (a->scale >= 0 || dtype_traits(problem_type(p, a->data))->bits < 16)) {
         return "codes of A are no small integers, or their zero points none";
     }
-    if (codes && b->zp >= 0 && dtype_traits(problem_type(p, b->zp))->cls != DTYPE_INT) {
+    if (codes && b->zp >= 0 && !b->offsets &&
+        dtype_traits(problem_type(p, b->zp))->cls != DTYPE_INT) {
         return "zero points of B are no integers, so that products of codes would not be exact";
     }
     return refuse_floats(self, p);
@@ -116,6 +117,9 @@ size_t rows_buffers(const rows_state_t *st, unsigned char *base, rows_buffers_t 
     out->raw = carve(base, &at, units, sizeof(float));
     out->raw_zp = carve(base, &at, units, sizeof(float));
     out->usable = carve(base, &at, 1, sizeof(bool));
+    /* Always, so that steps that leave their rows to one another have them in the same places. */
+    out->sums = carve(base, &at, (size_t)(st->units * st->panel.rows), sizeof(float));
+    out->q_sums = carve(base, &at, (size_t)(st->units * st->panel.rows), sizeof(float));
     return at;
 }
 
@@ -298,6 +302,29 @@ static void bind_lines(rows_state_t *st)
     st->in_order = four == ROWS_LINES * st->bytes && st->ahead <= IN_ORDER_MOST;
 }
 
+/* Offsets that lie along K are read as they are; others are copied for four lines at a time. */
+static void bind_offsets(const rows_config_t *c, rows_state_t *st)
+{
+    const matrix_t *b = &st->panel.b.base;
+    const groups_t *o = &b->zp;
+    st->plus = (rows_offsets_t){.floats = NULL};
+    if (!b->offsets) {
+        return;
+    }
+    const rows_floats_t *as_they_are = rows_floats(c->features, o->dtype);
+    rows_offsets_t plus = {.floats = as_they_are,
+                           .groups = axis_groups(&o->row, st->panel.K),
+                           .group = o->row.stride == 0 ? st->panel.K : o->row.group};
+    plus.copied = o->row.stride != 1 || o->column.group != 1 ||
+                  plus.groups % as_they_are->layout.multiple != 0;
+    if (plus.copied) {
+        plus.floats = rows_floats(c->features, sinter_f32);
+    }
+    const int elems = plus.floats->layout.elems;
+    plus.chunks = (plus.groups + elems - 1) / elems;
+    st->plus = plus;
+}
+
 /* Columns of the share that has most of them. */
 static int64_t most_columns(const matmul_state_t *m, int64_t panel, int shares)
 {
@@ -356,6 +383,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
         return sinter_success;
     }
     bind_lines(st);
+    bind_offsets(c, st);
     const size_t own = rows_buffers(st, NULL, &buffers) * (size_t)p->frame->shares;
     choice->shared_bytes = own > choice->shared_bytes ? own : choice->shared_bytes;
     /* Rows of A with a NaN or an infinity take the panel path, in floats. */

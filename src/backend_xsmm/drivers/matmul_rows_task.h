@@ -34,6 +34,15 @@ typedef struct rows_units {
     int32_t pick[WIDEST_CHUNK]; /* in floats: [class][lane] */
 } rows_units_t;
 
+/* Offsets of B, [line][group]: a matrix of floats of its own, which is multiplied with the sums of
+ * A's rows over the groups of K. */
+typedef struct rows_offsets {
+    const rows_floats_t *floats; /* decodes them; NULL: B has no offsets */
+    bool copied;                 /* they are copied as f32 first */
+    int64_t groups, group;       /* of a line; elements of one */
+    int64_t chunks;              /* of a line, for `floats` */
+} rows_offsets_t;
+
 typedef struct rows_state {
     matmul_state_t panel; /* first: see matmul.h */
     rows_way_t way;
@@ -43,6 +52,7 @@ typedef struct rows_state {
     int64_t ahead, ahead_lines; /* bytes, and lines that they are */
     bool in_order;              /* as in code_rows_t */
     rows_units_t scale, zp;
+    rows_offsets_t plus;
     /* What the step before has left: those of its shares that had items have the same A as integers
      * in the same place. 0 shares: nothing. */
     int left_shares;
@@ -58,7 +68,9 @@ typedef struct rows_buffers {
     float *raw, *raw_zp; /* [line][units] */
     float *scale;        /* [unit][line] */
     int32_t *zp;
-    bool *usable; /* what load_rows has found: codes or q are of use */
+    bool *usable;  /* what load_rows has found: codes or q are of use */
+    float *sums;   /* [row][units]: of A, by group of the offsets */
+    float *q_sums; /* the same as the decoder of offsets wants it */
 } rows_buffers_t;
 
 /* Carves base (NULL: only counts); returns the bytes. */

@@ -74,6 +74,76 @@ static bool load_chunk(rows_task_t *w, int64_t c, const float *src)
     return place_chunk(w, c, src);
 }
 
+/* In partial sums that the compiler keeps in vectors. */
+static float sum_of(const float *x, int64_t n)
+{
+    float part[16] = {0}, sum = 0;
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        for (int l = 0; l < 16; l++) {
+            part[l] += x[i + l];
+        }
+    }
+    for (int l = 0; i + l < n; l++) {
+        part[l] += x[i + l];
+    }
+    for (int l = 0; l < 16; l++) {
+        sum += part[l];
+    }
+    return sum;
+}
+
+/* Adds elements k .. k + n - 1 of all rows, which lie in the panel's buffer. */
+static void add_sums(const rows_task_t *w, int64_t k, int64_t n)
+{
+    const int64_t group = w->st->plus.group;
+    for (int r = 0; r < w->t.rows; r++) {
+        const float *x = w->t.buf.a + (size_t)r * MM_LDA;
+        float *sums = w->buf.sums + r * w->st->units;
+        for (int64_t i = 0, len; i < n; i += len) {
+            len = at_most(n - i, group - (k + i) % group);
+            sums[(k + i) / group] += sum_of(x + i, len);
+        }
+    }
+}
+
+/* Sums of A as integers, which the products of codes are made with. */
+static void add_limbs(const rows_task_t *w)
+{
+    const int rows = w->t.rows;
+    const int64_t quad = w->st->elems / CODES_QUADS, group = w->st->plus.group;
+    for (int64_t k = 0; k < w->st->panel.K; k += quad) {
+        const limbs_t *q = w->buf.codes + k / w->st->elems * rows;
+        const int corner = (int)(k / quad % CODES_QUADS) * CODES_ROWS;
+        for (int r = 0; r < rows; r++) {
+            w->buf.sums[r * w->st->units + k / group] +=
+                q[r].scale[corner] * (float)q[r].sum[corner];
+        }
+    }
+}
+
+static void clear_sums(const rows_task_t *w)
+{
+    memset(w->buf.sums, 0, (size_t)(w->t.rows * w->st->units) * sizeof(float));
+}
+
+/* Sums of all rows from their places to those that the decoder of offsets wants. */
+static void place_sums(const rows_task_t *w)
+{
+    const rows_offsets_t *plus = &w->st->plus;
+    const code_layout_t *f = &plus->floats->layout;
+    for (int64_t c = 0; c < plus->chunks; c++) {
+        for (int r = 0, n; r < w->t.rows; r += n) {
+            n = rows_batch(w->t.rows - r);
+            float *to = w->buf.q_sums + (r * plus->chunks + c * n) * f->elems;
+            for (int i = 0; i < n; i++) {
+                plus->floats->place(w->buf.sums + (r + i) * w->st->units + c * f->elems, f->vectors,
+                                    to + i * f->lanes, n * f->lanes);
+            }
+        }
+    }
+}
+
 /* All of A as the micro-kernels want it. False: not all rows are for them. */
 static bool load_rows(rows_task_t *w)
 {
@@ -85,6 +155,9 @@ static bool load_rows(rows_task_t *w)
     for (int64_t k = 0; k < K; k += MM_K) {
         const int kn = (int)(K - k < MM_K ? K - k : MM_K);
         matmul_load_a(&w->t, k, kn);
+        if (w->st->plus.floats && !in_integers(w->st->way)) {
+            add_sums(w, k, kn);
+        }
         for (int r = 0; r < w->t.rows && kn < MM_K; r++) {
             memset(w->t.buf.a + (size_t)r * MM_LDA + kn, 0, (size_t)(MM_K - kn) * sizeof(float));
         }
@@ -195,16 +268,17 @@ static void begin_fours(rows_task_t *w)
 {
     const rows_state_t *st = w->st;
     const matrix_t *b = &st->panel.b.base;
+    const groups_t none = {.type = NULL}, *zp = b->offsets ? &none : &b->zp;
     w->four = (code_rows_t){.stride = b->codes.column.stride * b->codes.type->bits / 8,
                             .bytes = st->bytes,
                             .ahead = st->ahead,
                             .in_order = st->in_order,
                             .scale = coefs_of(w, &b->scale, &st->scale, w->buf.raw, w->buf.scale),
-                            .zp = coefs_of(w, &b->zp, &st->zp, w->buf.raw_zp, w->buf.zp),
+                            .zp = coefs_of(w, zp, &st->zp, w->buf.raw_zp, w->buf.zp),
                             .values = st->values,
                             .type = w->c->type,
-                            .zps_are_floats = in_integers(st->way) && b->zp.type != NULL &&
-                                              b->zp.type->cls != DTYPE_INT,
+                            .zps_are_floats = in_integers(st->way) && zp->type != NULL &&
+                                              zp->type->cls != DTYPE_INT,
                             .table = st->table};
 }
 
@@ -222,14 +296,9 @@ static void next_four(rows_task_t *w, int64_t n, int there)
     }
     if (zp->type != NULL) {
         fetch_coefs(w, zp, &st->zp, n + st->ahead_lines, &w->four.zp);
-        w->four.zp.ld = load_coefs(w, zp, &st->zp, n, there, w->buf.raw_zp);
     }
-    if (w->t.b.offsets) {
-        for (int i = 0; i < ROWS_LINES; i++) {
-            w->c->panel.quant->zps_of_offsets(w->buf.raw + i * w->four.scale.ld,
-                                              w->buf.raw_zp + i * w->four.zp.ld,
-                                              st->scale.groups * st->scale.times);
-        }
+    if (zp->type != NULL && !w->t.b.offsets) {
+        w->four.zp.ld = load_coefs(w, zp, &st->zp, n, there, w->buf.raw_zp);
     }
     if (scale->type != NULL && in_integers(st->way)) {
         table->by_unit(w->buf.raw, w->four.scale.ld, (int)(st->scale.groups * st->scale.times),
@@ -238,7 +307,7 @@ static void next_four(rows_task_t *w, int64_t n, int there)
     if (w->four.zps_are_floats) {
         table->by_unit(w->buf.raw_zp, w->four.zp.ld, (int)(st->zp.groups * st->zp.times),
                        (float *)(void *)w->buf.zp);
-    } else if (zp->type != NULL && in_integers(st->way)) {
+    } else if (w->four.zp.at != NULL && in_integers(st->way)) {
         table->by_unit_s32(w->buf.raw_zp, w->four.zp.ld, (int)(st->zp.groups * st->zp.times),
                            w->c->type->offset, w->buf.zp);
     }
@@ -278,8 +347,56 @@ static void run_floats(const rows_task_t *w, float *out)
     }
 }
 
-static void multiply(rows_task_t *w)
+/* The offsets of n lines from `line` on. */
+static code_rows_t offsets_of(const rows_task_t *w, int64_t line, int n)
 {
+    const rows_offsets_t *plus = &w->st->plus;
+    const groups_t *o = &w->t.b.zp;
+    if (!plus->copied) {
+        return (code_rows_t){.data = groups_byte(o, groups_at(o, 0, line)),
+                             .stride = o->column.stride * o->type->bits / 8,
+                             .bytes = plus->groups * o->type->bits / 8,
+                             .rows = n};
+    }
+    const int64_t ld = plus->chunks * plus->floats->layout.elems;
+    for (int i = 0; i < n; i++) {
+        float *to = w->buf.raw_zp + i * ld;
+        groups_load(o, w->c->features, groups_at(o, 0, line + i), o->row.stride, plus->groups, to);
+        memset(to + plus->groups, 0, (size_t)(ld - plus->groups) * sizeof(float));
+    }
+    return (code_rows_t){.data = (const unsigned char *)w->buf.raw_zp,
+                         .stride = ld * (int64_t)sizeof(float),
+                         .bytes = ld * (int64_t)sizeof(float),
+                         .rows = n};
+}
+
+/* out[row * MM_PANEL + line] += the sum over the groups of offset * sum of A, for n lines from
+ * `line` on. False: some of these is a NaN or an infinity. */
+static bool add_offsets(const rows_task_t *w, int64_t line, int n, float *out)
+{
+    const rows_offsets_t *plus = &w->st->plus;
+    const code_rows_t o = offsets_of(w, line, n);
+    float part[ROWS_MOST * ROWS_LINES], check = 0;
+    for (int r = 0, m; r < w->t.rows; r += m) {
+        m = rows_batch(w->t.rows - r);
+        plus->floats->run[ROWS_PLAIN][0][m / 2](
+            &o, w->buf.q_sums + r * plus->chunks * plus->floats->layout.elems,
+            part + (size_t)r * ROWS_LINES, ROWS_LINES);
+    }
+    for (int r = 0; r < w->t.rows; r++) {
+        for (int i = 0; i < ROWS_LINES; i++) {
+            const float x = part[r * ROWS_LINES + i];
+            out[(size_t)r * MM_PANEL + i] += x;
+            check += x - x;
+        }
+    }
+    return check == 0;
+}
+
+/* False: offsets, or products with them, are not finite. */
+static bool multiply(rows_task_t *w)
+{
+    bool usable = true;
     for (int c = 0; c < w->t.cols; c += ROWS_LINES) {
         const int there = w->t.cols - c < ROWS_LINES ? w->t.cols - c : ROWS_LINES;
         next_four(w, w->t.n0 + c, there);
@@ -289,6 +406,41 @@ static void multiply(rows_task_t *w)
         } else {
             run_floats(w, w->t.buf.acc + c);
         }
+        if (w->st->plus.floats) {
+            usable = add_offsets(w, w->t.n0 + c, there, w->t.buf.acc + c) && usable;
+        }
+    }
+    return usable;
+}
+
+/* Loads all of A, unless the step before has. */
+static bool take_rows(rows_task_t *w, int share_at)
+{
+    if (w->st->plus.floats) {
+        clear_sums(w);
+    }
+    const bool usable = has_left(w->st, share_at) ? *w->buf.usable : load_rows(w);
+    if (w->st->plus.floats && usable) {
+        if (in_integers(w->st->way)) {
+            add_limbs(w);
+        }
+        place_sums(w);
+    }
+    return usable;
+}
+
+/* One panel. */
+static void run_panel(rows_task_t *w, bool usable)
+{
+    const char *why = !usable && w->st->way == IN_EXACT
+                          ? "some by panels (scales or zero points of A do not suit integers)"
+                      : !usable     ? "some by panels (rows of A are not finite, too small or too "
+                                      "large)"
+                      : multiply(w) ? NULL
+                                    : "some by panels (offsets are not finite or too large)";
+    if (why != NULL) {
+        report_detour(w->t.worker, why);
+        matmul_panel(&w->t);
     }
 }
 
@@ -323,19 +475,10 @@ void matmul_rows_work(const kernel_t *self, const problem_t *p, const void *conf
         if (i / m->n_panels != mat) {
             mat = i / m->n_panels;
             fetch_first(&t);
-            usable = has_left(st, w->tid) ? *t.buf.usable : load_rows(&t);
+            usable = take_rows(&t, w->tid);
             *t.buf.usable = usable;
         }
-        if (usable) {
-            multiply(&t);
-        } else {
-            report_detour(w,
-                          st->way == IN_EXACT
-                              ? "some by panels (scales or zero points of A do not suit integers)"
-                              : "some by panels (rows of A are not finite, too small or too "
-                                "large)");
-            matmul_panel(&t.t);
-        }
+        run_panel(&t, usable);
         matmul_finish(&t.t);
     }
 }
