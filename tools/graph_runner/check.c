@@ -119,7 +119,7 @@ static int run_oracle(gr_exec_t *x, orc_graph_t *graph, uint64_t key, gr_error_t
     }
     memset(kept.results, 0, (m->n_tensors + 1) * sizeof *kept.results);
     for (size_t i = 0; i < m->n_ops; i++) {
-        flops += gr_matmul_flops(x, &m->ops[i]);
+        flops += gr_product_flops(x, &m->ops[i]);
     }
     for (size_t i = 0; i < m->n_tensors; i++) {
         if (m->tensors[i].is_input) {

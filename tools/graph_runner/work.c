@@ -126,15 +126,30 @@ double gr_port_bytes(const gr_exec_t *x, const gr_part_t *part, size_t i)
     return (double)bytes * (in ? share_of_input(x, part, part->in[i].id) : 1);
 }
 
-double gr_matmul_flops(const gr_exec_t *x, const model_op_t *op)
+/* Products of a convolution: those of a result with the window and the channels of its group; of a
+ * transposed one, those of an element of the image. */
+static double convolution_flops(const gr_exec_t *x, const model_op_t *op)
+{
+    const orc_attr_t *format = model_attr(op, sinter_op_attr_data_format);
+    const bool first = format && format->str && strcmp(format->str, "NCX") == 0;
+    sinter_logical_tensor_t met, weights;
+    int64_t channels;
+
+    gr_exec_lt(x, op->kind == sinter_op_convolution ? op->outputs[0].id : op->inputs[0].id, &met);
+    gr_exec_lt(x, op->inputs[1].id, &weights);
+    if (met.ndims < 3 || gr_elements(&met) < 1 || gr_elements(&weights) < 1) {
+        return 0;
+    }
+    channels = met.dims[first ? 1 : met.ndims - 1];
+    return 2.0 * (double)gr_elements(&met) * (double)gr_elements(&weights) / (double)channels;
+}
+
+static double matmul_flops(const gr_exec_t *x, const model_op_t *op)
 {
     const orc_attr_t *transpose = model_attr(op, sinter_op_attr_transpose_a);
     sinter_logical_tensor_t a, c;
     int64_t k;
 
-    if (op->kind != sinter_op_matmul || op->n_inputs < 2 || op->n_outputs < 1) {
-        return 0;
-    }
     gr_exec_lt(x, op->inputs[0].id, &a);
     gr_exec_lt(x, op->outputs[0].id, &c);
     if (a.ndims < 1 || c.ndims < 0) {
@@ -142,6 +157,17 @@ double gr_matmul_flops(const gr_exec_t *x, const model_op_t *op)
     }
     k = transpose && transpose->b && a.ndims > 1 ? a.dims[a.ndims - 2] : a.dims[a.ndims - 1];
     return k > 0 && gr_elements(&c) > 0 ? 2.0 * (double)gr_elements(&c) * (double)k : 0;
+}
+
+double gr_product_flops(const gr_exec_t *x, const model_op_t *op)
+{
+    if (op->n_inputs < 2 || op->n_outputs < 1) {
+        return 0;
+    }
+    return op->kind == sinter_op_matmul ? matmul_flops(x, op)
+           : op->kind == sinter_op_convolution || op->kind == sinter_op_conv_transpose
+               ? convolution_flops(x, op)
+               : 0;
 }
 
 /* ---- masks of row and column indices --------------------------------------------------------- */
@@ -506,7 +532,7 @@ static int limbs_of(const gr_exec_t *x, const gr_part_t *part, const model_op_t 
 static void add_products(const gr_exec_t *x, const gr_part_t *part, const model_op_t *op,
                          double share, gr_work_t *work)
 {
-    const double flops = share * gr_matmul_flops(x, op);
+    const double flops = share * gr_product_flops(x, op);
 
     if (flops != 0) {
         work->flops += flops;

@@ -37,8 +37,8 @@ size_t gr_cache_port(const gr_exec_t *x, const gr_part_t *part, size_t out);
 /* Bytes of port i, inputs before outputs, that an execute reads or writes. Of a cache that rows go
  * into in place, these rows; of a table, as many rows as there are indices. */
 double gr_port_bytes(const gr_exec_t *x, const gr_part_t *part, size_t i);
-/* All products of a MatMul; 0 for other ops and unknown shapes. */
-double gr_matmul_flops(const gr_exec_t *x, const model_op_t *op);
+/* All products of a MatMul or a convolution, two for each; 0 for other ops and unknown shapes. */
+double gr_product_flops(const gr_exec_t *x, const model_op_t *op);
 /* Needs the graph's inputs, which hold lengths and windows. 0, or -1 without memory. */
 int gr_part_work(const gr_exec_t *x, const gr_part_t *part, gr_work_t *work, gr_error_t *err);
 /* rate: bytes per second of reading, or without products of copying. What was not measured takes no
