@@ -38,6 +38,14 @@ static void fill_c(float *x, float value, int n)
     }
 }
 
+static void copy_c(const unsigned char *src, int64_t lds, int rows, int cols, float *dst,
+                   int64_t ldd)
+{
+    for (int r = 0; r < rows; r++) {
+        memcpy(dst + r * ldd, src + (size_t)(r * lds) * sizeof *dst, (size_t)cols * sizeof *dst);
+    }
+}
+
 void tile_transpose_c(const float *src, int64_t lds, int rows, int cols, float *dst, int64_t ldd)
 {
     for (int c = 0; c < cols; c++) {
@@ -97,6 +105,7 @@ static const tile_isa_t isa_c = {.needs = {NEEDS_NOTHING},
                                  .restore = restore_c,
                                  .restore_group = restore_group_c,
                                  .fill = fill_c,
+                                 .copy = copy_c,
                                  .transpose = tile_transpose_c};
 
 static void load_c(const matrix_t *m, rect_t at, float *dst, int64_t ld, int pad_rows,

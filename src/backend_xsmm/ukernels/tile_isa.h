@@ -18,6 +18,9 @@ typedef struct tile_isa {
     void (*restore)(float *x, const float *offset, const float *scale, int n);
     void (*restore_group)(float *x, float offset, float scale, int n);
     void (*fill)(float *x, float value, int n);
+    /* dst[r * ldd + c] = src[r * lds + c], floats at any address. */
+    void (*copy)(const unsigned char *src, int64_t lds, int rows, int cols, float *dst,
+                 int64_t ldd);
     /* dst[c * ldd + r] = src[r * lds + c] for r < rows <= TILE_LANES, c < cols. */
     void (*transpose)(const float *src, int64_t lds, int rows, int cols, float *dst, int64_t ldd);
 } tile_isa_t;

@@ -296,10 +296,20 @@ static void load_transposed(const tile_isa_t *isa, const matrix_t *m, rect_t at,
     }
 }
 
+/* Floats whose rows are contiguous are copied: lines may be too short for anything else. */
+static bool are_floats(const matrix_t *m)
+{
+    return m->codes.dtype == sinter_f32 && m->codes.column.stride == 1 && m->scale.data == NULL &&
+           m->zp.data == NULL && m->high.data == NULL;
+}
+
 void tile_load(const tile_isa_t *isa, const matrix_t *m, rect_t at, float *dst, int64_t ld,
                int pad_rows, int pad_columns)
 {
-    if (m->codes.column.stride != 1 && m->codes.row.stride == 1) {
+    if (are_floats(m)) {
+        isa->copy(groups_byte(&m->codes, codes_at(&m->codes, at.row, at.column)),
+                  m->codes.row.stride, at.rows, at.columns, dst, ld);
+    } else if (m->codes.column.stride != 1 && m->codes.row.stride == 1) {
         load_transposed(isa, m, at, dst, ld);
     } else {
         for (int c = 0; c < at.columns; c += TILE_LINE) {
