@@ -273,6 +273,11 @@ const candidate_t *kernel_for_frame(const plan_t *plan, const step_t *step, cons
  * it as it is. */
 int matmul_packs_along(const plan_t *plan, const step_t *step);
 
+/* Columns of the strips that the step's kernels want constant B in, with rows of zeros up to a
+ * multiple of PACKED_ROWS; 0: no strips. */
+enum { PACKED_ROWS = 32 };
+int matmul_packs_strips(const plan_t *plan, const step_t *step);
+
 /* ---- helpers --------------------------------------------------------------------------------- */
 
 /* An even share of n items: thread tid of nth gets [*begin, *end). */

@@ -23,6 +23,10 @@ typedef struct bound {
     sinter_data_type_t dtype;
     int ndims;
     int64_t dims[SINTER_MAX_NDIMS], strides[SINTER_MAX_NDIMS];
+    /* Columns of a strip; 0: no strips. Else the columns, the last dim, lie in strips of so many,
+     * each with all rows, which are the dims but the first and the last. Rows of zeros fill up a
+     * strip. Strides are those within a strip, and that of the first dim. */
+    int strip;
 } bound_t;
 
 typedef struct frame {
@@ -262,6 +266,7 @@ typedef struct plan_value {
     int port;        /* VIEW that is not a graph value: the graph value whose dims it has */
     int base;        /* VIEW, PACKED: the value that it shows */
     int along, line; /* PACKED: lines along that dim begin at multiples of `line` elements */
+    int strip;       /* PACKED: as in bound_t; 0: none */
     /* VIEW: the StaticReshape, StaticTranspose or Slice that makes this from base; inverse: base
      * from this. Or the Concat that makes base; this is then the place of its input `part`. */
     const node_t *op;

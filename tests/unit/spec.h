@@ -2,9 +2,10 @@
  *
  *   [#id] Kind attr=value[,value..] id:dtype:dims[:strides].. -> id:dtype:dims[:strides]..
  *
- * dims are 2x3, with ? for an unknown one; - is a scalar, * an unknown number of dims. Without
- * strides a tensor is dense, or of layout any if it has unknown dims. Ops without #id are
- * numbered from 100. "ports 1,2 -> 7" lists input and output ports. */
+ * A data type with an exclamation mark is that of a constant: 2:f32!:3x3. dims are 2x3, with ? for
+ * an unknown one; - is a scalar, * an unknown number of dims. Without strides a tensor is dense, or
+ * of layout any if it has unknown dims. Ops without #id are numbered from 100. "ports 1,2 -> 7"
+ * lists input and output ports. */
 #ifndef SINTER_TESTS_SPEC_H
 #define SINTER_TESTS_SPEC_H
 
@@ -48,6 +49,11 @@ static inline sinter_logical_tensor_t spec_tensor(const char *token)
         spec_die("bad tensor", token);
     }
     lt.id = id;
+    char *mark = strchr(dtype, '!');
+    if (mark != NULL) {
+        *mark = '\0';
+        lt.property = sinter_tensor_property_constant;
+    }
     if (!sinter_data_type_parse(dtype, &lt.data_type)) {
         spec_die("bad data type", token);
     }

@@ -97,6 +97,8 @@ static const struct roll {
     {"matmul_products", "bf16 brgemm", VNNI_CAP | WITH_BF16},
     {"matmul_products", "f32 brgemm", SIMD_CAPS | WITH_F32},
     {"matmul_products", "own f32 gemm", ALL_CAPS | WITHOUT_F32},
+    {"matmul_weights", "strips of the constant cache", AVX2_CAP | AVX2_VNNI_CAP},
+    {"matmul_weights", "loading for each block of rows", ALL_CAPS},
     {"matmul_activation", "what the step before made", BYTE_CAPS},
     {"one_thread", "one thread", ALL_CAPS},
 };
@@ -169,7 +171,20 @@ typedef struct way_case {
 #define FAST_CODES "codes by registers"
 #define SLOW_CODES "codes by floats in memory (no function for this type of codes)"
 
+#define CONVOLUTION(weights)                                                                    \
+    "Convolution strides=1,1 pads_begin=1,1 pads_end=1,1 dilations=1,1 1:f32:1x8x8x16 " weights \
+    " -> 3:f32:1x8x8x40"
+#define WEIGHTS(way) "weights by " way ", " PRODUCTS
+
 static const way_case_t cases[] = {
+    {.what = "a convolution with constant weights",
+     .graph = CONVOLUTION("2:f32!:3x3x16x40"),
+     .at = {GENERIC = WEIGHTS("loading for each block of rows"),
+            AVX2 = WEIGHTS("strips of the constant cache"),
+            AVX512 = WEIGHTS("loading for each block of rows")}},
+    {.what = "a convolution with weights that change",
+     .graph = CONVOLUTION("2:f32:3x3x16x40"),
+     EVERYWHERE(WEIGHTS("loading for each block of rows"))},
     {.what = "decoding, floats",
      .graph = FLOAT_K_V("1"),
      .at = {GENERIC = PRODUCTS, AVX2 = K_AND_V(FMA)}},

@@ -7,7 +7,7 @@
 #include "base/status.h"
 
 /* Heights with JIT kernels; fewer rows are computed at the next height. */
-const int matmul_ladder[MM_LADDER] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
+const int matmul_ladder[MM_LADDER] = {1, 2, 3, 4, 6, 8, 12, 16, 18, 20, 24, 28, 32};
 const int matmul_widths[MM_WIDTHS] = {16, 32, TAIL_MATMUL_STRIP};
 
 /* ---- setup ----------------------------------------------------------------------------------- */
@@ -86,10 +86,35 @@ static bool lies_by_call(const matmul_config_t *c, features_t features)
     return !c->bf16 && !has_features(features, NEEDS_AVX512);
 }
 
+/* Columns of a call. */
+static int call_columns(int width, features_t features)
+{
+    return (int)at_most(matmul_widths[width], product_columns(features));
+}
+
+static int widest_for(int64_t N)
+{
+    return N >= 0 && N <= matmul_widths[0] ? 0 : N >= 0 && N <= matmul_widths[1] ? 1 : 2;
+}
+
+/* Weights of a convolution that are plain floats: with 256-bit vectors products are faster where
+ * what a call reads of B is contiguous. */
+int matmul_packs_strips(const plan_t *plan, const step_t *step)
+{
+    const matmul_params_t *m = &step->p.matmul;
+    const lt_t *b = &plan->values[m->b.data].lt;
+    const bool floats = m->b.scale < 0 && m->b.zp < 0 && m->b.high < 0 &&
+                        b->data_type == sinter_f32 && b->ndims > 0;
+    return m->conv != NULL && floats && b->dims[b->ndims - 1] > 0 &&
+                   has_features(plan->features, NEEDS_AVX2) &&
+                   !has_features(plan->features, NEEDS_AVX512)
+               ? call_columns(widest_for(b->dims[b->ndims - 1]), plan->features)
+               : 0;
+}
+
 static const char *make_kernel(matmul_config_t *c, int width, int height, features_t features)
 {
-    const int n = (int)at_most(matmul_widths[width], product_columns(features)),
-              ldb = lies_by_call(c, features) ? n : MM_LDB;
+    const int n = call_columns(width, features), ldb = lies_by_call(c, features) ? n : MM_LDB;
     const char *why = NULL;
     const xs_shape_t shape = {.kind = c->bf16 ? XS_BF16F32 : XS_F32,
                               .m = matmul_ladder[height],
@@ -140,10 +165,10 @@ const char *matmul_configure(const kernel_t *self, const problem_t *p, int most_
     c->kind = c->words && c->kind == ONE_LIMB ? TWO_LIMBS : c->kind;
     c->rows = most > MM_HEIGHT ? (int)((most + MM_HEIGHT - 1) / MM_HEIGHT * MM_HEIGHT)
                                : matmul_ladder[height_for((int)most)];
-    c->widest = N >= 0 && N <= matmul_widths[0] ? 0 : N >= 0 && N <= matmul_widths[1] ? 1 : 2;
+    c->widest = widest_for(N);
     const char *why = make_kernels(c, rows, products_features(self, p, bf16));
     c->jit = why == NULL;
-    c->tall = c->jit ? MM_HEIGHT : MM_TALL;
+    c->tall = !c->jit ? MM_TALL : m->conv != NULL && !bf16 ? MM_TALLEST : MM_HEIGHT;
     return why;
 }
 
@@ -203,7 +228,8 @@ size_t matmul_buffers(const matmul_config_t *c, const step_t *step, unsigned cha
     const size_t rows = (size_t)c->rows;
     size_t at = 0;
     *out = (matmul_buffers_t){0};
-    const size_t loaded = rows < MM_TALL ? rows : MM_TALL;
+    const size_t tall = c->tall > MM_TALL ? (size_t)c->tall : MM_TALL,
+                 loaded = rows < tall ? rows : tall;
     out->a = carve(scratch, &at, loaded * MM_LDA, sizeof(float));
     out->b = carve(scratch, &at, MM_K * MM_LDB, sizeof(float));
     out->acc = carve(scratch, &at, blocks_rows(c->rows) * MM_PANEL, sizeof(float));
@@ -319,6 +345,43 @@ static void choose_tiles(matmul_state_t *st, const matmul_config_t *c, int share
     st->k_block = once ? (int)at_most(MM_STRIP / st->strip, MM_K) : MM_K;
 }
 
+/* Tiles of a product whose B lies in strips, and is not loaded: as even as possible for the shares,
+ * with accumulators that fit the second cache beside A and B. What a share has to do grows by
+ * loading A and starting the chain for each panel, and by fetching B for each block. Costs are in
+ * products, by element of a row or a column of B. */
+static void choose_tiles_of_strips(matmul_state_t *st, const matmul_config_t *c, int strip,
+                                   int shares)
+{
+    enum { ACCUMULATORS = 32768, MORE_BLOCKS = 8 };
+    const double of_b = 6, of_a = 6 + 4800 / (double)at_least(st->K, 1);
+    double least = 0;
+    st->width = c->widest;
+    st->strip = strip;
+    for (int panel = MM_PANEL; panel >= st->strip; panel /= 2) {
+        const int64_t most = at_most(ACCUMULATORS / panel, c->rows) / MM_HEIGHT * MM_HEIGHT,
+                      panels = (st->N + panel - 1) / panel,
+                      fewest = (st->rows - 1) / at_least(most, MM_HEIGHT) + 1;
+        for (int64_t blocks = fewest; blocks < fewest + MORE_BLOCKS; blocks++) {
+            const int64_t block =
+                at_most(((st->rows - 1) / blocks / MM_HEIGHT + 1) * MM_HEIGHT, c->rows);
+            const int64_t n_blocks = (st->rows - 1) / block + 1,
+                          items = (st->mats * panels * n_blocks - 1) / shares + 1;
+            const double rows = (double)at_most(block, st->rows),
+                         columns = (double)at_most(panel, st->N),
+                         cost = (double)items * rows * columns * (1 + of_b / rows + of_a / columns);
+            if (least == 0 || cost < least) {
+                least = cost;
+                st->panel = panel;
+                st->block = (int)block;
+                st->n_panels = panels;
+                st->n_blocks = n_blocks;
+            }
+        }
+    }
+    st->piece = st->panel;
+    st->k_block = MM_K;
+}
+
 sinter_status_t matmul_count(const step_t *step, matmul_state_t *st)
 {
     st->serial = chain_shares_bytes(&st->post) ||
@@ -350,7 +413,14 @@ sinter_status_t matmul_bind(const kernel_t *self, const problem_t *p, const matm
     if (p->step->tail != NULL) {
         SG_TRY(quant_tail_bind(p->step->tail, p->frame, self->needs, &st->tail));
     }
-    choose_tiles(st, c, p->frame->shares, st->tail.rows, st->tail.cols);
+    const bound_t *b = &p->frame->v[m->b.data];
+    st->strips = b->strip > 0;
+    if (st->strips && st->rows > 0 && st->N > 0) {
+        st->strip_stride = b->strides[0] / ((st->N - 1) / b->strip + 1);
+        choose_tiles_of_strips(st, c, b->strip, p->frame->shares);
+    } else {
+        choose_tiles(st, c, p->frame->shares, st->tail.rows, st->tail.cols);
+    }
     blocks_bind(c, st);
     return matmul_count(p->step, st);
 }
@@ -377,8 +447,22 @@ const way_row_t ways_matmul_products[] = {INTEGER_WAYS(refuse_integers),
                                           {"f32 brgemm", refuse_brgemm, 0},
                                           {"own f32 gemm", NULL, 0}};
 
+static const char *refuse_strips(int kind, const void *config, void *state)
+{
+    const matmul_state_t *st = state;
+    (void)kind, (void)config;
+    return st->strips ? NULL : "";
+}
+
+/* Where products of floats find the weights of a convolution. */
+const way_row_t ways_matmul_weights[] = {{"strips of the constant cache", refuse_strips, 0},
+                                         {"loading for each block of rows", NULL, 0}};
+
 void matmul_add_ways(const matmul_config_t *c, matmul_state_t *st, choice_t *choice)
 {
+    if (st->patches.on && st->blocks.block == 0) {
+        take_way(ways_matmul_weights, "weights", c, st, choice);
+    }
     take_way(ways_matmul_products, "products", c, st, choice);
     add_serial_way(choice, st->serial);
 }

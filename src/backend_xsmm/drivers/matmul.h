@@ -31,12 +31,13 @@ enum {
     MM_ROWS = 512,                  /* most rows of a block */
     MM_HEIGHT = 32,                 /* most rows of one product */
     MM_PANEL = TAIL_MATMUL_COLUMNS, /* most columns of a panel */
-    MM_TALL = 48,  /* most rows of A that are loaded: whole blocks of own products */
-    MM_K = 256,    /* most K of a block */
-    MM_GRAIN = 32, /* K of one product; a block is a multiple of it, zero padded */
+    MM_TALL = 48,    /* most rows of A that are loaded: whole blocks of own products */
+    MM_TALLEST = 96, /* the same of patches */
+    MM_K = 256,      /* most K of a block */
+    MM_GRAIN = 32,   /* K of one product; a block is a multiple of it, zero padded */
     MM_LDA = MM_K + 16,
     MM_LDB = MM_PANEL + 16,
-    MM_LADDER = 10,      /* heights with JIT kernels */
+    MM_LADDER = 13,      /* heights with JIT kernels */
     MM_STRIP = 64 * 128, /* most elements of a B strip: 32 KiB */
     MM_WIDTHS = 3,
     /* The largest zero point in integers: sums stay below 2^31, and those of codes and zero points
@@ -94,6 +95,8 @@ typedef struct matmul_state {
     int n_mat, mat_dim[SINTER_MAX_NDIMS]; /* batch dims that B has */
     int64_t mat_extent[SINTER_MAX_NDIMS];
     int width, strip;          /* index of the strip's width in matmul_widths, and the width */
+    bool strips;               /* B lies in strips of the columns of a call, and is not loaded */
+    int64_t strip_stride;      /* elements from one to the next */
     int piece;                 /* columns of B that are loaded at a time: a strip or a panel */
     int panel, block, k_block; /* columns of a panel; rows of a block of A, and of B */
     int64_t n_panels, n_blocks, mats, items;

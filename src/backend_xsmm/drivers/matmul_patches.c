@@ -140,9 +140,12 @@ static int64_t element(const patch_dim_t *d, int64_t result, int64_t tap)
 
 static void fill(float *to, int rows, int columns, float value)
 {
-    for (int r = 0; r < rows; r++) {
-        for (int i = 0; i < columns; i++) {
-            to[(size_t)r * MM_LDA + i] = value;
+    for (int r = 0; r < rows; r++, to += MM_LDA) {
+        if (value == 0) {
+            memset(to, 0, (size_t)columns * sizeof *to);
+        }
+        for (int i = 0; i < columns && value != 0; i++) {
+            to[i] = value;
         }
     }
 }
@@ -180,8 +183,11 @@ static void load_tap(const matmul_task_t *t, const patches_load_t *how, int rows
     }
     from[p->first + last] = met.from;
     const int n = inside ? met.n : 0;
-    if (n < rows) {
-        fill(to, rows, channels, how->padding);
+    if (n == 0 || met.apart > 1) {
+        fill(to, n < rows ? rows : 0, channels, how->padding);
+    } else {
+        fill(to, met.row, channels, how->padding);
+        fill(to + (size_t)(met.row + n) * MM_LDA, rows - met.row - n, channels, how->padding);
     }
     if (n > 0) {
         place(st, from, IN_CODES, met.step, &a.codes);

@@ -90,29 +90,65 @@ void matmul_load_a(matmul_task_t *t, int64_t k, int kn)
     load_rows(t, 0, t->rows, k, kn);
 }
 
-/* acc[r..r + n)[columns c..c + columns) += A B over k_pad, of what buf.a and buf.b hold. */
-static void product(const matmul_task_t *t, int r, int n, int c, int columns, int k_pad)
+/* Whether buf.b holds B call by call. */
+static bool lies_by_call(const matmul_task_t *t)
+{
+    return t->c->jit && t->c->by_call;
+}
+
+/* Columns of B that lie together, and floats from one row of them to the next. */
+static int columns_together(const matmul_task_t *t, int columns, int *ld)
+{
+    const matmul_state_t *st = t->st;
+    const int n = st->strips ? st->strip : t->c->jit ? t->c->columns[st->width] : columns;
+    *ld = st->strips || lies_by_call(t) ? n : MM_LDB;
+    return n;
+}
+
+/* Columns c + i.. of the panel and rows k.. of K: in their strip, or where buf.b holds them. */
+static const float *find_b(const matmul_task_t *t, int64_t k, int c, int i)
+{
+    const matmul_state_t *st = t->st;
+    const groups_t *b = &st->b.base.codes;
+    if (!st->strips) {
+        return t->buf.b + i * (lies_by_call(t) ? MM_K : 1);
+    }
+    const int64_t at = t->mat * st->b.axis[0][IN_CODES].stride +
+                       (t->n0 + c + i) / st->strip * st->strip_stride + k * st->strip;
+    return (const float *)(const void *)groups_byte(b, at);
+}
+
+/* acc[r..r + n)[columns c..c + columns) += A B over k_pad elements from k on, of what buf.a has and
+ * buf.b or the strips have. */
+static void product(const matmul_task_t *t, int r, int n, int c, int columns, int64_t k, int k_pad)
 {
     float *acc = t->buf.acc + (size_t)r * MM_PANEL + c;
-    if (!t->c->jit) {
-        t->c->tile->gemm(&(gemm_t){.m = n,
-                                   .n = columns,
-                                   .k = k_pad,
-                                   .a = t->buf.a,
-                                   .lda = MM_LDA,
-                                   .b = t->buf.b,
-                                   .ldb = MM_LDB,
-                                   .c = acc,
-                                   .ldc = MM_PANEL,
-                                   .add = true});
-        return;
-    }
-    const int step = t->c->columns[t->st->width], apart = t->c->by_call ? MM_K : 1;
-    const xs_kernel_t kernel = t->c->kernel[t->st->width][height_for(n)];
+    int ld;
+    const int step = columns_together(t, columns, &ld);
     for (int i = 0; i < columns; i += step) {
-        xs_call(kernel, t->c->bf16 ? (void *)t->buf.a16 : t->buf.a,
-                t->c->bf16 ? (void *)(t->buf.b16 + 2 * i) : t->buf.b + i * apart, acc + i,
-                (uint64_t)(k_pad / MM_GRAIN));
+        const float *b = find_b(t, k, c, i);
+        if (!t->c->jit) {
+            t->c->tile->gemm(&(gemm_t){.m = n,
+                                       .n = step,
+                                       .k = k_pad,
+                                       .a = t->buf.a,
+                                       .lda = MM_LDA,
+                                       .b = b,
+                                       .ldb = ld,
+                                       .c = acc + i,
+                                       .ldc = MM_PANEL,
+                                       .add = true});
+            continue;
+        }
+        for (int at = 0; at < n; at += MM_HEIGHT) {
+            const xs_kernel_t kernel =
+                t->c->kernel[t->st->width][height_for((int)at_most(n - at, MM_HEIGHT))];
+            xs_call(kernel,
+                    t->c->bf16 ? (void *)(t->buf.a16 + at * MM_LDA)
+                               : (void *)(t->buf.a + at * MM_LDA),
+                    t->c->bf16 ? (const void *)(t->buf.b16 + 2 * i) : (const void *)b,
+                    acc + at * MM_PANEL + i, (uint64_t)(k_pad / MM_GRAIN));
+        }
     }
 }
 
@@ -205,7 +241,7 @@ static void multiply_rows(matmul_task_t *t, int64_t k, int kn, int c, int column
         if (parts > 1) {
             fetch_b(t, k + kn, r / tall, parts);
         }
-        product(t, r, n, c, columns, round_up(kn, MM_GRAIN));
+        product(t, r, n, c, columns, k, round_up(kn, MM_GRAIN));
     }
 }
 
@@ -216,7 +252,9 @@ void matmul_add(matmul_task_t *t, int64_t k, int kn, int c, int n)
         const int some = (int)at_most(kn - at, st->k_block);
         for (int i = c; i < c + n; i += st->piece) {
             const int columns = round_up((int)at_most(c + n - i, st->piece), st->strip);
-            load_b(t, k + at, some, i, columns);
+            if (!st->strips) {
+                load_b(t, k + at, some, i, columns);
+            }
             multiply_rows(t, k + at, some, i, columns, i == c);
         }
     }

@@ -171,6 +171,7 @@ bool view_strides(const node_t *op, bool inverse, const bound_t *base, int ndims
 static void bound_from_lt(bound_t *b, const lt_t *lt)
 {
     b->dtype = lt->data_type;
+    b->strip = 0;
     b->ndims = lt->ndims < 0 ? 0 : lt->ndims;
     memcpy(b->dims, lt->dims, sizeof(b->dims));
     memcpy(b->strides, lt->strides, sizeof(b->strides));

@@ -12,11 +12,44 @@
 static bool wants_copy(const plan_t *plan, const frame_mem_t *fm, int i)
 {
     const bound_t *base = &fm->v[plan->values[i].base];
-    bool some = base->strides[plan->values[i].along] != 1 && base->dims[plan->values[i].along] > 1;
+    const int along = plan->values[i].along;
+    bool some = plan->values[i].strip > 0 || (base->strides[along] != 1 && base->dims[along] > 1);
     for (int d = 0; d < base->ndims; d++) {
         some = some && base->dims[d] > 0;
     }
     return some;
+}
+
+static sinter_status_t too_large(const plan_t *plan, int i)
+{
+    return sg_fail(sinter_invalid_shape, "tensor %llu: size of the packed weights overflows",
+                   (unsigned long long)plan->values[plan->values[i].base].lt.id);
+}
+
+/* Elements from a strip to the next one. */
+static int64_t strip_stride(int64_t first_stride, int64_t columns, int64_t strip)
+{
+    return first_stride / ((columns + strip - 1) / strip);
+}
+
+static sinter_status_t resolve_strips(const plan_t *plan, int i, bound_t *b)
+{
+    const int last = b->ndims - 1;
+    int64_t stride = plan->values[i].strip, rows = 1;
+    b->strip = plan->values[i].strip;
+    b->strides[last] = 1;
+    for (int d = last - 1; d > 0; d--) {
+        b->strides[d] = stride;
+        if (!mul_i64(rows, b->dims[d], &rows) || !mul_i64(rows, b->strip, &stride)) {
+            return too_large(plan, i);
+        }
+    }
+    if (!add_i64(rows, PACKED_ROWS - 1, &rows) ||
+        !mul_i64(rows / PACKED_ROWS * PACKED_ROWS, b->strip, &stride) ||
+        !mul_i64(stride, (b->dims[last] - 1) / b->strip + 1, &b->strides[0])) {
+        return too_large(plan, i);
+    }
+    return sinter_success;
 }
 
 /* The other dims keep their order. */
@@ -28,15 +61,16 @@ static sinter_status_t resolve_packed(const plan_t *plan, frame_mem_t *fm, int i
     if (!wants_copy(plan, fm, i)) {
         return sinter_success;
     }
+    if (plan->values[i].strip > 0) {
+        return resolve_strips(plan, i, b);
+    }
     int64_t stride = (b->dims[along] + line - 1) / line * line;
     b->strides[along] = 1;
     for (int d = b->ndims - 1; d >= 0; d--) {
         if (d != along) {
             b->strides[d] = stride;
             if (!mul_i64(stride, b->dims[d], &stride)) {
-                return sg_fail(sinter_invalid_shape,
-                               "tensor %llu: size of the packed weights overflows",
-                               (unsigned long long)plan->values[plan->values[i].base].lt.id);
+                return too_large(plan, i);
             }
         }
     }
@@ -78,11 +112,36 @@ static void pack_matrix(const constant_key_t *key, int along, int64_t from, int6
     }
 }
 
+/* The same, of floats, in strips. The rest of the last strip is zeros. */
+static void pack_strips(const constant_key_t *key, int64_t from, float *to,
+                        const tile_table_t *tile)
+{
+    const int columns = key->ndims - 1, rows = columns - 1;
+    const int64_t apart = strip_stride(key->packed[0], key->dims[columns], key->strip);
+    const matrix_t src = {.codes = {.data = key->data,
+                                    .type = dtype_traits(sinter_f32),
+                                    .dtype = sinter_f32,
+                                    .first = from,
+                                    .row = {key->strides[rows], 1},
+                                    .column = {key->strides[columns], 1}}};
+    for (int64_t c = 0; c < key->dims[columns]; c += key->strip, to += apart) {
+        const int n = (int)at_most(key->dims[columns] - c, key->strip);
+        for (int64_t r = 0, some; r < key->dims[rows]; r += some) {
+            some = at_most(key->dims[rows] - r, 256);
+            tile->load(&src, (rect_t){r, (int)some, c, n}, to + r * key->strip, key->strip,
+                       (int)some, (int)key->strip);
+        }
+    }
+}
+
 static void pack(const constant_key_t *key, void *memory, const void *user)
 {
     const plan_t *plan = user;
     const int batch = key->ndims - 2, along = key->packed[batch] == 1 ? batch : batch + 1;
     const sinter_data_type_t type = (sinter_data_type_t)key->type;
+    if (key->strip > 0) {
+        memset(memory, 0, (size_t)(key->dims[0] * key->packed[0]) * sizeof(float));
+    }
     int64_t idx[SINTER_MAX_NDIMS] = {0};
     for (int d = 0; d >= 0;) {
         int64_t from = 0, to = 0;
@@ -90,8 +149,12 @@ static void pack(const constant_key_t *key, void *memory, const void *user)
             from += idx[k] * key->strides[k];
             to += idx[k] * key->packed[k];
         }
-        pack_matrix(key, along, from, to, tile_table(plan->features),
-                    dtype_bulk(type, plan->features), memory);
+        if (key->strip > 0) {
+            pack_strips(key, from, (float *)memory + to, tile_table(plan->features));
+        } else {
+            pack_matrix(key, along, from, to, tile_table(plan->features),
+                        dtype_bulk(type, plan->features), memory);
+        }
         for (d = batch - 1; d >= 0 && ++idx[d] == key->dims[d]; d--) {
             idx[d] = 0;
         }
@@ -105,6 +168,7 @@ static bool key_of(const bound_t *base, const bound_t *packed, constant_key_t *k
     key->data = base->data;
     key->type = (int32_t)base->dtype;
     key->ndims = base->ndims;
+    key->strip = packed->strip;
     for (int d = 0; d < base->ndims; d++) {
         key->dims[d] = base->dims[d];
         key->strides[d] = base->strides[d];
@@ -114,6 +178,9 @@ static bool key_of(const bound_t *base, const bound_t *packed, constant_key_t *k
             !mul_i64(base->dims[d] - 1, base->strides[d], &from) || !add_i64(span, from, &span)) {
             return false;
         }
+    }
+    if (packed->strip > 0 && !mul_i64(packed->dims[0], packed->strides[0], &elems)) {
+        return false;
     }
     if (!dtype_bytes(base->dtype, span, &n)) {
         return false;
@@ -168,9 +235,7 @@ sinter_status_t frame_pack(const plan_t *plan, frame_mem_t *fm, const void *owne
         }
         const bound_t *base = &fm->v[plan->values[i].base];
         if (!key_of(base, &fm->v[i], &key, &bytes)) {
-            return sg_fail(sinter_invalid_shape,
-                           "tensor %llu: size of the packed weights overflows",
-                           (unsigned long long)plan->values[plan->values[i].base].lt.id);
+            return too_large(plan, i);
         }
         SG_TRY(constants_take(&plan->engine->constants, &key, bytes, owner, pack, plan,
                               &fm->constants[k]));

@@ -260,10 +260,14 @@ static void report_packed(const plan_t *plan, const step_t *step, textbuf_t *tex
     for (int i = 0; i < 3 && b != NULL; i++) {
         const int value = i == 0 ? b->data : i == 1 ? b->scale : b->zp;
         if (value >= 0 && plan->values[value].kind == PV_PACKED) {
-            text_add(text,
-                     "  reads tensor %llu, which is constant, with dim %d contiguous: a copy in "
-                     "the constant cache\n",
-                     (unsigned long long)plan->values[value].lt.id, plan->values[value].along);
+            const plan_value_t *v = &plan->values[value];
+            text_add(text, "  reads tensor %llu, which is constant, ",
+                     (unsigned long long)v->lt.id);
+            if (v->strip > 0) {
+                text_add(text, "in strips of %d columns: a copy in the constant cache\n", v->strip);
+            } else {
+                text_add(text, "with dim %d contiguous: a copy in the constant cache\n", v->along);
+            }
         }
     }
 }

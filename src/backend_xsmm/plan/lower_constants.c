@@ -25,6 +25,16 @@ static bool is_along(const plan_t *plan, int value, int dim)
     return v->kind == PV_INPUT && lt_strides_known(&v->lt) && v->lt.strides[dim] == 1;
 }
 
+static plan_value_t *add_packed(plan_t *plan, int value, int dim)
+{
+    plan_value_t *packed = &plan->values[plan->n_values];
+    *packed = (plan_value_t){
+        .kind = PV_PACKED, .lt = plan->values[value].lt, .port = -1, .base = value, .along = dim};
+    packed->lt.layout_type = sinter_layout_type_any;
+    plan->n_values++;
+    return packed;
+}
+
 /* The value packed along dim, with lines that begin at multiples of `line` elements; or the value
  * itself, if it is no constant or is contiguous along dim already. lower_memory has left room for
  * three packed values of each MatMul. */
@@ -34,15 +44,18 @@ static int pack(plan_t *plan, int value, int dim, int line)
     if (ndims < 2 || dim < ndims - 2 || !is_constant(plan, value) || is_along(plan, value, dim)) {
         return value;
     }
-    plan_value_t *packed = &plan->values[plan->n_values];
-    *packed = (plan_value_t){.kind = PV_PACKED,
-                             .lt = plan->values[value].lt,
-                             .port = -1,
-                             .base = value,
-                             .along = dim,
-                             .line = line};
-    packed->lt.layout_type = sinter_layout_type_any;
-    return plan->n_values++;
+    add_packed(plan, value, dim)->line = line;
+    return plan->n_values - 1;
+}
+
+/* The value with its columns in strips of so many; or the value itself, if it is no constant. */
+static int pack_strips(plan_t *plan, int value, int strip)
+{
+    if (!is_constant(plan, value)) {
+        return value;
+    }
+    add_packed(plan, value, plan->values[value].lt.ndims - 1)->strip = strip;
+    return plan->n_values - 1;
 }
 
 void lower_constants(plan_t *plan)
@@ -57,11 +70,16 @@ void lower_constants(plan_t *plan)
             dtype_traits(copied->data_type)->digits <= 24) {
             step->copy_at = plan->n_copies++;
         }
-        const int dim = step->kind == STEP_MATMUL ? matmul_packs_along(plan, step) : -1;
+        const int dim = step->kind == STEP_MATMUL ? matmul_packs_along(plan, step) : -1,
+                  strip = step->kind == STEP_MATMUL ? matmul_packs_strips(plan, step) : 0;
+        operand_t *b = &step->p.matmul.b;
+        if (strip > 0) {
+            b->data = pack_strips(plan, b->data, strip);
+            continue;
+        }
         if (dim < 0) {
             continue;
         }
-        operand_t *b = &step->p.matmul.b;
         b->data = pack(plan, b->data, dim,
                        64 * 8 / dtype_traits(plan->values[b->data].lt.data_type)->bits);
         b->scale = pack(plan, b->scale, b->scale_dim[dim], 1);
