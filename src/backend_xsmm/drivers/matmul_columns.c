@@ -1,5 +1,6 @@
 /* The matmul kernels for few rows and weights along N: selection, geometry, and the work around
  * the micro-kernels. What they cannot do goes by panels. */
+#include <math.h>
 #include <string.h>
 
 #include "backend_xsmm/drivers/matmul.h"
@@ -27,10 +28,19 @@ typedef struct columns_config {
     features_t features;
 } columns_config_t;
 
+/* Offsets of B, [group of K][column]: a matrix of its own, which is multiplied with the sums of A's
+ * rows over the groups. */
+typedef struct columns_offsets {
+    const columns_floats_t *floats; /* of f32; NULL: B has no offsets */
+    int64_t groups, group;          /* along K; rows of B in one */
+} columns_offsets_t;
+
 typedef struct columns_state {
     matmul_state_t panel; /* first: see matmul.h; its panels are ranges of columns here */
     bool sweeps;          /* else by panels */
     applied_t by;
+    groups_t zp; /* zero points of B: none if it has offsets */
+    columns_offsets_t plus;
     /* columns that have one coefficient: 1 where they are by column, all of a chunk where they
      * are by chunk */
     int unit;
@@ -57,10 +67,7 @@ static const char *refuse(const kernel_t *self, const problem_t *p)
     if (why != NULL) {
         return why;
     }
-    if (m->b.offsets) {
-        return "B has offsets";
-    }
-    if (m->b.zp >= 0 && floats->run[IN_SUMS_SHIFTED][0] == NULL) {
+    if (m->b.zp >= 0 && !m->b.offsets && floats->run[IN_SUMS_SHIFTED][0] == NULL) {
         return "no decoder for zero points of the data type of B";
     }
     if (matmul_stride_of_b(p, 1) > 1) {
@@ -97,12 +104,26 @@ typedef struct columns_buffers {
     float *a;                /* for each batch of rows [k][row] */
     float *scale, *zp;       /* coefficients as the micro-kernels read them */
     float *natural, *groups; /* of one row of B: by column, by group */
+    float *sums;             /* of A, for each batch of rows [group][row] */
+    float *plus;             /* offsets of some groups, by column */
+    float *more;             /* for each batch of rows [vector][row][lane] */
 } columns_buffers_t;
 
-/* Ranges are widest with one row of A, and sums are most with one chunk and all rows. */
-static size_t columns_buffers(const columns_config_t *c, const matmul_state_t *m,
+/* Groups of offsets along K, at most. */
+static int64_t most_groups(const problem_t *p)
+{
+    const operand_t *b = &p->step->p.matmul.b;
+    const int64_t K = problem_dim(p, b->data, p->step->p.matmul.trans_b ? 1 : 2);
+    return b->offsets && K > 0 ? K : 0;
+}
+
+/* Ranges are widest with one row of A, and sums are most with one chunk and all rows. groups: of
+ * offsets along K. */
+static size_t columns_buffers(const columns_config_t *c, const matmul_state_t *m, int64_t groups,
                               unsigned char *base, columns_buffers_t *out)
 {
+    enum { PLUS_LINE = MM_PANEL + 16 };
+    const size_t of_rows = (size_t)groups * COLUMNS_MOST, lines = groups > 0 ? PLUS_LINE : 0;
     matmul_state_t one = *m;
     one.rows = 1;
     const int64_t elems = c->floats->layout.elems, unit = range_unit(c, m),
@@ -117,6 +138,9 @@ static size_t columns_buffers(const columns_config_t *c, const matmul_state_t *m
     out->zp = carve(base, &at, coefs, sizeof(float));
     out->natural = carve(base, &at, coefs, sizeof(float));
     out->groups = carve(base, &at, coefs, sizeof(float));
+    out->sums = carve(base, &at, of_rows, sizeof(float));
+    out->plus = carve(base, &at, lines * COLUMNS_GRAIN, sizeof(float));
+    out->more = carve(base, &at, lines * COLUMNS_MOST, sizeof(float));
     return at;
 }
 
@@ -128,7 +152,7 @@ static size_t reserve_bytes(const columns_config_t *c, const problem_t *p)
     const int64_t N = problem_dim(p, p->step->p.matmul.out_dims, 1);
     const matmul_state_t st = {.N = N, .tail = {.cols = 1}};
     columns_buffers_t b;
-    return N > 0 && matmul_rows_of(p) < 0 ? columns_buffers(c, &st, NULL, &b) : 0;
+    return N > 0 && matmul_rows_of(p) < 0 ? columns_buffers(c, &st, most_groups(p), NULL, &b) : 0;
 }
 
 static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *arena,
@@ -169,7 +193,7 @@ static bool is_long(const groups_t *g, int64_t K)
 /* Columns that have one coefficient in a chunk. */
 static int64_t quantum_of(const columns_floats_t *f, const columns_state_t *st)
 {
-    const groups_t *scale = &st->panel.b.base.scale, *zp = &st->panel.b.base.zp;
+    const groups_t *scale = &st->panel.b.base.scale, *zp = &st->zp;
     const int64_t N = st->panel.N;
     int64_t unit = f->layout.elems;
     if (scale->column.group < N) {
@@ -188,7 +212,7 @@ static const char *refuse_scales(int way, const void *config, void *state)
 {
     const columns_config_t *c = config;
     const columns_state_t *st = state;
-    const groups_t *scale = &st->panel.b.base.scale, *zp = &st->panel.b.base.zp;
+    const groups_t *scale = &st->panel.b.base.scale, *zp = &st->zp;
     const int64_t K = st->panel.K;
     if (way == NO_SCALES) {
         return scale->type == NULL ? NULL : "";
@@ -215,9 +239,8 @@ static void choose_scales(const columns_config_t *c, columns_state_t *st, choice
     static const applied_t by[] = {
         [NO_SCALES] = NOWHERE, [ON_SUMS] = IN_SUMS, [ON_CHUNKS] = BY_CHUNK, [ON_LANES] = BY_LANE};
     const int way = take_way(ways_matmul_scales, "scales", c, st, choice);
-    st->by = way == ON_SUMS && (st->panel.b.base.zp.type != NULL || c->floats->bias != NULL)
-                 ? IN_SUMS_SHIFTED
-                 : by[way];
+    st->by = way == ON_SUMS && (st->zp.type != NULL || c->floats->bias != NULL) ? IN_SUMS_SHIFTED
+                                                                                : by[way];
     st->unit = way >= ON_CHUNKS ? (int)quantum_of(c->floats, st) : 1;
 }
 
@@ -281,6 +304,20 @@ static void choose_ranges(const columns_config_t *c, int shares, columns_state_t
     st->part = m->tail.cols < MM_PANEL ? MM_PANEL / m->tail.cols * m->tail.cols : MM_PANEL;
 }
 
+static void bind_offsets(const columns_config_t *c, columns_state_t *st)
+{
+    const matrix_t *b = &st->panel.b.base;
+    st->plus = (columns_offsets_t){.floats = NULL};
+    st->zp = b->zp;
+    if (b->offsets) {
+        st->zp = (groups_t){.type = NULL};
+        st->plus =
+            (columns_offsets_t){.floats = columns_floats(c->features, sinter_f32),
+                                .groups = axis_groups(&b->zp.row, st->panel.K),
+                                .group = b->zp.row.stride == 0 ? st->panel.K : b->zp.row.group};
+    }
+}
+
 /* ---- choose ---------------------------------------------------------------------------------- */
 
 static sinter_status_t choose(const kernel_t *self, const problem_t *p, const void *config,
@@ -290,8 +327,10 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     columns_state_t *st = state;
     columns_buffers_t b;
     SG_TRY(matmul_bind(self, p, &c->panel, &st->panel));
+    bind_offsets(c, st);
     const size_t panel = matmul_shared(&c->panel, &st->panel),
-                 own = columns_buffers(c, &st->panel, NULL, &b) * (size_t)p->frame->shares;
+                 own = columns_buffers(c, &st->panel, st->plus.groups, NULL, &b) *
+                       (size_t)p->frame->shares;
     choice->shared_bytes = own > panel ? own : panel;
     st->sweeps = take_way(ways_matmul_columns, NULL, c, st, choice) == SWEEPS;
     if (!st->sweeps) {
@@ -305,6 +344,8 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
         dtype_nibble_values(&type->codec, st->values);
     }
     fill_order(c, st);
+    /* Where sums of A or offsets are not finite, ranges go by panels of floats. */
+    st->panel.blocks = (blocks_state_t){0};
     choose_ranges(c, p->frame->shares, st);
     SG_TRY(matmul_count(p->step, &st->panel));
     add_serial_way(choice, st->panel.serial);
@@ -323,7 +364,14 @@ typedef struct columns_task {
     int64_t first; /* the first column that is decoded: that of the range or that one */
     int64_t scale_line, zp_line; /* by column: the groups along K that are there, -1: none */
     bool tame_a, tame_scale;     /* sums may be scaled */
+    bool sums_fit;               /* the sums of A, so that offsets may be multiplied with them */
 } columns_task_t;
+
+/* The zero points of the range: none if these are offsets. */
+static const groups_t *zps_of(const columns_task_t *w)
+{
+    return w->t.b.offsets ? &w->st->zp : &w->t.b.zp;
+}
 
 static int64_t chunk_begin(const columns_task_t *w, int c)
 {
@@ -409,7 +457,7 @@ static void load_scales(columns_task_t *w, int64_t k, const columns_sweep_t *nex
 
 static void load_zps(columns_task_t *w, int64_t k, const columns_sweep_t *next)
 {
-    const groups_t *g = &w->t.b.zp;
+    const groups_t *g = zps_of(w);
     const int64_t line = g->type != NULL ? k / g->row.group : 0;
     if (line != w->zp_line) {
         const code_rows_t *codes = &next->codes;
@@ -451,7 +499,7 @@ static void load_rows(const columns_task_t *w, const groups_t *g, int64_t k, int
 /* Coefficients from row k of B on; gives how many of n rows they are for. */
 static int load_coefs(columns_task_t *w, int64_t k, int n, const columns_sweep_t *sweep)
 {
-    const groups_t *scale = &w->t.b.scale, *zp = &w->t.b.zp;
+    const groups_t *scale = &w->t.b.scale, *zp = zps_of(w);
     if (w->st->by == BY_CHUNK || w->st->by == BY_LANE) {
         load_rows(w, scale, k, n, sweep->codes.scale.ld, w->buf.scale);
         load_rows(w, zp, k, n, sweep->codes.zp.ld, w->buf.zp);
@@ -552,6 +600,81 @@ static void collect(columns_task_t *w, int c, int cols)
     }
 }
 
+/* ---- offsets --------------------------------------------------------------------------------- */
+
+/* Adds elements k to k + kn of all rows of A, which load_a has left in batches, to the sums. */
+static void add_sums(columns_task_t *w, int64_t k, int kn)
+{
+    const columns_offsets_t *plus = &w->st->plus;
+    for (int r = 0, n; r < w->t.rows; r += n) {
+        n = rows_batch(w->t.rows - r);
+        for (int i = 0; i < n; i++) {
+            const float *x = w->t.buf.a + (size_t)(r + i) * MM_LDA;
+            float *sums = w->buf.sums + r * plus->groups + i, size = 0;
+            for (int e = 0; e < kn; e++) {
+                sums[(k + e) / plus->group * n] += x[e];
+                size += fabsf(x[e]);
+            }
+            w->sums_fit = w->sums_fit && size < 0x1p100f;
+        }
+    }
+}
+
+/* The offsets of n groups from g on, for columns from n0 of B on. False: some are not finite. */
+static bool load_offsets(const columns_task_t *w, int64_t g, int n, int64_t n0, int cols, int ld)
+{
+    float none = 0;
+    for (int i = 0; i < n; i++) {
+        float *to = w->buf.plus + (size_t)i * (size_t)ld;
+        load_units(w, &w->t.b.zp, (g + i) * w->st->plus.group, n0, 1, cols, to);
+        for (int e = 0; e < cols; e++) {
+            none += to[e] * 0;
+        }
+    }
+    return none == 0;
+}
+
+/* The panel's sums, of columns from c of the range on, += sums of A * offsets. False: some offsets
+ * are not finite. */
+static bool add_offsets(const columns_task_t *w, int c, int cols)
+{
+    const columns_offsets_t *plus = &w->st->plus;
+    const int lanes = plus->floats->layout.elems, chunks = (cols + lanes - 1) / lanes,
+              ld = chunks * lanes, rows = w->t.rows;
+    const int64_t stride = ld * (int64_t)sizeof(float);
+    float *more = w->buf.more;
+    memset(more, 0, (size_t)(ld * rows) * sizeof *more);
+    memset(w->buf.plus, 0, (size_t)(ld * COLUMNS_GRAIN) * sizeof(float));
+    for (int64_t g = 0, n; g < plus->groups; g += n) {
+        n = at_most(plus->groups - g, COLUMNS_GRAIN);
+        if (!load_offsets(w, g, (int)n, w->t.n0 + c, cols, ld)) {
+            return false;
+        }
+        const columns_sweep_t sweep = {
+            .codes = {.data = (const unsigned char *)w->buf.plus, .stride = stride, .rows = (int)n},
+            .chunks = chunks,
+            .last = stride - lanes * (int64_t)sizeof(float)};
+        for (int r = 0, m; r < rows; r += m) {
+            m = rows_batch(rows - r);
+            plus->floats->run[NOWHERE][m / 2](&sweep, w->buf.sums + r * plus->groups + g * m,
+                                              more + (size_t)r * (size_t)ld);
+        }
+    }
+    for (int r = 0, m; r < rows; r += m) {
+        m = rows_batch(rows - r);
+        for (int k = 0; k < m; k++) {
+            const float *from = more + (size_t)r * (size_t)ld + (size_t)(k * lanes);
+            float *to = w->t.buf.acc + (size_t)(r + k) * MM_PANEL;
+            for (int i = 0; i < cols; i++) {
+                to[i] += from[i / lanes * lanes * m + i % lanes];
+            }
+        }
+    }
+    return true;
+}
+
+/* ---- ranges ---------------------------------------------------------------------------------- */
+
 static void range(columns_task_t *w)
 {
     const int64_t K = w->st->panel.K, n0 = w->t.n0;
@@ -560,16 +683,28 @@ static void range(columns_task_t *w)
     memset(w->buf.acc, 0,
            (size_t)w->chunks * (size_t)w->c->floats->layout.elems * (size_t)w->t.rows *
                sizeof(float));
+    memset(w->buf.sums, 0, (size_t)(w->t.rows * w->st->plus.groups) * sizeof(float));
+    w->sums_fit = true;
     for (int64_t k = 0; k < K; k += MM_K) {
         const int kn = (int)at_most(K - k, MM_K);
         load_a(w, k, kn);
         add(w, k, kn);
+        if (w->st->plus.floats != NULL) {
+            add_sums(w, k, kn);
+        }
     }
     for (int c = 0; c < cols; c += w->st->part) {
         const int n = (int)at_most(cols - c, w->st->part);
         collect(w, c, n);
+        const bool usable = w->st->plus.floats == NULL || (w->sums_fit && add_offsets(w, c, n));
         w->t.n0 = n0 + c;
         w->t.cols = n;
+        if (!usable) {
+            report_detour(w->t.worker,
+                          w->sums_fit ? "some by panels (offsets are not finite)"
+                                      : "some by panels (rows of A are not finite or too large)");
+            matmul_panel(&w->t);
+        }
         matmul_finish(&w->t);
         w->t.n0 = n0;
         w->t.cols = cols;
@@ -595,8 +730,9 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
     int64_t begin, end;
     share(m->items, m->serial ? 0 : w->tid, m->serial ? 1 : w->nth, &begin, &end);
     matmul_buffers(&c->panel, p->step, w->scratch, &t.t.buf);
-    const size_t own = columns_buffers(c, m, NULL, &t.buf);
-    columns_buffers(c, m, (unsigned char *)w->shared + own * (size_t)w->tid, &t.buf);
+    const size_t own = columns_buffers(c, m, st->plus.groups, NULL, &t.buf);
+    columns_buffers(c, m, st->plus.groups, (unsigned char *)w->shared + own * (size_t)w->tid,
+                    &t.buf);
     for (int64_t i = begin; i < end; i++) {
         matmul_seek(&t.t, i);
         range(&t);
