@@ -132,6 +132,7 @@ static int dequantised(fz_t *f, const weights_t *w, sinter_data_type_t to, int n
     in[1] = side(f, w, w->scale, n, dims, w->scale_group, w->scale_cols, w->one_scale);
     if (w->zp && w->offsets) {
         in[2] = side(f, w, w->zp, n, dims, w->scale_group, w->scale_cols, w->one_scale);
+        f->tensors[in[2]].nonfinite = fz_chance(f, 10) ? 2 : 0;
     } else if (w->zp) {
         in[2] = side(f, w, w->zp, n, dims, w->zp_group, w->zp_cols, w->one_zp);
     }

@@ -59,6 +59,14 @@ typedef struct selection_case {
     "DynamicDequantize qtype=per_group group_shape=32,1 10:s4:128x160 11:f16:4x160 -> " \
     "2:f32:128x160; "                                                                   \
     "MatMul 1:f32:" m "x128 2:f32:128x160 -> 3:f32:" m "x160"
+#define OFFSETS_ALONG_K(a)                                                               \
+    "DynamicDequantize qtype=per_group group_shape=1,32 zps_kind=offsets 10:u4:160x128 " \
+    "11:f16:160x4 12:f16:160x4 -> 2:f32:160x128; "                                       \
+    "MatMul transpose_b=1 " a " 2:f32:160x128 -> 3:f32:1x160"
+#define OFFSETS_ALONG_N                                                                  \
+    "DynamicDequantize qtype=per_group group_shape=32,1 zps_kind=offsets 10:u4:128x160 " \
+    "11:f16:4x160 12:f16:4x160 -> 2:f32:128x160; "                                       \
+    "MatMul 1:f32:1x128 2:f32:128x160 -> 3:f32:1x160"
 #define FLOAT_A(m) "1:f32:" m "x128"
 #define CODES_OF_A(m)                                                              \
     "DynamicDequantize qtype=per_group group_shape=1,32 20:u8:" m "x128 21:f32:" m \
@@ -324,6 +332,19 @@ static const selection_case_t cases[] = {
                        "N: f32 FMA"}},
             VNNI = {"matmul_columns_f32_avx512",
                     {"matmul_rows_int8_vnni " MODE_HAS_NO_INTEGERS, "N: f32 FMA"}}}},
+    {.what = "one row, codes and offsets along N, strict",
+     .graph = OFFSETS_ALONG_N,
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
+            AVX2 = {"matmul_columns_f32_avx2", {"N: f32 FMA"}},
+            AVX512 = {"matmul_columns_f32_avx512", {"N: f32 FMA"}},
+            VNNI = {"matmul_columns_f32_avx512", {"N: f32 FMA"}}}},
+    {.what = "one row of codes, codes and offsets along K, strict",
+     .graph = CODES_OF_A("1") OFFSETS_ALONG_K(FLOAT_A("1")),
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
+            AVX2 = {"matmul_rows_int8_avx2", {"K: exact products of codes"}},
+            AVX512 = {"matmul_rows_f32_avx512", {0}},
+            VNNI = {"matmul_rows_int8_vnni", {"K: exact products of codes"}},
+            AVX2_VNNI = {"matmul_rows_int8_avxvnni", {"K: exact products of codes"}}}},
     {.what = "one row, codes along N, f16",
      .graph = ALONG_N("1"),
      .mode = sinter_fpmath_mode_f16,

@@ -31,8 +31,9 @@ typedef struct columns_config {
 /* Offsets of B, [group of K][column]: a matrix of its own, which is multiplied with the sums of A's
  * rows over the groups. */
 typedef struct columns_offsets {
-    const columns_floats_t *floats; /* of f32; NULL: B has no offsets */
-    int64_t groups, group;          /* along K; rows of B in one */
+    const columns_floats_t *floats; /* decodes them; NULL: B has no offsets */
+    bool copied;                    /* they are copied as f32 first, one group at a time */
+    int64_t group;                  /* rows of B that share them */
 } columns_offsets_t;
 
 typedef struct columns_state {
@@ -104,26 +105,18 @@ typedef struct columns_buffers {
     float *a;                /* for each batch of rows [k][row] */
     float *scale, *zp;       /* coefficients as the micro-kernels read them */
     float *natural, *groups; /* of one row of B: by column, by group */
-    float *sums;             /* of A, for each batch of rows [group][row] */
-    float *plus;             /* offsets of some groups, by column */
-    float *more;             /* for each batch of rows [vector][row][lane] */
+    float *sums;             /* of A: for each batch of rows [group][row] */
+    float *plus;             /* a copy of the offsets of a group, by column */
+    float *more;             /* what offsets add, as acc */
 } columns_buffers_t;
 
-/* Groups of offsets along K, at most. */
-static int64_t most_groups(const problem_t *p)
-{
-    const operand_t *b = &p->step->p.matmul.b;
-    const int64_t K = problem_dim(p, b->data, p->step->p.matmul.trans_b ? 1 : 2);
-    return b->offsets && K > 0 ? K : 0;
-}
+/* Groups of offsets that a block of K may meet, and one that is not complete. */
+enum { COLUMNS_GROUPS = MM_K + 1 };
 
-/* Ranges are widest with one row of A, and sums are most with one chunk and all rows. groups: of
- * offsets along K. */
-static size_t columns_buffers(const columns_config_t *c, const matmul_state_t *m, int64_t groups,
+/* Ranges are widest with one row of A, and sums are most with one chunk and all rows. */
+static size_t columns_buffers(const columns_config_t *c, const matmul_state_t *m, bool offsets,
                               unsigned char *base, columns_buffers_t *out)
 {
-    enum { PLUS_LINE = MM_PANEL + 16 };
-    const size_t of_rows = (size_t)groups * COLUMNS_MOST, lines = groups > 0 ? PLUS_LINE : 0;
     matmul_state_t one = *m;
     one.rows = 1;
     const int64_t elems = c->floats->layout.elems, unit = range_unit(c, m),
@@ -138,9 +131,9 @@ static size_t columns_buffers(const columns_config_t *c, const matmul_state_t *m
     out->zp = carve(base, &at, coefs, sizeof(float));
     out->natural = carve(base, &at, coefs, sizeof(float));
     out->groups = carve(base, &at, coefs, sizeof(float));
-    out->sums = carve(base, &at, of_rows, sizeof(float));
-    out->plus = carve(base, &at, lines * COLUMNS_GRAIN, sizeof(float));
-    out->more = carve(base, &at, lines * COLUMNS_MOST, sizeof(float));
+    out->sums = carve(base, &at, offsets ? COLUMNS_GROUPS * COLUMNS_MOST : 0, sizeof(float));
+    out->plus = carve(base, &at, offsets ? coefs : 0, sizeof(float));
+    out->more = carve(base, &at, offsets ? sums : 0, sizeof(float));
     return at;
 }
 
@@ -152,7 +145,9 @@ static size_t reserve_bytes(const columns_config_t *c, const problem_t *p)
     const int64_t N = problem_dim(p, p->step->p.matmul.out_dims, 1);
     const matmul_state_t st = {.N = N, .tail = {.cols = 1}};
     columns_buffers_t b;
-    return N > 0 && matmul_rows_of(p) < 0 ? columns_buffers(c, &st, most_groups(p), NULL, &b) : 0;
+    return N > 0 && matmul_rows_of(p) < 0
+               ? columns_buffers(c, &st, p->step->p.matmul.b.offsets, NULL, &b)
+               : 0;
 }
 
 static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *arena,
@@ -309,13 +304,14 @@ static void bind_offsets(const columns_config_t *c, columns_state_t *st)
     const matrix_t *b = &st->panel.b.base;
     st->plus = (columns_offsets_t){.floats = NULL};
     st->zp = b->zp;
-    if (b->offsets) {
-        st->zp = (groups_t){.type = NULL};
-        st->plus =
-            (columns_offsets_t){.floats = columns_floats(c->features, sinter_f32),
-                                .groups = axis_groups(&b->zp.row, st->panel.K),
-                                .group = b->zp.row.stride == 0 ? st->panel.K : b->zp.row.group};
+    if (!b->offsets) {
+        return;
     }
+    const groups_t *o = &b->zp;
+    st->zp = (groups_t){.type = NULL};
+    st->plus.copied = o->column.stride != 1 || o->column.group != 1;
+    st->plus.floats = columns_floats(c->features, st->plus.copied ? sinter_f32 : o->dtype);
+    st->plus.group = o->row.stride == 0 ? st->panel.K : o->row.group;
 }
 
 /* ---- choose ---------------------------------------------------------------------------------- */
@@ -329,7 +325,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     SG_TRY(matmul_bind(self, p, &c->panel, &st->panel));
     bind_offsets(c, st);
     const size_t panel = matmul_shared(&c->panel, &st->panel),
-                 own = columns_buffers(c, &st->panel, st->plus.groups, NULL, &b) *
+                 own = columns_buffers(c, &st->panel, st->plus.floats != NULL, NULL, &b) *
                        (size_t)p->frame->shares;
     choice->shared_bytes = own > panel ? own : panel;
     st->sweeps = take_way(ways_matmul_columns, NULL, c, st, choice) == SWEEPS;
@@ -602,75 +598,108 @@ static void collect(columns_task_t *w, int c, int cols)
 
 /* ---- offsets --------------------------------------------------------------------------------- */
 
-/* Adds elements k to k + kn of all rows of A, which load_a has left in batches, to the sums. */
-static void add_sums(columns_task_t *w, int64_t k, int kn)
+/* Adds elements k to k + kn of all rows of A to the sums, of which the first is that of group g. */
+static void add_sums(columns_task_t *w, int64_t k, int kn, int64_t g)
 {
-    const columns_offsets_t *plus = &w->st->plus;
+    const int64_t group = w->st->plus.group;
     for (int r = 0, n; r < w->t.rows; r += n) {
         n = rows_batch(w->t.rows - r);
         for (int i = 0; i < n; i++) {
             const float *x = w->t.buf.a + (size_t)(r + i) * MM_LDA;
-            float *sums = w->buf.sums + r * plus->groups + i, size = 0;
-            for (int e = 0; e < kn; e++) {
-                sums[(k + e) / plus->group * n] += x[e];
-                size += fabsf(x[e]);
+            float *sums = w->buf.sums + (size_t)r * COLUMNS_GROUPS + i, size = 0;
+            for (int64_t e = 0, len; e < kn; e += len) {
+                float sum = 0;
+                len = at_most(kn - e, group - (k + e) % group);
+                for (int64_t j = e; j < e + len; j++) {
+                    sum += x[j];
+                    size += fabsf(x[j]);
+                }
+                sums[((k + e) / group - g) * n] += sum;
             }
             w->sums_fit = w->sums_fit && size < 0x1p100f;
         }
     }
 }
 
-/* The offsets of n groups from g on, for columns from n0 of B on. False: some are not finite. */
-static bool load_offsets(const columns_task_t *w, int64_t g, int n, int64_t n0, int cols, int ld)
-{
-    float none = 0;
-    for (int i = 0; i < n; i++) {
-        float *to = w->buf.plus + (size_t)i * (size_t)ld;
-        load_units(w, &w->t.b.zp, (g + i) * w->st->plus.group, n0, 1, cols, to);
-        for (int e = 0; e < cols; e++) {
-            none += to[e] * 0;
-        }
-    }
-    return none == 0;
-}
-
-/* The panel's sums, of columns from c of the range on, += sums of A * offsets. False: some offsets
- * are not finite. */
-static bool add_offsets(const columns_task_t *w, int c, int cols)
+/* more += the sums of n groups from g on times their offsets; `first` is the group of the first
+ * sum. Offsets that lie along N are read where they are. */
+static void add_offsets(const columns_task_t *w, int64_t first, int64_t g, int n)
 {
     const columns_offsets_t *plus = &w->st->plus;
-    const int lanes = plus->floats->layout.elems, chunks = (cols + lanes - 1) / lanes,
-              ld = chunks * lanes, rows = w->t.rows;
-    const int64_t stride = ld * (int64_t)sizeof(float);
-    float *more = w->buf.more;
-    memset(more, 0, (size_t)(ld * rows) * sizeof *more);
-    memset(w->buf.plus, 0, (size_t)(ld * COLUMNS_GRAIN) * sizeof(float));
-    for (int64_t g = 0, n; g < plus->groups; g += n) {
-        n = at_most(plus->groups - g, COLUMNS_GRAIN);
-        if (!load_offsets(w, g, (int)n, w->t.n0 + c, cols, ld)) {
-            return false;
-        }
-        const columns_sweep_t sweep = {
-            .codes = {.data = (const unsigned char *)w->buf.plus, .stride = stride, .rows = (int)n},
-            .chunks = chunks,
-            .last = stride - lanes * (int64_t)sizeof(float)};
-        for (int r = 0, m; r < rows; r += m) {
-            m = rows_batch(rows - r);
-            plus->floats->run[NOWHERE][m / 2](&sweep, w->buf.sums + r * plus->groups + g * m,
-                                              more + (size_t)r * (size_t)ld);
+    const groups_t *o = &w->t.b.zp;
+    const int elems = plus->floats->layout.elems, chunks = (w->t.cols + elems - 1) / elems;
+    const int64_t bytes = plus->copied ? (int64_t)sizeof(float) : o->type->bits / 8,
+                  last = plus->copied ? (int64_t)(chunks - 1) * elems : w->t.cols - elems,
+                  distance = COLUMNS_AHEAD / (elems * bytes);
+    columns_sweep_t sweep = {.codes = {.data = (const unsigned char *)w->buf.plus,
+                                       .stride = o->row.stride * bytes,
+                                       .rows = n},
+                             .chunks = chunks,
+                             .last = last * bytes,
+                             .distance = (int)at_most(distance, chunks),
+                             .next = o->row.stride * bytes * n};
+    if (!plus->copied) {
+        sweep.codes.data = groups_byte(o, groups_at(o, g * plus->group, w->t.n0));
+    } else {
+        load_units(w, o, g * plus->group, w->t.n0, 1, w->t.cols, w->buf.plus);
+        memset(w->buf.plus + w->t.cols, 0, (size_t)(chunks * elems - w->t.cols) * sizeof(float));
+    }
+    for (int r = 0, m; r < w->t.rows; r += m) {
+        m = rows_batch(w->t.rows - r);
+        plus->floats->run[NOWHERE][m / 2](
+            &sweep, w->buf.sums + (size_t)r * COLUMNS_GROUPS + (size_t)((g - first) * m),
+            w->buf.more + (size_t)r * (size_t)(chunks * elems));
+    }
+}
+
+/* Of elements k to k + kn of K. first: the group of the first sum; gives that of the first that is
+ * not complete, which is then the first. */
+static int64_t add_block(columns_task_t *w, int64_t k, int kn, int64_t first)
+{
+    const columns_offsets_t *plus = &w->st->plus;
+    const int64_t end = k + kn,
+                  to = end == w->st->panel.K ? (end - 1) / plus->group + 1 : end / plus->group;
+    add_sums(w, k, kn, first);
+    for (int64_t g = first, n; g < to; g += n) {
+        n = at_most(to - g, plus->copied ? 1 : COLUMNS_GRAIN);
+        add_offsets(w, first, g, (int)n);
+    }
+    for (int r = 0, n; r < w->t.rows; r += n) {
+        n = rows_batch(w->t.rows - r);
+        float *sums = w->buf.sums + (size_t)r * COLUMNS_GROUPS;
+        const size_t size = (size_t)n * sizeof *sums;
+        if (to > first) {
+            memcpy(sums, sums + (to - first) * n, size);
+            memset(sums + n, 0, size * (COLUMNS_GROUPS - 1));
         }
     }
-    for (int r = 0, m; r < rows; r += m) {
-        m = rows_batch(rows - r);
-        for (int k = 0; k < m; k++) {
-            const float *from = more + (size_t)r * (size_t)ld + (size_t)(k * lanes);
-            float *to = w->t.buf.acc + (size_t)(r + k) * MM_PANEL;
-            for (int i = 0; i < cols; i++) {
-                to[i] += from[i / lanes * lanes * m + i % lanes];
+    return to;
+}
+
+/* The panel's sums, of columns from c of the range on, += what offsets add. False: that is not
+ * finite. */
+static bool collect_offsets(const columns_task_t *w, int c, int cols)
+{
+    const columns_offsets_t *plus = &w->st->plus;
+    const int lanes = plus->floats->layout.lanes, elems = plus->floats->layout.elems,
+              chunks = (w->t.cols + elems - 1) / elems,
+              /* columns that the last chunk begins before its place */
+        back = plus->copied ? 0 : chunks * elems - w->t.cols;
+    float none = 0;
+    for (int r = 0, n; r < w->t.rows; r += n) {
+        const float *more = w->buf.more + (size_t)r * (size_t)(chunks * elems);
+        n = rows_batch(w->t.rows - r);
+        for (int i = 0; i < cols; i++) {
+            const int at = c + i + (c + i >= (chunks - 1) * elems ? back : 0);
+            for (int k = 0; k < n; k++) {
+                const float x =
+                    more[(size_t)(at / lanes * n + k) * (size_t)lanes + (size_t)(at % lanes)];
+                w->t.buf.acc[(size_t)(r + k) * MM_PANEL + i] += x;
+                none += x * 0;
             }
         }
     }
-    return true;
+    return none == 0;
 }
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
@@ -683,25 +712,31 @@ static void range(columns_task_t *w)
     memset(w->buf.acc, 0,
            (size_t)w->chunks * (size_t)w->c->floats->layout.elems * (size_t)w->t.rows *
                sizeof(float));
-    memset(w->buf.sums, 0, (size_t)(w->t.rows * w->st->plus.groups) * sizeof(float));
+    int64_t first = 0;
     w->sums_fit = true;
+    if (w->st->plus.floats != NULL) {
+        const size_t elems = (size_t)w->st->plus.floats->layout.elems;
+        memset(w->buf.sums, 0, (size_t)(COLUMNS_GROUPS * COLUMNS_MOST) * sizeof(float));
+        memset(w->buf.more, 0,
+               ((size_t)cols + elems - 1) / elems * elems * (size_t)w->t.rows * sizeof(float));
+    }
     for (int64_t k = 0; k < K; k += MM_K) {
         const int kn = (int)at_most(K - k, MM_K);
         load_a(w, k, kn);
         add(w, k, kn);
         if (w->st->plus.floats != NULL) {
-            add_sums(w, k, kn);
+            first = add_block(w, k, kn, first);
         }
     }
     for (int c = 0; c < cols; c += w->st->part) {
         const int n = (int)at_most(cols - c, w->st->part);
         collect(w, c, n);
-        const bool usable = w->st->plus.floats == NULL || (w->sums_fit && add_offsets(w, c, n));
+        const bool usable = w->st->plus.floats == NULL || (w->sums_fit && collect_offsets(w, c, n));
         w->t.n0 = n0 + c;
         w->t.cols = n;
         if (!usable) {
             report_detour(w->t.worker,
-                          w->sums_fit ? "some by panels (offsets are not finite)"
+                          w->sums_fit ? "some by panels (offsets are not finite or too large)"
                                       : "some by panels (rows of A are not finite or too large)");
             matmul_panel(&w->t);
         }
@@ -730,9 +765,9 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
     int64_t begin, end;
     share(m->items, m->serial ? 0 : w->tid, m->serial ? 1 : w->nth, &begin, &end);
     matmul_buffers(&c->panel, p->step, w->scratch, &t.t.buf);
-    const size_t own = columns_buffers(c, m, st->plus.groups, NULL, &t.buf);
-    columns_buffers(c, m, st->plus.groups, (unsigned char *)w->shared + own * (size_t)w->tid,
-                    &t.buf);
+    const size_t own = columns_buffers(c, m, st->plus.floats != NULL, NULL, &t.buf);
+    columns_buffers(c, m, st->plus.floats != NULL,
+                    (unsigned char *)w->shared + own * (size_t)w->tid, &t.buf);
     for (int64_t i = begin; i < end; i++) {
         matmul_seek(&t.t, i);
         range(&t);
