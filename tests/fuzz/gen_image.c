@@ -6,6 +6,7 @@
 
 typedef struct image {
     int ncx, n; /* spatial dims */
+    int codes;  /* of 8 bits, which weights of 8 bits meet */
     int64_t dims[FZ_MAX_RANK];
 } image_t;
 
@@ -147,23 +148,61 @@ static int64_t unslid(const window_t *w, int i, int64_t size)
                                   (w->pad[0] == 'N' ? w->begin[i] + w->end[i] : 0);
 }
 
+/* Codes of 8 bits with one scale for all of them, or for each index along an axis (-1: none), as
+ * convolution multiplies them in integers. */
+static int byte_codes(fz_t *f, int n, const int64_t *dims, int axis)
+{
+    enum { MOST = 33 * 32 };
+    const int is_signed = fz_chance(f, 50), low = is_signed ? -128 : 0, high = low + 255,
+              shifts = fz_chance(f, 60), given = fz_chance(f, 60), each = axis >= 0;
+    const int t = fz_input(f, is_signed ? sinter_s8 : sinter_u8, n, dims);
+    const int64_t scales = each ? dims[axis] : 1;
+    if (!given) {
+        const int scale = fz_input(f, sinter_f32, 1, &scales),
+                  zp = shifts ? fz_input(f, is_signed ? sinter_s8 : sinter_u8, 1, &scales) : -1;
+        const int y = fz_op(f, sinter_op_dynamic_dequantize, fz_float(f), n, dims, shifts ? 3 : 2,
+                            (const int[]){t, scale, zp});
+        fz_str(f, sinter_op_attr_qtype, each ? "per_channel" : "per_tensor");
+        if (each) {
+            fz_s64(f, sinter_op_attr_axis, 1, &(int64_t){axis});
+        }
+        return y;
+    }
+    float scale[MOST];
+    int64_t zp[MOST];
+    for (int i = 0; i < scales; i++) {
+        scale[i] = (float)fz_range(f, 1, 40) / 512;
+        zp[i] = shifts ? fz_range(f, low, high) : 0;
+    }
+    const int y = fz_op(f, sinter_op_dequantize, fz_float(f), n, dims, 1, &t);
+    fz_f32(f, sinter_op_attr_scales, (size_t)scales, scale);
+    fz_s64(f, sinter_op_attr_zps, (size_t)scales, zp);
+    fz_str(f, sinter_op_attr_qtype, each ? "per_channel" : "per_tensor");
+    if (each) {
+        fz_s64(f, sinter_op_attr_axis, 1, &(int64_t){axis});
+    }
+    return y;
+}
+
 /* Weights of one of the formats, perhaps of codes; o: channels of results, i: of the image, as the
  * shape counts them. */
 static int weights(fz_t *f, const image_t *image, const window_t *w, const char *format, int64_t i,
                    int64_t o)
 {
     int64_t dims[FZ_MAX_RANK];
-    int n = 0;
+    int n = 0, axis = 0;
     for (const char *c = format; *c != '\0'; c++) {
         for (int k = 0; *c == 'X' && k < image->n; k++) {
             dims[n++] = w->kernel[k];
         }
+        axis = *c == 'O' ? n : axis;
         if (*c != 'X') {
             dims[n++] = *c == 'I' ? i : o;
         }
     }
-    const int t = fz_chance(f, 40) ? fz_dequantized(f, fz_float(f), n, dims, -1)
-                                   : fz_input(f, fz_float(f), n, dims);
+    const int t = image->codes       ? byte_codes(f, n, dims, fz_chance(f, 70) ? axis : -1)
+                  : fz_chance(f, 40) ? fz_dequantized(f, fz_float(f), n, dims, -1)
+                                     : fz_input(f, fz_float(f), n, dims);
     if (!f->tensors[t].produced && fz_chance(f, 40)) {
         f->tensors[t].property = sinter_tensor_property_constant;
     }
@@ -204,8 +243,9 @@ static int convolve(fz_t *f, int x, image_t *image)
 /* The image is codes, or rows of floats. */
 static int conv_input(fz_t *f, const image_t *image)
 {
-    return fz_chance(f, 30) ? fz_dequantized(f, fz_float(f), image->n + 2, image->dims, -1)
-                            : fz_rows(f, image->n + 2, image->dims);
+    return image->codes       ? byte_codes(f, image->n + 2, image->dims, -1)
+           : fz_chance(f, 30) ? fz_dequantized(f, fz_float(f), image->n + 2, image->dims, -1)
+                              : fz_rows(f, image->n + 2, image->dims);
 }
 
 /* ---- interpolation --------------------------------------------------------------------------- */
@@ -253,13 +293,18 @@ static int interpolate(fz_t *f, int x, image_t *image)
 void fz_gen_conv(fz_t *f)
 {
     image_t image = some_image(f, FZ_ONE_OF(f, 1, 3, 8, 12, 32));
+    image.codes = fz_chance(f, 40);
     int x = conv_input(f, &image);
     x = convolve(f, x, &image);
-    for (int i = fz_pick(f, 4); i > 0; i--) {
+    const int chained = image.codes && fz_chance(f, 60); /* as networks in integers are */
+    if (chained && fz_chance(f, 60)) {
+        x = fz_op(f, sinter_op_relu, fz_float(f), image.n + 2, image.dims, 1, &x);
+    }
+    for (int i = chained ? 0 : fz_pick(f, 4); i > 0; i--) {
         f->tensors[x].keep = fz_chance(f, 15);
         x = fz_post_op(f, x);
     }
-    if (fz_chance(f, 40)) {
+    if (fz_chance(f, chained ? 80 : 40)) {
         fz_quantized(f, x);
     }
 }

@@ -37,6 +37,7 @@ enum {
 };
 
 #define EXACT_CODES "exact products of codes"
+#define EXACT_TAPS "exact products of codes, tap by tap"
 #define TWO_LIMBS "16-bit integers (two 8-bit limbs)"
 #define ONE_LIMB "8-bit integers"
 #define FMA "f32 FMA on decoded registers"
@@ -91,6 +92,7 @@ static const struct roll {
     {"matmul_scales", "sums of rows", SIMD_CAPS},
     {"matmul_scales", "chunks of codes", SIMD_CAPS},
     {"matmul_scales", "lanes of codes", SIMD_CAPS},
+    {"matmul_products", EXACT_TAPS, BYTE_CAPS},
     {"matmul_products", EXACT_CODES, BYTE_CAPS},
     {"matmul_products", TWO_LIMBS, BYTE_CAPS},
     {"matmul_products", ONE_LIMB, BYTE_CAPS},
@@ -133,6 +135,13 @@ typedef struct way_case {
     "11:f16:1x4x96x" n " -> 2:f32:1x4x96x64; "                                       \
     "DynamicDequantize qtype=per_group group_shape=1,1,1," group " 12:s4:1x4x96x64 " \
     "13:f16:1x4x96x" n " -> 5:f32:1x4x96x64; " FLOAT_K_V(s)
+#define CODES_OF_IMAGE(type) "Dequantize scales=0.5 zps=3 1:" type ":1x9x9x32 -> 2:f32:1x9x9x32; "
+#define CODES_OF_KERNEL(type)                                                           \
+    "Dequantize scales=0.5 3:" type ":3x3x32x48 -> 4:f32:3x3x32x48; "                   \
+    "Convolution strides=1,1 pads_begin=1,1 pads_end=1,1 dilations=1,1 2:f32:1x9x9x32 " \
+    "4:f32:3x3x32x48 -> 5:f32:1x9x9x48"
+#define NARROW_IMAGE \
+    " (codes of the image have less than 8 bits, or those of the weights are floats)"
 #define SHORT_BLOCKS " (groups along K are not made of blocks of 16 to 128 elements)"
 #define K_AND_V(way) "K by " way ", V by " way
 
@@ -306,6 +315,14 @@ static const way_case_t cases[] = {
      .graph = CODES_OF_A("64") ALONG_K("64", "32", "4", FLOAT_A("64")),
      .at = {GENERIC = PRODUCTS, AVX2 = "products by " EXACT_CODES, AVX512 = PRODUCTS,
             VNNI = "products by " EXACT_CODES}},
+    {.what = "a convolution of codes",
+     .graph = CODES_OF_IMAGE("u8") CODES_OF_KERNEL("s8"),
+     .at = {GENERIC = PRODUCTS, AVX2 = "products by " EXACT_TAPS, AVX512 = PRODUCTS,
+            VNNI = "products by " EXACT_TAPS}},
+    {.what = "a convolution of codes of 4 bits",
+     .graph = CODES_OF_IMAGE("u4") CODES_OF_KERNEL("s4"),
+     .at = {GENERIC = PRODUCTS, AVX2 = "products by " EXACT_CODES NARROW_IMAGE, AVX512 = PRODUCTS,
+            VNNI = "products by " EXACT_CODES NARROW_IMAGE}},
     {.what = "one row, two projections of it, int8",
      .graph = TWO_ALONG_K("1"),
      .mode = sinter_fpmath_mode_int8,

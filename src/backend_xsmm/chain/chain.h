@@ -155,6 +155,20 @@ bool chain_affine_stores(const chain_bound_t *bound);
 const float *chain_run_behind(const chain_bound_t *bound, const int64_t *idx, int n, float *io,
                               void *scratch);
 
+/* What a chain does that adds at most a bias, applies at most a ReLU and stores codes of 8 bits:
+ *   to[i] = saturate(round(f(x[i] + bias[i]) / scale) + zp) */
+typedef struct chain_codes_run {
+    const float *bias; /* NULL: none */
+    bool relu, is_signed;
+    float scale, zp;
+    unsigned char *to;
+} chain_codes_run_t;
+/* Whether a chain with an input does that and nothing else. */
+bool chain_stores_codes(const chain_bound_t *bound);
+/* For such a chain and n <= CHAIN_BLOCK elements from idx on. */
+chain_codes_run_t chain_codes_run(const chain_bound_t *bound, const int64_t *idx, int n,
+                                  void *scratch);
+
 /* The chain does nothing but load one tensor, whole bytes that follow the last dim element by
  * element; and where it does so from idx on. */
 bool chain_is_load(const chain_bound_t *bound);

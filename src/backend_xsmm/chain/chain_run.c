@@ -650,6 +650,62 @@ const float *chain_run_behind(const chain_bound_t *b, const int64_t *idx, int n,
     return x != NULL ? x : io;
 }
 
+/* ---- a bias, ReLU and codes ------------------------------------------------------------------ */
+
+/* One value for all elements. */
+static bool is_scalar(const chain_bound_t *b, int operand)
+{
+    bool one = true;
+    for (int d = 0; d < b->ndims && operand >= 0; d++) {
+        one = one && b->refs[operand].stride[d] == 0;
+    }
+    return one;
+}
+
+/* The instruction that quantises; *relu: the one before is a ReLU. */
+static int quantising(const chain_t *c, bool *relu)
+{
+    const int at = c->affine.next;
+    *relu = at < c->n_instrs && c->instrs[at].op == OP_SLOT(sinter_op_relu);
+    return at + *relu;
+}
+
+bool chain_stores_codes(const chain_bound_t *b)
+{
+    const chain_t *c = b->chain;
+    bool relu;
+    const int at = quantising(c, &relu);
+    if (c->f64 || !c->with_input || b->ndims < 1 || c->affine.gamma >= 0 || c->result >= 0 ||
+        at + 2 != c->n_instrs) {
+        return false;
+    }
+    const chain_instr_t *first = &c->instrs[c->affine.next], *quant = &c->instrs[at],
+                        *store = quant + 1;
+    const chain_ref_t *to = &b->refs[store->operand];
+    return first->a == c->affine.reg && (!relu || quant->a == first->dst) &&
+           quant->op == CHAIN_QUANT && store->op == CHAIN_STORE && store->a == quant->dst &&
+           (to->dtype == sinter_u8 || to->dtype == sinter_s8) && to->stride[b->ndims - 1] == 1 &&
+           !to->grouped && is_scalar(b, quant->scale) && is_scalar(b, quant->zp);
+}
+
+chain_codes_run_t chain_codes_run(const chain_bound_t *b, const int64_t *idx, int n, void *scratch)
+{
+    const chain_t *c = b->chain;
+    const block_t k = {idx, 1, n};
+    chain_codes_run_t run = {0};
+    const chain_instr_t *quant = &c->instrs[quantising(c, &run.relu)];
+    const chain_ref_t *to = &b->refs[quant[1].operand];
+    float *const values = scratch, *const tmp = values + CHAIN_BLOCK;
+    run.bias = affine_values(b, c->affine.beta, &k, true, values, tmp);
+    load(b, &b->refs[quant->scale], run_of(b, &b->refs[quant->scale], idx).first, 0, 1, &run.scale);
+    if (quant->zp >= 0) {
+        load(b, &b->refs[quant->zp], run_of(b, &b->refs[quant->zp], idx).first, 0, 1, &run.zp);
+    }
+    run.is_signed = to->dtype == sinter_s8;
+    run.to = to->data + run_of(b, to, idx).first;
+    return run;
+}
+
 /* ---- double ---------------------------------------------------------------------------------- */
 
 static void load_run_f64(const chain_ref_t *ref, const run_t *r, int n, double *dst, double *tmp)

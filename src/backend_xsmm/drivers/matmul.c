@@ -163,6 +163,10 @@ const char *matmul_configure(const kernel_t *self, const problem_t *p, int most_
     c->blocks = integers ? blocks_table(self->needs) : NULL;
     c->words = c->blocks != NULL && blocks_in_words(p, c->blocks, c->kind);
     c->kind = c->words && c->kind == ONE_LIMB ? TWO_LIMBS : c->kind;
+    c->taps = m->conv != NULL && c->kind == EXACT_CODES && c->blocks != NULL
+                  ? taps_table(self->needs)
+                  : NULL;
+    c->taps_words = c->taps != NULL && taps_in_words(p, c->blocks->sums_bytes);
     c->rows = most > MM_HEIGHT ? (int)((most + MM_HEIGHT - 1) / MM_HEIGHT * MM_HEIGHT)
                                : matmul_ladder[height_for((int)most)];
     c->widest = widest_for(N);
@@ -232,13 +236,18 @@ size_t matmul_buffers(const matmul_config_t *c, const step_t *step, unsigned cha
                  loaded = rows < tall ? rows : tall;
     out->a = carve(scratch, &at, loaded * MM_LDA, sizeof(float));
     out->b = carve(scratch, &at, MM_K * MM_LDB, sizeof(float));
-    out->acc = carve(scratch, &at, blocks_rows(c->rows) * MM_PANEL, sizeof(float));
+    out->acc =
+        carve(scratch, &at, (blocks_rows(c->rows) + (c->taps != NULL ? TAPS_GRAIN : 0)) * MM_PANEL,
+              sizeof(float));
     if (c->bf16) {
         out->a16 = carve(scratch, &at, loaded * MM_LDA, sizeof(uint16_t));
         out->b16 = carve(scratch, &at, MM_K * MM_LDB, sizeof(uint16_t));
     }
     if (c->blocks != NULL) {
         blocks_buffers(c, scratch, &at, &out->blocks);
+    }
+    if (c->taps != NULL) {
+        taps_buffers(scratch, &at, &out->taps);
     }
     out->chain = carve(scratch, &at, chain_scratch_bytes(step->post), 1);
     out->tail = carve(scratch, &at, step->tail != NULL ? quant_tail_scratch() : 0, 1);
@@ -254,7 +263,9 @@ size_t matmul_share_bytes(const problem_t *p, const matmul_config_t *c)
 size_t matmul_shared(const matmul_config_t *c, const matmul_state_t *st)
 {
     blocks_whole_t whole;
-    return blocks_share(c, &st->blocks, NULL, &whole);
+    taps_shared_t taps;
+    return st->taps.on ? taps_share(c, st, NULL, &taps)
+                       : blocks_share(c, &st->blocks, NULL, &whole);
 }
 
 /* ---- choose ---------------------------------------------------------------------------------- */
@@ -422,6 +433,7 @@ sinter_status_t matmul_bind(const kernel_t *self, const problem_t *p, const matm
         choose_tiles(st, c, p->frame->shares, st->tail.rows, st->tail.cols);
     }
     blocks_bind(c, st);
+    taps_bind(c, st);
     return matmul_count(p->step, st);
 }
 
@@ -441,8 +453,16 @@ static const char *refuse_brgemm(int bf16, const void *config, void *state)
     return c->jit && c->bf16 == (bf16 != 0) ? NULL : "";
 }
 
+static const char *refuse_taps(int kind, const void *config, void *state)
+{
+    const taps_state_t *st = &((const matmul_state_t *)state)->taps;
+    (void)kind, (void)config;
+    return st->on ? NULL : st->why != NULL ? st->why : "";
+}
+
 /* How panels are multiplied. */
-const way_row_t ways_matmul_products[] = {INTEGER_WAYS(refuse_integers),
+const way_row_t ways_matmul_products[] = {{EXACT_TAPS_NAME, refuse_taps, 0},
+                                          INTEGER_WAYS(refuse_integers),
                                           {"bf16 brgemm", refuse_brgemm, 1},
                                           {"f32 brgemm", refuse_brgemm, 0},
                                           {"own f32 gemm", NULL, 0}};

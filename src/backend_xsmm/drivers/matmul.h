@@ -21,6 +21,7 @@
 #include "backend_xsmm/drivers/matrices.h"
 #include "backend_xsmm/drivers/products.h"
 #include "backend_xsmm/drivers/quant_tail.h"
+#include "backend_xsmm/drivers/taps.h"
 #include "backend_xsmm/kernel.h"
 #include "backend_xsmm/ukernels/eltwise.h"
 #include "backend_xsmm/ukernels/tile.h"
@@ -58,6 +59,8 @@ typedef struct matmul_config {
     const blocks_table_t *blocks; /* NULL: floats only */
     integers_t kind;              /* of products in integers */
     bool words;                   /* whose factors are words, else bytes */
+    const taps_table_t *taps;     /* NULL: no convolution of codes */
+    bool taps_words;              /* whose factors are words, else bytes */
     int rows;                     /* of the buffers, a multiple of a height */
     int tall;                     /* rows of A that are loaded at a time */
     int widest; /* the widest strip worth having for this N, an index into matmul_widths */
@@ -101,6 +104,7 @@ typedef struct matmul_state {
     int panel, block, k_block; /* columns of a panel; rows of a block of A, and of B */
     int64_t n_panels, n_blocks, mats, items;
     blocks_state_t blocks;
+    taps_state_t taps;
     bool serial; /* outputs share bytes between rows: one thread writes them all */
 } matmul_state_t;
 
@@ -110,6 +114,8 @@ typedef struct matmul_buffers {
     uint16_t *a16, *b16;
     blocks_buffers_t blocks;
     blocks_whole_t whole;
+    taps_buffers_t taps;
+    taps_shared_t taps_shared;
     void *chain, *tail;
 } matmul_buffers_t;
 
@@ -185,6 +191,8 @@ void matmul_load_a(matmul_task_t *t, int64_t k, int kn);
  * MM_HEIGHT rows, BLOCKS_STRIP columns. */
 void matmul_load_coefs(const matmul_task_t *t, const groups_t *of, const matmul_places_t *rows,
                        const matmul_places_t *columns, float *to, int ld);
+/* Whether a scale of A leaves products with sums of integers in range. */
+bool matmul_scale_fits(float scale);
 /* Whether all are numbers of at most this magnitude. */
 bool matmul_within(const float *x, int n, float most);
 /* Codes of A[rows][k..k + kn) into buf.a, at most MM_HEIGHT rows, and their scales and zero
@@ -195,6 +203,8 @@ bool matmul_load_codes(matmul_task_t *t, int64_t k, int kn, int step, float *sca
 /* The product of kn elements of K and n columns of the panel from c on, in floats, is added to
  * buf.acc. buf.a and buf.b are overwritten. */
 void matmul_add(matmul_task_t *t, int64_t k, int kn, int c, int n);
+/* buf.acc = the product, in floats. */
+void matmul_floats(matmul_task_t *t);
 /* buf.acc = the product, by panels. */
 void matmul_panel(matmul_task_t *t);
 /* buf.acc through the post chain and the tail to the outputs. */
@@ -215,6 +225,9 @@ sinter_status_t patches_bind(const problem_t *problem, matmul_state_t *st);
 void patches_turn(const conv_params_t *c, chain_bound_t *chain);
 /* A[first..first + n)[k..k + kn) into buf.a. */
 void patches_load(matmul_task_t *t, const patches_load_t *how, int first, int n, int64_t k, int kn);
+/* Which pixel a tap meets, for each row of the task: -1 in the padding. apart: pixels from element
+ * to element, by the dims of the image. */
+void patches_find(matmul_task_t *t, int64_t tap, const int64_t *apart, int64_t *pixel);
 /* The matrix [channels of the group, results' channels] of one tap. */
 matrix_t patches_weights(const matmul_state_t *st, int64_t group, int64_t tap);
 /* Rows at.row.. of K by columns of the task's group, as tile_table's load does. */

@@ -44,6 +44,11 @@ void matmul_load_coefs(const matmul_task_t *t, const groups_t *of, const matmul_
     }
 }
 
+bool matmul_scale_fits(float scale)
+{
+    return fabsf(scale) <= SCALE_MOST;
+}
+
 bool matmul_within(const float *x, int n, float most)
 {
     int beyond = 0;

@@ -211,6 +211,33 @@ void patches_load(matmul_task_t *t, const patches_load_t *how, int first, int n,
     }
 }
 
+void patches_find(matmul_task_t *t, int64_t tap, const int64_t *apart, int64_t *pixel)
+{
+    const patches_t *p = &t->st->patches;
+    const int last = p->n - 1;
+    int64_t at[SINTER_MAX_NDIMS];
+    walk_seek(p->n, p->kernel, tap, at);
+    for (int r = 0, rows; r < t->rows; r += rows) {
+        rows = (int)at_most(matmul_seek_row(t, r), t->rows - r);
+        const met_t met = meet(&p->dim[last], at[last], t->idx[1 + last], rows);
+        int64_t line = t->idx[0] * apart[0] + met.from * apart[p->first + last];
+        bool inside = true;
+        for (int i = 0; i < last; i++) {
+            const int64_t e = element(&p->dim[i], t->idx[1 + i], at[i]);
+            inside = inside && e >= 0;
+            line += e * apart[p->first + i];
+        }
+        if (!inside || met.n < rows) {
+            for (int i = 0; i < rows; i++) {
+                pixel[r + i] = -1;
+            }
+        }
+        for (int i = 0; i < (inside ? met.n : 0); i++) {
+            pixel[r + met.row + i * met.apart] = line + i * met.step * apart[p->first + last];
+        }
+    }
+}
+
 /* ---- B --------------------------------------------------------------------------------------- */
 
 matrix_t patches_weights(const matmul_state_t *st, int64_t group, int64_t tap)

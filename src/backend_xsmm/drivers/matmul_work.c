@@ -260,19 +260,30 @@ void matmul_add(matmul_task_t *t, int64_t k, int kn, int c, int n)
     }
 }
 
-void matmul_panel(matmul_task_t *t)
+static void clear_sums(const matmul_task_t *t)
 {
-    const matmul_state_t *st = t->st;
     const int full = t->rows / MM_HEIGHT * MM_HEIGHT;
     const int padded = t->rows > full ? full + matmul_ladder[height_for(t->rows - full)] : full;
     memset(t->buf.acc, 0, (size_t)padded * MM_PANEL * sizeof(float));
-    if (st->blocks.block > 0) {
-        blocks_panel(t);
-        return;
-    }
+}
+
+void matmul_floats(matmul_task_t *t)
+{
+    const matmul_state_t *st = t->st;
+    clear_sums(t);
     for (int64_t k = 0; k < st->K; k += st->k_block) {
         matmul_add(t, k, (int)at_most(st->K - k, st->k_block), 0, t->cols);
     }
+}
+
+void matmul_panel(matmul_task_t *t)
+{
+    if (t->st->blocks.block == 0) {
+        matmul_floats(t);
+        return;
+    }
+    clear_sums(t);
+    blocks_panel(t);
 }
 
 void matmul_finish(matmul_task_t *t)
@@ -326,6 +337,10 @@ void matmul_work(const kernel_t *self, const problem_t *p, const void *config, c
     matmul_task_t t = {.c = config, .st = st, .worker = w, .tail = p->step->tail != NULL};
     (void)self;
     matmul_buffers(t.c, p->step, w->scratch, &t.buf);
+    if (st->taps.on) {
+        taps_work(&t);
+        return;
+    }
     blocks_share(t.c, &st->blocks, w->shared, &t.buf.whole);
     if (w->phase == 1) {
         items(&t, w->tid, w->nth);
