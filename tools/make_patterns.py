@@ -1081,8 +1081,18 @@ def rotary(g, x, cos, sin, positions):
     return g.op("RotaryEmbedding", [x, cos, sin, positions], x["dtype"])
 
 
+def hadamard(g, x):
+    return g.op("HadamardTransform", [x], x["dtype"])
+
+
+@pattern("append-hadamard", 2)
+def append_hadamard(g, nomatch):
+    """The same, and K and V are multiplied by a Hadamard matrix before they are quantised."""
+    return append(g, nomatch, transform=hadamard)
+
+
 @pattern("append", 2)
-def append(g, nomatch):
+def append(g, nomatch, transform=lambda g, x: x):
     """K, normalised and turned, and V go into a cache of 8-bit codes at the same slots."""
     cos, sin = (g.input("f32", [40, 16], prop="constant") for _ in range(2))
     positions, slots = g.input("s32", [1, 3]), g.input("s32", [3])
@@ -1090,6 +1100,7 @@ def append(g, nomatch):
         x = g.input("f32", [1, 2, 3, 32])
         if name == "k":
             x = rotary(g, rms_norm(g, x), cos, sin, positions)
+        x = transform(g, x)
         made = [g.tensor("s8", [1, 2, 3, 32]), g.tensor("f16", [1, 2, 3, 1])]
         g.op_to("DynamicQuantize", [x], made, quantization_kind="dynamic_symmetric",
                 qtype="per_group", group_shape=[1, 1, 1, 32])
@@ -1101,11 +1112,17 @@ def append(g, nomatch):
     return g
 
 
+@pattern("attention-hadamard", 3)
+def attention_hadamard(g, nomatch):
+    """The same, and the queries are multiplied by a Hadamard matrix, as the keys were."""
+    return attention_rotary(g, nomatch, transform=hadamard)
+
+
 @pattern("attention-rotary", 3)
-def attention_rotary(g, nomatch):
+def attention_rotary(g, nomatch, transform=lambda g, x: x):
     x = g.input("f32", [1, 4, 3, 16])
     cos, sin = (g.input("f32", [40, 8], prop="constant") for _ in range(2))
-    q = rotary(g, rms_norm(g, x), cos, sin, g.input("s32", [1, 3]))
+    q = transform(g, rotary(g, rms_norm(g, x), cos, sin, g.input("s32", [1, 3])))
     if nomatch:  # others read the turned queries: RMSNorm+RotaryEmbedding, ReduceMean, attention
         g.output(g.op("ReduceMean", [q], "f32", axes=[-1], keep_dims=True))
     k = dequantize_groups(g, "s8", [1, 4, 9, 16], [1, 1, 1, 8], to="f32")

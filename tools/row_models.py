@@ -39,12 +39,20 @@ def rotary():
     return g.output(turned(g, g.input("f32", [1, 32, ROWS, HEAD])))
 
 
-def append(codes):
-    """K is turned and goes as codes with scales for groups of 32 into a cache."""
+def hadamard(block):
+    g = Graph()
+    x = g.input("f32", [1, 32, ROWS, HEAD])
+    return g.output(g.op("HadamardTransform", [x], "f32", block_size=block))
+
+
+def append(codes, transform=False):
+    """K is turned and goes as codes with scales for groups of 32 into a cache; with `transform` it
+    is multiplied by a Hadamard matrix before."""
     g = Graph()
     tokens, cache = 4096, 8192
     slots = g.input("s32", [tokens])
     x = turned(g, g.input("f32", [1, 8, tokens, HEAD]))
+    x = g.op("HadamardTransform", [x], "f32") if transform else x
     parts = [(codes, HEAD), ("f16", HEAD // 32)]
     made = [g.tensor(dtype, [1, 8, tokens, n]) for dtype, n in parts]
     g.op_to("DynamicQuantize", [x], made, qtype="per_group", group_shape=[1, 1, 1, 32],
@@ -130,6 +138,8 @@ def measured():
         "rotary": rotary(),
         "append-s8": append("s8"),
         "append-s4": append("s4"),
+        "append-hadamard-s4": append("s4", True),
+        "hadamard": hadamard(0),
         "concat-last": concat([[ROWS, 3072], [ROWS, 1024]], -1),
         "concat-middle": concat([[1, 32, 3072, HEAD], [1, 32, 1024, HEAD]], 2),
         "top-8-of-128": top_k(65536, 128, 8),
@@ -150,6 +160,7 @@ def models():
     graphs = {
         "batch-norm": batch_norm(),
         "dropout": dropout(),
+        "hadamard-blocks": hadamard(64),
         "slice": slices([16, 1], [-16, COLUMNS], [1, 2], [ROWS - 32, COLUMNS // 2]),
         "slice-back": slices([-1, -1], [-ROWS - 1, 0], [-1, -3], [ROWS, COLUMNS // 3]),
     }
@@ -168,6 +179,7 @@ ONE_ROW = [
     ("rotary", f"0:1x32x1x{HEAD}+1:1x1"),
     ("append-s8", f"0:1+1:1x8x1x{HEAD}+2:1x1"),
     ("append-s4", f"0:1+1:1x8x1x{HEAD}+2:1x1"),
+    ("append-hadamard-s4", f"0:1+1:1x8x1x{HEAD}+2:1x1"),
     ("gather-f16", f"0:256x{COLUMNS}+1:1"),
     ("reduce-sum-last", f"0:1x{COLUMNS}"),
     ("top-8-of-128", "0:1x128"),
@@ -186,6 +198,10 @@ SMALL = [
     ("rotary", ["0:1x32x1x128+1:1x1", "0:2x3x37x128+1:2x37", "0:1x8x64x128+1:1x64"]),
     ("append-s8", ["0:1+1:1x8x1x128+2:1x1", "0:37+1:1x8x37x128+2:1x37"]),
     ("append-s4", ["0:1+1:1x8x1x128+2:1x1", "0:37+1:1x8x37x128+2:1x37"]),
+    ("append-hadamard-s4", ["0:1+1:1x8x1x128+2:1x1", "0:37+1:1x8x37x128+2:1x37"]),
+    ("hadamard", ["0:1x32x1x128", "0:2x3x37x64", "0:5x1x3x256", "0:1x1x3x4096", "0:1x1x9x2",
+                  "0:1x1x3x1"]),
+    ("hadamard-blocks", ["0:3x1x5x192", "0:1x1x3x4096"]),
     ("softmax", ["0:5x4096"]),
     ("reduce-sum-last", ["0:5x4096", "0:77x100"]),
     ("reduce-sum-first", ["0:5x4096", "0:77x100"]),

@@ -125,8 +125,9 @@ typedef struct window_params {
     bool nearest, corners;          /* interpolation: not linear; align_corners */
 } window_params_t;
 
-/* RotaryEmbedding, then `post` with the result in register 0. Values; -1: none. Without sines,
- * cosines are inverse frequencies. */
+/* RotaryEmbedding, HadamardTransform or the second behind the first, then `post` with the result in
+ * register 0. Values; -1: none. Without sines, cosines are inverse frequencies; without cosines
+ * nothing is turned. */
 typedef struct rotary_params {
     const struct chain *pre; /* computes the input, and stores what the graph needs of it */
     int x;                   /* a value with the dims of the input */
@@ -134,6 +135,8 @@ typedef struct rotary_params {
     int dim, heads; /* attributes rotary_embedding_dim and num_heads; 0: not given */
     bool interleaved;
     double scale;
+    bool hadamard; /* there is a HadamardTransform */
+    int64_t block; /* its attribute block_size; 0: not given */
 } rotary_params_t;
 
 /* Gather (data, indices) or ScatterRows (data, slots as indices, updates) along an axis; negative:

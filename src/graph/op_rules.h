@@ -21,6 +21,7 @@ sinter_status_t check_norm(const struct node *node, const lt_t *in, const lt_t *
 sinter_status_t check_norm_bwd(const struct node *node, const lt_t *in, const lt_t *out);
 sinter_status_t check_rms_norm(const struct node *node, const lt_t *in, const lt_t *out);
 sinter_status_t check_rotary_embedding(const struct node *node, const lt_t *in, const lt_t *out);
+sinter_status_t check_hadamard_transform(const struct node *node, const lt_t *in, const lt_t *out);
 /* Input 0 and output 0 have one data type. */
 sinter_status_t check_same_first(const struct node *node, const lt_t *in, const lt_t *out);
 sinter_status_t check_scatter_rows(const struct node *node, const lt_t *in, const lt_t *out);

@@ -252,6 +252,8 @@ CARD card_rotary_embedding = {IN(3, 4, FLT, ONLY(f32) | ONLY(f16) | ONLY(bf16) |
                               ATTRS(NUM(interleaved, 0), NUM_MIN(rotary_embedding_dim, 0, 0),
                                     NUM_MIN(num_heads, 0, 0), NUM(scale, 1)),
                               .check = check_rotary_embedding};
+CARD card_hadamard_transform = {IN(1, 1, FLT), OUT(1, 1, FLT), ATTRS(NUM_MIN(block_size, 0, 0)),
+                                .check = check_hadamard_transform};
 CARD card_gather = {IN(2, 2, ANY, INDEX), OUT(1, 1, ANY), ATTRS(NUM(axis, 0)),
                     .check = check_same_first, .flags = OP_MOVE};
 CARD card_scatter_rows = {IN(3, 3, ANY, INDEX, ANY), OUT(1, 1, ANY), ATTRS(NUM(axis, 0)),

@@ -1,4 +1,5 @@
-/* Checks and shape rules of Sinter's own ops: RotaryEmbedding, and what moves rows by index. */
+/* Checks and shape rules of Sinter's own ops: RotaryEmbedding, HadamardTransform, and what moves
+ * rows by index. */
 #include "graph/schema.h"
 #include "graph/shape.h"
 
@@ -74,6 +75,20 @@ sinter_status_t check_rotary_embedding(const node_t *node, const lt_t *in, const
                        node->n_in);
     }
     return sinter_success;
+}
+
+static bool is_power_of_two(int64_t n)
+{
+    return n > 0 && (n & (n - 1)) == 0;
+}
+
+sinter_status_t check_hadamard_transform(const node_t *node, const lt_t *in, const lt_t *out)
+{
+    const int64_t block = node_s64(node, sinter_op_attr_block_size, 0);
+    (void)in, (void)out;
+    return block == 0 || is_power_of_two(block)
+               ? sinter_success
+               : FAIL_OP(node, "block_size %" PRId64 " is not a power of two", block);
 }
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
@@ -289,6 +304,25 @@ sinter_status_t shape_rotary_embedding(const node_t *node, lt_t *in, lt_t *out)
                 SG_TRY(unify(node, &in[i], in[i].ndims - 1, &half));
             }
         }
+    }
+    return shape_put(node, &out[0], x->ndims, x->dims);
+}
+
+sinter_status_t shape_hadamard_transform(const node_t *node, lt_t *in, lt_t *out)
+{
+    lt_t *x = &in[0];
+    if (x->ndims < 0) {
+        return sinter_success;
+    }
+    if (x->ndims == 0) {
+        return FAIL_SHAPE(node, "tensor %" PRIu64 " is a scalar", x->id);
+    }
+    const int64_t last = x->dims[x->ndims - 1],
+                  given = node_s64(node, sinter_op_attr_block_size, 0);
+    if (dim_known(last) && (given > 0 ? last % given != 0 : last != 0 && !is_power_of_two(last))) {
+        return FAIL_SHAPE(
+            node, "the last dimension of tensor %" PRIu64 " is %" PRId64 ", which is not %s", x->id,
+            last, given > 0 ? "whole blocks" : "a power of two");
     }
     return shape_put(node, &out[0], x->ndims, x->dims);
 }

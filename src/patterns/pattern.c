@@ -47,6 +47,7 @@ unsigned pat_classes(const node_t *node)
     case sinter_op_log_softmax:
         return PAT_LOG_SOFTMAX;
     case sinter_op_rotary_embedding:
+    case sinter_op_hadamard_transform:
         return PAT_ROTARY;
     case sinter_op_gather:
         return PAT_GATHER;

@@ -1,7 +1,7 @@
 /* Ops that compute rows, with what follows them:
  *
  *   RMSNorm or LayerNorm -> [Multiply, Add] -> [TypeCast] -> [Quantize, or DynamicQuantize]
- *   RotaryEmbedding -> the same
+ *   RotaryEmbedding or HadamardTransform -> the same
  *   elementwise ops -> ReduceMean -> elementwise ops
  *   [Dequantize] -> MaxPool, AvgPool or Interpolate -> views, elementwise ops -> [Quantize]
  *

@@ -6,9 +6,10 @@ TESTS = ("test_schema", "test_eltwise")
 
 
 def edit(todo):
-    last = "SINTER_OP(0x1004, top_k, TopK, top_k, top_k, RUN)\n"
+    last = ("SINTER_OP(0x1005, hadamard_transform, HadamardTransform, hadamard_transform, "
+            "hadamard_transform, RUN)\n")
     todo.edit("include/sinter/ops.def",
-              (last, last + "SINTER_OP(0x1005, softsign, Softsign, unary, same, RUN)\n"))
+              (last, last + "SINTER_OP(0x1006, softsign, Softsign, unary, same, RUN)\n"))
     todo.edit("src/backend_xsmm/ukernels/eltwise.def",
               ("ELTWISE(square,",
                "ELTWISE(softsign, 1, 0, x / (1.0f + __builtin_fabsf(x)), x / (1 + fabs(x)))\n"

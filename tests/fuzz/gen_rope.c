@@ -1,5 +1,5 @@
-/* Rotary embeddings of rows with what stands before and behind them: norms, attention's scores,
- * and caches to which rows are appended. */
+/* Rotary embeddings and Hadamard transforms of rows with what stands before and behind them: norms,
+ * attention's scores, and caches to which rows are appended. */
 #include "fuzz.h"
 
 #include <string.h>
@@ -56,6 +56,22 @@ static int rotary(fz_t *f, int x, const tokens_t *s)
         fz_f32(f, sinter_op_attr_scale, 1, (const float[]){1.25F});
     }
     return y;
+}
+
+/* Blocks of any power of two that divides a row. */
+static int transformed(fz_t *f, int x)
+{
+    const fz_tensor_t t = f->tensors[x];
+    const int64_t last = t.dims[t.ndims - 1];
+    int64_t block = 1;
+    while (last % (2 * block) == 0 && fz_chance(f, 80)) {
+        block *= 2;
+    }
+    x = FZ_OP(f, hadamard_transform, fz_chance(f, 70) ? t.type : fz_float(f), t.ndims, t.dims, x);
+    if (block != last || fz_chance(f, 50)) {
+        fz_s64(f, sinter_op_attr_block_size, 1, &block);
+    }
+    return x;
 }
 
 /* Rows of x go to slots of a cache of the same kind. */
@@ -124,11 +140,14 @@ void fz_gen_rope(fz_t *f)
     if (fz_chance(f, 30)) {
         x = norm_of_heads(f, x);
     }
-    x = rotary(f, x, &s);
+    x = fz_chance(f, 90) ? rotary(f, x, &s) : x;
     f->tensors[x].keep = fz_chance(f, 10);
+    x = fz_chance(f, 25) ? transformed(f, x) : x;
     const int what = fz_pick(f, 5);
     if (what < 2) {
-        into_caches(f, x, fz_chance(f, 60) ? fz_input(f, fz_float(f), ndims, dims) : -1, axis);
+        int v = fz_chance(f, 60) ? fz_input(f, fz_float(f), ndims, dims) : -1;
+        v = v >= 0 && fz_chance(f, 25) ? transformed(f, v) : v;
+        into_caches(f, x, v, axis);
     } else if (what == 2 && !flat) {
         scores(f, x, &s);
     } else if (what == 3) {

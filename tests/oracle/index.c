@@ -1,7 +1,7 @@
-/* Gather, ScatterRows, Slice, TopK and RotaryEmbedding. All but the last move elements, errors
- * included. Which elements TopK takes is certain only where errors do not change their order: two
- * that may be equal within their bounds may stand for each other, so that a value is as far off as
- * the next ones that may take its place, and its index is then unknown. */
+/* Gather, ScatterRows, Slice, TopK, RotaryEmbedding and HadamardTransform. All but the last two
+ * move elements, errors included. Which elements TopK takes is certain only where errors do not
+ * change their order: two that may be equal within their bounds may stand for each other, so that a
+ * value is as far off as the next ones that may take its place, and its index is then unknown. */
 #include "internal.h"
 
 static double bound_at(const orc_value_t *t, size_t i)
@@ -289,6 +289,40 @@ int oracle_rotary_embedding(orc_ctx_t *c)
             y->v[l] = rotated(x->v[l], bound_at(x, l), a.cosine, a.cosine_bound, x->v[k],
                               bound_at(x, k), a.sine, a.sine_bound, &y->b[l]);
         }
+    }
+    return 0;
+}
+
+/* ---- Hadamard transform ---------------------------------------------------------------------- */
+
+/* Element i of H x is the sum of x[j], negative where i and j share an odd number of bits. The
+ * error is that of a tree of sums, one level for each bit, and of the factor. */
+int oracle_hadamard_transform(orc_ctx_t *c)
+{
+    const orc_value_t *x = c->in[0];
+    orc_value_t *y = c->out[0];
+    const int64_t given = orc_attr_s64(c, sinter_op_attr_block_size, 0);
+    const size_t last = x->lt.ndims > 0 ? (size_t)x->lt.dims[x->lt.ndims - 1] : 0,
+                 block = given > 0 ? (size_t)given : last;
+    const double factor = 1 / sqrt((double)block), levels = log2((double)block) + 3;
+
+    if (x->lt.ndims < 1 || (block > 0 && ((block & (block - 1)) != 0 || last % block != 0))) {
+        return orc_fail(c, "blocks of %d in rows of %d", (int)block, (int)last);
+    }
+    if (orc_shape_like(c, 0, x) || orc_alloc(c, y, true)) {
+        return -1;
+    }
+    for (size_t at = 0; at < x->n; at++) {
+        const size_t i = at % block, begin = at - i;
+        double sum = 0, bound = 0, size = 0;
+        for (size_t j = 0; j < block; j++) {
+            const double v = x->v[begin + j];
+            sum += __builtin_parityll(i & j) ? -v : v;
+            bound += bound_at(x, begin + j);
+            size += fabs(v);
+        }
+        y->v[at] = sum * factor;
+        y->b[at] = (bound + levels * ORC_U * size) * factor + levels * ORC_UNDERFLOW;
     }
     return 0;
 }

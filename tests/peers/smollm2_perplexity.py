@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The perplexity of SmolLM2 over a text, with its weights as the file has them (Q4_1 is codes,
-scales and offsets; the output weight is Q8_0) multiplied by Sinter, beside the same with dequantised
-weights multiplied by NumPy. In mode strict both must agree to five digits.
+"""The perplexity of SmolLM2 over a text, with products by Sinter from the weights as the file has
+them (Q4_1 is codes, scales and offsets; the output weight is Q8_0), beside products by NumPy from
+dequantised weights. In mode strict both must agree to five digits.
 
 smollm2_perplexity.py SmolLM2-135M-Instruct.Q4_1.gguf text.md
 

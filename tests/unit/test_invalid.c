@@ -321,6 +321,17 @@ static const struct {
     {"RotaryEmbedding 1:s8:2x3x5x8 2:f32:4 3:s32:2x5 -> 4:f32:*", TYPE,
      "input 0, tensor 1: data type s8"},
 
+    /* Hadamard transform */
+    {"HadamardTransform 1:f32:2x12 -> 2:f32:*", SHAPE,
+     "the last dimension of tensor 1 is 12, which is not a power of two"},
+    {"HadamardTransform block_size=8 1:f32:2x12 -> 2:f32:*", SHAPE,
+     "the last dimension of tensor 1 is 12, which is not whole blocks"},
+    {"HadamardTransform block_size=12 1:f32:2x12 -> 2:f32:*", OP,
+     "block_size 12 is not a power of two"},
+    {"HadamardTransform block_size=-8 1:f32:2x8 -> 2:f32:*", OP, "block_size"},
+    {"HadamardTransform 1:f32:- -> 2:f32:*", SHAPE, "tensor 1 is a scalar"},
+    {"HadamardTransform 1:s8:2x8 -> 2:f32:*", TYPE, "input 0, tensor 1: data type s8"},
+
     /* dims and strides of one tensor */
     {"Abs 1:f32:-3x2 -> 2:f32:*", SHAPE, "op 100 (Abs): tensor 1: dimension 0 is negative (-3)"},
     {"Abs 1:f32:4294967296x4294967296 -> 2:f32:*", SHAPE,

@@ -698,7 +698,7 @@ static void test_projections(sinter_engine_t *engine)
 }
 
 typedef struct append {
-    bool two_slots, reads_codes, turns, norms;
+    bool two_slots, reads_codes, turns, norms, transforms;
 } append_t;
 
 /* x -> RotaryEmbedding -> DynamicQuantize -> two ScatterRows, as K and V of a cache. */
@@ -711,6 +711,7 @@ static void append_graph(mini_t *m, append_t o)
         if (o.turns || i == 0) {
             x = OP(m, rotary_embedding, f32, x, cos, sin);
         }
+        x = o.transforms ? OP(m, hadamard_transform, f32, x) : x;
         const lt_t into = i == 1 && o.two_slots ? IN(m, s32, "3") : slots,
                    codes = mini_tensor(m, sinter_s8, "*"), scales = mini_tensor(m, sinter_f32, "*"),
                    made[2] = {codes, scales};
@@ -731,6 +732,7 @@ static void test_appends(sinter_engine_t *engine)
 #define APPEND(...) (mini_begin(&m, engine), append_graph(&m, (append_t){__VA_ARGS__}), &m)
     EXPECT(APPEND(.turns = false), "append 7");
     EXPECT(APPEND(.turns = true, .norms = true), "append 9");
+    EXPECT(APPEND(.transforms = true), "append 9");
     EXPECT(APPEND(.two_slots = true), "append 4, append 3");
     EXPECT_WHY(APPEND(.reads_codes = true), "rotary 2, append 5, single 1",
                "others read its result too");

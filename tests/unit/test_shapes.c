@@ -105,6 +105,10 @@ static const struct {
     {"RotaryEmbedding num_heads=3 1:f16:2x5x24 2:f32:4 3:s64:2x5 -> 90:f16:*", {"2x5x24"}},
     {"RotaryEmbedding rotary_embedding_dim=4 1:f32:1x3x?x8 2:f32:1x5x2 3:f32:1x5x2 -> 90:f32:*",
      {"1x3x5x8"}},
+    {"HadamardTransform 1:f32:2x8 -> 90:f32:*", {"2x8"}},
+    {"HadamardTransform block_size=4 1:bf16:2x?x12 -> 90:f32:*", {"2x?x12"}},
+    {"HadamardTransform 1:f32:2x? -> 90:f32:*", {"2x?"}},
+    {"HadamardTransform 1:f32:2x0 -> 90:f32:*", {"2x0"}},
 
     /* quantisation */
     {"Quantize scales=0.5 1:f32:2x3 -> 90:s8:*", {"2x3"}},

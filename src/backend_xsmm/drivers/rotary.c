@@ -1,6 +1,6 @@
-/* RotaryEmbedding, a row at a time (rows.h): a row is a head, or all heads of a token that lie side
- * by side. Angles are found once for all heads: a first phase writes the cosines and sines of each
- * token, scaled, into shared memory as floats. */
+/* RotaryEmbedding and HadamardTransform, a row at a time (rows.h): a row is a head, or all heads of
+ * a token that lie side by side. Angles are found once for all heads: a first phase writes the
+ * cosines and sines of each token, scaled, into shared memory as floats. */
 #include <math.h>
 
 #include "backend_xsmm/drivers/box.h"
@@ -15,7 +15,8 @@ typedef struct rotary_state {
     const eltwise_table_t *fn;
     const bound_t *cosines, *sines, *positions; /* NULL: none */
     int sequence;                               /* the dim of tokens */
-    int64_t tokens, batch, half, head, heads;   /* heads: of a row */
+    /* heads: of a row, 0 where nothing is turned; block: of the transform, 0 where there is none */
+    int64_t tokens, batch, half, head, heads, block;
 } rotary_state_t;
 
 static const bound_t *bound_or_none(const frame_t *frame, int value)
@@ -44,12 +45,16 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     st->cosines = bound_or_none(problem->frame, p->cosines);
     st->sines = bound_or_none(problem->frame, p->sines);
     st->positions = bound_or_none(problem->frame, p->positions);
-    st->sequence = x->ndims - 2;
-    st->batch = x->dims[0];
-    st->tokens = x->dims[st->sequence];
-    st->heads = x->ndims == 3 ? p->heads : 1;
-    st->head = x->dims[last] / st->heads;
-    st->half = (p->dim > 0 ? p->dim : st->head) / 2;
+    st->block = !p->hadamard ? 0 : p->block > 0 ? p->block : x->dims[last];
+    st->tokens = st->batch = st->half = st->heads = 0;
+    if (st->cosines != NULL) {
+        st->sequence = x->ndims - 2;
+        st->batch = x->dims[0];
+        st->tokens = x->dims[st->sequence];
+        st->heads = x->ndims == 3 ? p->heads : 1;
+        st->head = x->dims[last] / st->heads;
+        st->half = (p->dim > 0 ? p->dim : st->head) / 2;
+    }
     choice->shared_bytes = angle_bytes(st);
     return rows_bind(problem, p->pre, self->needs, block, &st->rows, choice);
 }
@@ -136,13 +141,16 @@ static void rotate(const void *state, const problem_t *p, row_t *now)
     const rotary_state_t *st = r->st;
     const int64_t *row = now->index;
     float *x = now->x;
-    const float *cosine = r->angles + (row[0] * st->tokens + row[st->sequence]) * 2 * st->half;
     for (int64_t h = 0; h < st->heads; h++) {
+        const float *cosine = r->angles + (row[0] * st->tokens + row[st->sequence]) * 2 * st->half;
         if (p->step->p.rotary.interleaved) {
             st->fn->turn_pairs(x + h * st->head, cosine, cosine + st->half, (int)st->half);
         } else {
             st->fn->turn_halves(x + h * st->head, cosine, cosine + st->half, (int)st->half);
         }
+    }
+    for (int64_t at = 0; st->block > 0 && at < st->rows.row; at += st->block) {
+        st->fn->hadamard(x + at, st->block);
     }
 }
 
@@ -176,7 +184,8 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
     out->state_bytes = sizeof(rotary_state_t);
     out->share_bytes = rows_scratch(p->step, p->step->p.rotary.pre);
     out->reserve_bytes = rows_row_bytes(row > 0 ? row : 0);
-    out->note = "a head at a time";
+    out->note = p->step->p.rotary.hadamard ? "a head at a time, with a Hadamard transform"
+                                           : "a head at a time";
     return sinter_success;
 }
 

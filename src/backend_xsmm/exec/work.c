@@ -152,7 +152,7 @@ double step_work(const problem_t *p)
         break;
     case STEP_ROTARY:
         n = elements(p, step->p.rotary.x);
-        add(&s, n, 3 / elements_rate);
+        add(&s, n, (step->p.rotary.hadamard ? 6 : 3) / elements_rate);
         add_chain(&s, p, step->p.rotary.pre, n);
         break;
     case STEP_GATHER:

@@ -28,6 +28,7 @@ typedef struct cluster {
     /* Of a norm, a rotary embedding, a reduction or a window: the nodes that compute its input.
      * NULL: of another kind. */
     struct cluster *pre;
+    int turn; /* of a HadamardTransform: the RotaryEmbedding before it in the step; -1: none */
     int cost; /* an estimate of the chain's instructions */
     int pos;  /* its index; of a copy: the cluster that it follows */
     /* A copy: reads plan value `copy_from`, writes `copy_to`, both in the dims of dims_value. */

@@ -39,8 +39,8 @@ int lower_new_cluster(lowering_t *lo, step_kind_t kind, int heavy, int dims_valu
                     sizeof(cluster_t))) {
         return -1;
     }
-    lo->clusters[lo->n_clusters] =
-        (cluster_t){.kind = kind, .heavy = heavy, .dims_value = dims_value, .tail = -1, .pos = pos};
+    lo->clusters[lo->n_clusters] = (cluster_t){
+        .kind = kind, .heavy = heavy, .dims_value = dims_value, .tail = -1, .turn = -1, .pos = pos};
     return lo->n_clusters++;
 }
 
@@ -502,7 +502,8 @@ static sinter_status_t quantise_node(lowering_t *lo, int node)
 
 static bool takes_rows(sinter_op_kind_t kind)
 {
-    return op_is_norm(kind) || kind == sinter_op_rotary_embedding;
+    return op_is_norm(kind) || kind == sinter_op_rotary_embedding ||
+           kind == sinter_op_hadamard_transform;
 }
 
 /* The step computes its data by a chain. */
@@ -540,10 +541,33 @@ static step_kind_t heavy_kind(sinter_op_kind_t kind)
                                                                : STEP_SOFTMAX;
 }
 
+/* A rotary embedding transforms the rows that it has turned, if nobody else reads them. */
+static bool joins_rotary(lowering_t *lo, int node)
+{
+    const node_t *n = &lo->g->nodes[node];
+    const value_t *x = &lo->g->values[n->in[0]];
+    const int ci = n->kind == sinter_op_hadamard_transform ? lo->home[n->in[0]] : -1;
+    cluster_t *cl = ci >= 0 ? &lo->clusters[ci] : NULL;
+    if (cl == NULL || cl->heavy < 0 || cl->heavy != x->producer ||
+        lo->g->nodes[cl->heavy].kind != sinter_op_rotary_embedding || cl->n_nodes > 0 ||
+        x->n_uses != 1 || x->is_output) {
+        return false;
+    }
+    cl->turn = cl->heavy;
+    cl->heavy = node;
+    cl->dims_value = n->out[0];
+    lo->home[n->in[0]] = -1;
+    lo->home[n->out[0]] = lo->ready[n->out[0]] = ci;
+    return true;
+}
+
 static sinter_status_t heavy_node(lowering_t *lo, int node)
 {
     const node_t *n = &lo->g->nodes[node];
     cluster_t *pre = NULL;
+    if (joins_rotary(lo, node)) {
+        return sinter_success;
+    }
     if (takes_chain(n->kind)) {
         pre = ARENA_NEW(&lo->plan->arena, cluster_t, 1);
         SG_TRY(pre != NULL ? inputs_of_rows(lo, n, lo->n_clusters, pre) : sinter_out_of_memory);

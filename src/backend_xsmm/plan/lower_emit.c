@@ -460,7 +460,7 @@ static bool in_part(const cluster_t *part, int node)
 static sinter_status_t emit_pre(emitter_t *e, const cluster_t *cl, const chain_t **chain)
 {
     lowering_t *lo = e->lo;
-    const int x = lo->g->nodes[cl->heavy].in[0];
+    const int x = lo->g->nodes[cl->turn >= 0 ? cl->turn : cl->heavy].in[0];
     int reg;
     SG_TRY(begin(e, x, false));
     SG_TRY(emit_nodes(e, cl->pre));
@@ -537,13 +537,23 @@ static sinter_status_t emit_window(emitter_t *e, const cluster_t *cl, step_t *st
     return set_result(e, n->out[0], 0);
 }
 
+/* RotaryEmbedding, HadamardTransform, or both. */
 static sinter_status_t emit_rotary(emitter_t *e, const cluster_t *cl, step_t *step)
 {
     const graph_t *g = e->lo->g;
-    const node_t *n = &g->nodes[cl->heavy];
+    const node_t *last = &g->nodes[cl->heavy], *n = cl->turn >= 0 ? &g->nodes[cl->turn] : last;
     rotary_params_t *p = &step->p.rotary;
+    *p = (rotary_params_t){.pre = p->pre,
+                           .x = last->out[0],
+                           .cosines = -1,
+                           .sines = -1,
+                           .positions = -1,
+                           .hadamard = last->kind == sinter_op_hadamard_transform,
+                           .block = node_s64(last, sinter_op_attr_block_size, 0)};
+    if (n->kind == sinter_op_hadamard_transform) {
+        return set_result(e, last->out[0], 0);
+    }
     const bool frequencies = !dtype_is_float(g->values[n->in[2]].lt.data_type);
-    p->x = n->out[0];
     p->cosines = n->in[1];
     p->sines = frequencies ? -1 : n->in[2];
     p->positions = frequencies ? n->in[2] : n->n_in > 3 ? n->in[3] : -1;
@@ -555,7 +565,7 @@ static sinter_status_t emit_rotary(emitter_t *e, const cluster_t *cl, step_t *st
         return sg_fail(sinter_unimplemented, "%s: its positions are computed in the same partition",
                        node_label(n));
     }
-    return set_result(e, n->out[0], 0);
+    return set_result(e, last->out[0], 0);
 }
 
 static void emit_index(const emitter_t *e, const cluster_t *cl, step_t *step)

@@ -60,6 +60,8 @@ typedef struct eltwise_table {
      * x[2 i], x[2 i + 1]. */
     void (*turn_halves)(float *x, const float *cosine, const float *sine, int n);
     void (*turn_pairs)(float *x, const float *cosine, const float *sine, int n);
+    /* x = H x / sqrt(n), H the Hadamard matrix of Sylvester; n is a power of two. */
+    void (*hadamard)(float *x, int64_t n);
     /* Numbers with the order of the elements, zeros of both signs equal, a NaN above infinity;
      * `least`: with the reverse order. Returns the largest. */
     int32_t (*rank_row)(int32_t *key, const float *x, int n, bool least);
