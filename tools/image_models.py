@@ -49,6 +49,14 @@ def resnet(size, channels, results, kernel, stride=1, int8=False):
     return g.output(quantised(g, y, 0.05, 3) if int8 else y)
 
 
+def depthwise(size, channels):
+    """A 3 x 3 filter for each channel, as in a MobileNet."""
+    g = Graph()
+    w, bias = (g.input("f32", dims, None, "constant") for dims in ([3, 3, 1, channels], [channels]))
+    y = conv(g, g.input("f32", [1, size, size, channels]), w, bias, pad=1, groups=channels)
+    return g.output(g.op("ReLU", [y], "f32"))
+
+
 def patch_embedding():
     """Patches of 16 x 16 pixels become tokens, and a norm follows: the beginning of a ViT."""
     g = Graph()
@@ -66,6 +74,8 @@ PARTITIONS = {"vit-patch-embedding": 2}  # others are one
 RESNET = [(56, 64, 64, 3), (28, 128, 128, 3), (14, 256, 256, 3), (7, 512, 512, 3),
           (56, 64, 256, 1), (28, 512, 128, 1), (14, 1024, 256, 1), (7, 512, 2048, 1)]
 
+DEPTHWISE = [(56, 128), (14, 512)]  # size of the image, channels
+
 
 def models():
     all_models = {
@@ -76,14 +86,19 @@ def models():
         for int8 in (False, True):
             name = f"conv-{kernel}x{kernel}-{size}-{channels}-{results}-{'int8' if int8 else 'f32'}"
             all_models[name] = resnet(size, channels, results, kernel, int8=int8)
+    for size, channels in DEPTHWISE:
+        all_models[f"conv-depthwise-{size}-{channels}-f32"] = depthwise(size, channels)
     return all_models
 
 
 def perf_list():
-    lines = ["# Convolutions of ResNet-50, batch 1, channels last, as fractions of the FMA and "
-             "int8 peaks."]
+    lines = ["# Convolutions of ResNet-50 and depthwise ones, batch 1, channels last, as fractions "
+             "of the FMA and int8 peaks."]
     for size, channels, results, kernel in RESNET:
         for kind in ("f32", "int8"):
             lines.append(f"--mode=P --case=../../models/conv-{kernel}x{kernel}-{size}-{channels}-"
                          f"{results}-{kind}.json --expected-n-partitions=1 --min-time=0.3")
+    for size, channels in DEPTHWISE:
+        lines.append(f"--mode=P --case=../../models/conv-depthwise-{size}-{channels}-f32.json "
+                     "--expected-n-partitions=1 --min-time=0.3")
     return lines

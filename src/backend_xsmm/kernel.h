@@ -250,7 +250,7 @@ typedef struct refusal {
     bool alone;    /* only features are missing: the kernel would not refuse the step */
 } refusal_t;
 
-enum { MOST_CANDIDATES = 8, MOST_REFUSALS = 16 };
+enum { MOST_CANDIDATES = 8, MOST_REFUSALS = 20 };
 
 typedef struct selection {
     const kernel_t *kernels[MOST_CANDIDATES];

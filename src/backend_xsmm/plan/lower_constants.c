@@ -41,7 +41,8 @@ static plan_value_t *add_packed(plan_t *plan, int value, int dim)
 static int pack(plan_t *plan, int value, int dim, int line)
 {
     const int ndims = value < 0 ? 0 : plan->values[value].lt.ndims;
-    if (ndims < 2 || dim < ndims - 2 || !is_constant(plan, value) || is_along(plan, value, dim)) {
+    if (ndims < 2 || dim < ndims - 2 || !is_constant(plan, value) || is_along(plan, value, dim) ||
+        plan->values[value].lt.dims[dim] == 1) {
         return value;
     }
     add_packed(plan, value, dim)->line = line;

@@ -17,6 +17,16 @@ typedef struct gemm {
     bool add;
 } gemm_t;
 
+/* to[r][c] = sum over taps i of x[i][r * apart + c] * w[i][c], added in the order of taps; where
+ * add, to what `to` holds. Rows of `to` are ld apart. */
+typedef struct tile_taps {
+    int n, results, channels;
+    const float *const *x, *const *w;
+    int64_t apart, ld;
+    float *to;
+    bool add;
+} tile_taps_t;
+
 /* A transposition of elements of 1, 2 or 4 bytes: `lines` lines, a multiple of
  * TILE_TRANSPOSE_LINES, of a multiple of TILE_TRANSPOSE_ELEMENTS elements. Distances are in
  * elements. */
@@ -44,6 +54,8 @@ typedef struct tile_table {
     /* dst[e * ldd + l] = src[l * lds + e] */
     void (*transpose_bytes)(const tile_transpose_t *how, const unsigned char *src,
                             unsigned char *dst);
+    /* Filters of a depthwise convolution. */
+    void (*add_taps)(const tile_taps_t *taps);
 } tile_table_t;
 /* The best table for a set of features. */
 const tile_table_t *tile_table(features_t features);

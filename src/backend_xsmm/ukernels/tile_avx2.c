@@ -49,6 +49,6 @@ TARGET static void transpose(const float *src, int64_t lds, int rows, int cols, 
 #include "backend_xsmm/ukernels/tile_simd.inc"
 
 const tile_table_t tile_table_avx2 = {
-    load, gemm, tile_bf16_rows_c, tile_bf16_pairs_c, transpose, transpose_bytes};
+    load, gemm, tile_bf16_rows_c, tile_bf16_pairs_c, transpose, transpose_bytes, add_taps};
 
 #endif

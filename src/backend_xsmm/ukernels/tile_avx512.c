@@ -97,7 +97,7 @@ TARGET static void bf16_pairs(const float *src, int64_t ld, int rows, int cols, 
 
 #include "backend_xsmm/ukernels/tile_simd.inc"
 
-const tile_table_t tile_table_avx512 = {load,       gemm,      bf16_rows,
-                                        bf16_pairs, transpose, transpose_bytes};
+const tile_table_t tile_table_avx512 = {
+    load, gemm, bf16_rows, bf16_pairs, transpose, transpose_bytes, add_taps};
 
 #endif

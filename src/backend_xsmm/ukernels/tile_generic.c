@@ -125,8 +125,27 @@ static void transpose_bytes_c(const tile_transpose_t *t, const unsigned char *sr
     }
 }
 
+static void add_taps_c(const tile_taps_t *t)
+{
+    for (int r = 0; r < t->results; r++) {
+        float *to = t->to + r * t->ld;
+        if (!t->add) {
+            memset(to, 0, (size_t)t->channels * sizeof *to);
+        }
+        for (int i = 0; i < t->n; i++) {
+            const float *x = t->x[i] + r * t->apart, *w = t->w[i];
+            for (int c = 0; c < t->channels; c++) {
+                float image; /* at any address */
+                memcpy(&image, x + c, sizeof image);
+                to[c] += image * w[c];
+            }
+        }
+    }
+}
+
 static const tile_table_t table_c = {
-    load_c, gemm_c, tile_bf16_rows_c, tile_bf16_pairs_c, tile_transpose_c, transpose_bytes_c};
+    load_c,    gemm_c, tile_bf16_rows_c, tile_bf16_pairs_c, tile_transpose_c, transpose_bytes_c,
+    add_taps_c};
 
 const tile_table_t *tile_table(features_t features)
 {
