@@ -36,7 +36,8 @@ typedef struct frame {
 
 /* One matrix operand: codes and how they become numbers. data, scale, zp and high are values; -1:
  * none. scale_dim[d] is the dim of the scales that belongs to dim d of the data; -1: there is none.
- * The groups along d have dims[d] / scale dims[scale_dim[d]] elements, or all of them for -1.
+ * group_size[d] is what group_shape says about d, 0: nothing. Then the groups along d have
+ * dims[d] / scale dims[scale_dim[d]] elements; for -1 a group is all of the dim.
  * Static scales and zero points are constant values (f32, s32). split: data (u4) and high (u2) are
  * the low and the high plane of codes of that type. */
 typedef struct operand {
@@ -44,6 +45,7 @@ typedef struct operand {
     sinter_data_type_t split; /* undef: data holds the codes, high is not used */
     bool offsets; /* zp has offsets: scale * code + offset, in the groups of the scales */
     int8_t scale_dim[SINTER_MAX_NDIMS], zp_dim[SINTER_MAX_NDIMS];
+    int64_t group_size[SINTER_MAX_NDIMS];
 } operand_t;
 
 typedef enum step_kind {

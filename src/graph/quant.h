@@ -24,9 +24,10 @@ typedef struct quant {
     sinter_data_type_t split;
     /* The input (of a quantising op: output) with the high bits; -1: whole codes. */
     int high_port;
-    s64_list_t axes;        /* as given: may count from the end */
-    s64_list_t groups;      /* number of groups along each of axes */
-    s64_list_t group_shape; /* size of a group along each dim of the data */
+    s64_list_t axes;   /* as given: may count from the end */
+    s64_list_t groups; /* number of groups along each of axes */
+    /* The size of a group along each dim of the data. The last group of a dim may be shorter. */
+    s64_list_t group_shape;
     /* Scales and zero points as attributes (Quantize, Dequantize). scales NULL: as tensors. */
     const float *scales;
     size_t n_scales; /* 1, or one for each index of the axis */
@@ -56,9 +57,33 @@ static inline sinter_data_type_t quant_split_of(const node_t *node)
     return node->quant != NULL ? node->quant->split : sinter_data_type_undef;
 }
 
+/* How many groups of `size` elements a dim of n elements has: the last one may be shorter. */
+static inline int64_t quant_n_groups(int64_t n, int64_t size)
+{
+    return n / size + (n % size != 0);
+}
+
+/* Elements of a group along a dim of n > 0 elements that has `groups` groups. said: the size that
+ * group_shape gives, 0 if it does not. Where the number of groups is that of groups of the said
+ * size, that is the size, else the groups divide the dim. 0: they do not. */
+static inline int64_t quant_group_size(int64_t n, int64_t groups, int64_t said)
+{
+    if (said > 0 && groups == quant_n_groups(n, said)) {
+        return said < n ? said : n;
+    }
+    return groups > 0 && n % groups == 0 ? n / groups : 0;
+}
+
+/* What group_shape says about dim d of data of ndims dims; 0: nothing. */
+static inline int64_t quant_said_size(const quant_t *q, int ndims, int d)
+{
+    return q->group_shape.v != NULL && q->group_shape.n == (size_t)ndims ? q->group_shape.v[d] : 0;
+}
+
 /* The descriptor applied to tensors. Group sizes are in elements of the data tensor, one for each
  * of its dims: the dim itself where one value covers all, 1 where every index has its own;
- * SINTER_UNKNOWN_DIM where the dim of the data or of the scales is not known yet. */
+ * SINTER_UNKNOWN_DIM where the dim of the data or of the scales is not known yet. A size need not
+ * divide its dim: then the last group is shorter. */
 typedef struct quant_geom {
     int ndims;
     int axis; /* per_channel: the axis, counted from the first dim; else -1 */

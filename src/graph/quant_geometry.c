@@ -179,7 +179,9 @@ static sinter_status_t check_groups(const reader_t *r)
                              " elements of axis %d of tensor %" PRIu64,
                              i, n, dim, r->axes[i], r->data->id);
         }
-        if (known(dim) && dim % n != 0) {
+        const int64_t said =
+            (int)i < r->n_axes ? quant_said_size(r->q, r->data->ndims, r->axes[i]) : 0;
+        if (known(dim) && dim % n != 0 && (said == 0 || n != quant_n_groups(dim, said))) {
             return FAIL_ATTR(r,
                              "groups[%zu] is %" PRId64 ", which does not divide the %" PRId64
                              " elements of axis %d of tensor %" PRIu64,
@@ -199,16 +201,6 @@ static sinter_status_t check_group_shape(const reader_t *r)
     if (sizes.n != (size_t)rank) {
         return FAIL_ATTR(r, "group_shape has %zu values for the %d dimensions of tensor %" PRIu64,
                          sizes.n, rank, r->data->id);
-    }
-    for (size_t i = 0; i < sizes.n; i++) {
-        const int64_t dim = r->data->dims[i];
-        if (known(dim) && dim % sizes.v[i] != 0) {
-            return FAIL_ATTR(r,
-                             "group_shape[%zu] is %" PRId64
-                             ", which does not divide dimension %zu (%" PRId64
-                             ") of tensor %" PRIu64,
-                             i, sizes.v[i], i, dim, r->data->id);
-        }
     }
     return sinter_success;
 }
@@ -306,9 +298,10 @@ static int64_t listed_groups(const reader_t *r, int dim)
 /* The group size of data dimension i that the attributes ask for; unknown if they leave it open. */
 static int64_t attr_group(const reader_t *r, int i)
 {
-    int64_t groups = listed_groups(r, i), dim = r->data->dims[i];
-    if (r->q->group_shape.v != NULL) {
-        return r->q->group_shape.v[i];
+    const int64_t groups = listed_groups(r, i), dim = r->data->dims[i],
+                  said = quant_said_size(r->q, r->data->ndims, i);
+    if (said > 0) {
+        return known(dim) && said > dim && dim > 0 ? dim : said;
     }
     if (groups > 0) {
         return known(dim) ? dim / groups : SINTER_UNKNOWN_DIM;
@@ -337,11 +330,13 @@ static sinter_status_t check_against_attrs(const reader_t *r, const param_t *p, 
                           " groups, but axis does not list it",
                           p->name, p->lt->id, i, n);
     }
-    if (r->q->group_shape.v != NULL && known(dim) && n != dim / r->q->group_shape.v[i]) {
+    const int64_t said = quant_said_size(r->q, r->data->ndims, i);
+    if (said > 0 && known(dim) && n != quant_n_groups(dim, said)) {
         return FAIL_SHAPE(r,
                           "%s, tensor %" PRIu64 ", have %" PRId64
-                          " values along dimension %d, but group_shape makes it %" PRId64,
-                          p->name, p->lt->id, n, i, dim / r->q->group_shape.v[i]);
+                          " values along dimension %d, but group_shape makes it %" PRId64
+                          " for %" PRId64 " elements",
+                          p->name, p->lt->id, n, i, quant_n_groups(dim, said), dim);
     }
     return sinter_success;
 }
@@ -349,9 +344,10 @@ static sinter_status_t check_against_attrs(const reader_t *r, const param_t *p, 
 static sinter_status_t group_of_dim(const reader_t *r, const param_t *p, int i)
 {
     int64_t dim = r->data->dims[i], n = p->lt->ndims < 0 ? SINTER_UNKNOWN_DIM : p->lt->dims[i];
+    const int64_t said = quant_said_size(r->q, r->data->ndims, i);
     int64_t wanted = p->checks_attrs ? attr_group(r, i) : SINTER_UNKNOWN_DIM;
     if (!known(n) || !known(dim)) {
-        if (known(wanted) && known(dim) && dim % wanted != 0) {
+        if (known(wanted) && known(dim) && dim % wanted != 0 && said == 0) {
             return FAIL_SHAPE(r,
                               "dimension %d (%" PRId64 ") of tensor %" PRIu64
                               " is no multiple of the default group %" PRId64,
@@ -359,21 +355,22 @@ static sinter_status_t group_of_dim(const reader_t *r, const param_t *p, int i)
         }
         /* The number of scales is known, but not the dim that they divide: no default says how many
          * elements each has. */
-        p->group[i] = known(n) && r->q->group_shape.v == NULL ? SINTER_UNKNOWN_DIM : wanted;
+        p->group[i] = known(n) && said == 0 ? SINTER_UNKNOWN_DIM : wanted;
         return known(n) && p->checks_attrs ? check_against_attrs(r, p, i, n) : sinter_success;
     }
     if (n < 1 && dim > 0) {
         return FAIL_SHAPE(r, "%s, tensor %" PRIu64 ", have no values along dimension %d", p->name,
                           p->lt->id, i);
     }
-    if (n > 1 && (n > dim || dim % n != 0)) {
+    const int64_t size = dim > 0 ? quant_group_size(dim, n, said) : 0;
+    if (n > 1 && size == 0 && (said == 0 || !p->checks_attrs)) {
         return FAIL_SHAPE(r,
                           "%s, tensor %" PRIu64 ", have %" PRId64
                           " values along dimension %d, which do not divide its %" PRId64
                           " elements",
                           p->name, p->lt->id, n, i, dim);
     }
-    p->group[i] = dim > n && n > 0 ? dim / n : 1;
+    p->group[i] = size > 0 ? size : 1;
     return p->checks_attrs ? check_against_attrs(r, p, i, n) : sinter_success;
 }
 
@@ -573,8 +570,8 @@ sinter_status_t quant_geometry(const node_t *node, const lt_t *in, const lt_t *o
                   .geom = geom};
     r.code_type = q->high_port >= 0 ? q->split : r.codes->data_type;
     SG_TRY(find_axes(&r));
-    SG_TRY(check_groups(&r));
     SG_TRY(check_group_shape(&r));
+    SG_TRY(check_groups(&r));
     if (node->kind != sinter_op_quantize) {
         const bool with_scales = node->kind == sinter_op_dynamic_dequantize || !given;
         SG_TRY(quant_check_planes(node, quantises, quantises ? out : in, with_scales ? 2 : 1));

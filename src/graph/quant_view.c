@@ -5,7 +5,7 @@
 #include "graph/quant.h"
 #include "graph/shape.h"
 
-bool quant_full_dims(const graph_t *g, const node_t *node, bool zero_points, int64_t *dims)
+bool quant_full_dims(const graph_t *g, const node_t *node, bool zero_points, quant_dims_t *dims)
 {
     lt_t in[4], out[3];
     quant_geom_t geom;
@@ -24,28 +24,46 @@ bool quant_full_dims(const graph_t *g, const node_t *node, bool zero_points, int
         return false;
     }
     const int *dim_of = zero_points ? geom.zp_dim : geom.scale_dim;
+    const int64_t *group = zero_points ? geom.zp_group : geom.scale_group;
     for (int d = 0; d < in[0].ndims; d++) {
-        dims[d] = 1;
+        const int64_t said = quant_said_size(q, in[0].ndims, d);
+        dims->n[d] = 1;
+        dims->size[d] = said > 0 && dim_known(group[d]) ? group[d] : said;
         if (q->scales != NULL) {
-            dims[d] = d == geom.axis ? (int64_t)q->n_scales : 1;
+            dims->n[d] = d == geom.axis ? (int64_t)q->n_scales : 1;
         } else if (dim_of[d] >= 0) {
-            dims[d] = in[port].dims[dim_of[d]];
+            dims->n[d] = in[port].dims[dim_of[d]];
         }
     }
     return true;
 }
 
-static const char *through_transpose(const node_t *view, int ndims, int64_t *dims)
+/* The last group of a dim of n elements may be shorter than `size`, what a group_shape says. */
+static bool may_be_ragged(int64_t n, int64_t size)
+{
+    return dim_known(n) ? size > 0 && size < n && n % size != 0 : size > 1 && size != INT64_MAX;
+}
+
+bool quant_dims_ragged(const lt_t *data, const quant_dims_t *dims)
+{
+    bool ragged = false;
+    for (int d = 0; d < data->ndims; d++) {
+        ragged = ragged || may_be_ragged(data->dims[d], dims->size[d]);
+    }
+    return ragged;
+}
+
+static const char *through_transpose(const node_t *view, int ndims, quant_dims_t *dims)
 {
     const attr_t *order = node_attr(view, sinter_op_attr_order);
-    int64_t old[SINTER_MAX_NDIMS];
+    const quant_dims_t old = *dims;
     if (order == NULL || order->n != (size_t)ndims) {
         return "a transpose of another rank lies between the codes and the matmul";
     }
-    memcpy(old, dims, sizeof(int64_t) * (size_t)ndims);
     for (int d = 0; d < ndims; d++) {
         const int64_t from = order->s64[d] < 0 ? order->s64[d] + ndims : order->s64[d];
-        dims[d] = old[from];
+        dims->n[d] = old.n[from];
+        dims->size[d] = old.size[from];
     }
     return NULL;
 }
@@ -110,8 +128,8 @@ static int end_of_split(const lt_t *in, const lt_t *out, int i, int j)
  * dim is no such dim. A scale for all of the dim stays one. Else each part has scales of its own:
  * should a group reach over two parts, then the reshape of the scales, which are too few, is an
  * error at execute. */
-static int split_unknown(const lt_t *in, const lt_t *out, int i, int j, const int64_t *dims,
-                         int64_t *scales)
+static int split_unknown(const lt_t *in, const lt_t *out, int i, int j, const quant_dims_t *dims,
+                         quant_dims_t *parts)
 {
     int unknown = 0, end = end_of_split(in, out, i, j);
     if (end < 0) { /* other dims are unknown, too: the parts end with the first one */
@@ -124,30 +142,55 @@ static int split_unknown(const lt_t *in, const lt_t *out, int i, int j, const in
     for (int k = j; k < end && k < out->ndims; k++) {
         unknown += !dim_known(out->dims[k]);
     }
-    if (dim_known(in->dims[i]) || unknown != 1 || (dim_known(dims[i]) && dims[i] != 1)) {
+    if (dim_known(in->dims[i]) || unknown != 1 || (dim_known(dims->n[i]) && dims->n[i] != 1) ||
+        may_be_ragged(in->dims[i], dims->size[i])) {
         return 0;
     }
     for (int k = j; k < end; k++) {
-        scales[k] = dims[i] == 1 ? 1 : out->dims[k];
+        parts->n[k] = dims->n[i] == 1 ? 1 : out->dims[k];
+        parts->size[k] = dims->size[i] == 0 ? 0 : dims->n[i] == 1 ? INT64_MAX : 1;
     }
     return end - j;
 }
 
+/* The groups of the dims [i, end) of the data as groups of runs of the dims [j, out_end) behind the
+ * view. False: there are none. */
+static bool regroup_block(const lt_t *in, int i, int end, const lt_t *out, int j, int out_end,
+                          const quant_dims_t *dims, quant_dims_t *made)
+{
+    bool said = false;
+    for (int d = i; d < end; d++) {
+        if (may_be_ragged(in->dims[d], dims->size[d])) {
+            return false;
+        }
+        said = said || dims->size[d] > 0;
+    }
+    const int64_t run = run_length(end - i, in->dims + i, dims->n + i);
+    if (run < 0 || !say_runs(out_end - j, out->dims + j, run, made->n + j)) {
+        return false;
+    }
+    for (int d = j; d < out_end; d++) {
+        made->size[d] = said ? out->dims[d] / made->n[d] : 0;
+    }
+    return true;
+}
+
 /* Both dim lists fall into blocks of equal products, as short as can be; unit dims stick to the
  * block on their left or, at the start, right. */
-static const char *through_reshape(const lt_t *in, const lt_t *out, int64_t *dims)
+static const char *through_reshape(const lt_t *in, const lt_t *out, quant_dims_t *dims)
 {
     static const char *const unsaid =
         "a reshape splits or merges dims whose groups the new dims cannot say";
-    int64_t scales[SINTER_MAX_NDIMS];
+    quant_dims_t made = {{0}, {0}};
     int i = 0, j = 0;
     while (i < in->ndims || j < out->ndims) {
         const int i0 = i, j0 = j;
         int64_t a = 1, b = 1;
-        const int parts = i < in->ndims ? split_unknown(in, out, i, j, dims, scales) : 0;
+        const int parts = i < in->ndims ? split_unknown(in, out, i, j, dims, &made) : 0;
         if (parts <= 1 && i < in->ndims && j < out->ndims &&
             in->dims[i] == out->dims[j]) { /* an untouched dim, known or not */
-            scales[j++] = dims[i++];
+            made.n[j] = dims->n[i];
+            made.size[j++] = dims->size[i++];
             continue;
         }
         if (i < in->ndims && in->dims[i] == 1) {
@@ -155,7 +198,8 @@ static const char *through_reshape(const lt_t *in, const lt_t *out, int64_t *dim
             continue;
         }
         if (j < out->ndims && out->dims[j] == 1) {
-            scales[j++] = 1;
+            made.size[j] = 1;
+            made.n[j++] = 1;
             continue;
         }
         if (parts > 0) {
@@ -173,17 +217,16 @@ static const char *through_reshape(const lt_t *in, const lt_t *out, int64_t *dim
                 return "a reshape of dims that are not known yet";
             }
         } while (a != b || i == i0 || j == j0);
-        const int64_t run = run_length(i - i0, in->dims + i0, dims + i0);
-        if (run < 0 || !say_runs(j - j0, out->dims + j0, run, scales + j0)) {
+        if (!regroup_block(in, i0, i, out, j0, j, dims, &made)) {
             return unsaid;
         }
     }
-    memcpy(dims, scales, sizeof(int64_t) * (size_t)out->ndims);
+    *dims = made;
     return NULL;
 }
 
 const char *quant_dims_through_view(const node_t *view, const lt_t *in, const lt_t *out,
-                                    int64_t *dims)
+                                    quant_dims_t *dims)
 {
     if (in->ndims < 0 || out->ndims < 0) {
         return "a view between the codes and the matmul has an unknown rank";

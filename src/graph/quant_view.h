@@ -10,15 +10,26 @@
  * and the pass moves no more. */
 enum { QUANT_MAX_VIEWS = 32 };
 
-/* The dims of a quantising node's scales or zero points, written with one dim for each dim of the
- * data: 1 where one value covers the whole dim. dims has room for SINTER_MAX_NDIMS. False: the node
- * has none, or its groups are invalid or not known yet. */
-bool quant_full_dims(const graph_t *g, const node_t *node, bool zero_points, int64_t *dims);
+/* The groups of scales or zero points, by dim of the data. */
+typedef struct quant_dims {
+    int64_t n[SINTER_MAX_NDIMS]; /* how many groups: 1 where one value covers the whole dim */
+    /* Elements of a group, where the node has a group_shape; 0: it has none, and groups divide the
+     * dims. INT64_MAX: all elements, however many. */
+    int64_t size[SINTER_MAX_NDIMS];
+} quant_dims_t;
 
-/* Rewrites dims, the full dims of scales for view->in, into those for view->out. NULL, or the
- * reason why no such dims exist: a dim that is split or merged must have no groups, or groups that
- * are runs of neighbours in the new dims too. */
+/* The groups of a quantising node's scales or zero points. False: the node has none, or its groups
+ * are invalid or not known yet. */
+bool quant_full_dims(const graph_t *g, const node_t *node, bool zero_points, quant_dims_t *dims);
+
+/* Rewrites the groups over view->in into those over view->out. NULL, or the reason why there are no
+ * such groups: a dim that is split or merged must have no groups, or groups that are runs of
+ * neighbours in the new dims too, none of which is shorter than the others. */
 const char *quant_dims_through_view(const node_t *view, const lt_t *in, const lt_t *out,
-                                    int64_t *dims);
+                                    quant_dims_t *dims);
+
+/* Some dim may have a last group that is shorter than the others: only group_shape can say its
+ * groups. */
+bool quant_dims_ragged(const lt_t *data, const quant_dims_t *dims);
 
 #endif

@@ -210,7 +210,9 @@ static sinter_status_t put_groups(const node_t *node, const lt_t *data, int axis
             continue;
         }
         bool known = dim_known(data->dims[i]) && dim_known(group[i]) && group[i] > 0;
-        dims[to_dim[i]] = axis >= 0 && i != axis ? 1 : known ? data->dims[i] / group[i] : UNKNOWN;
+        dims[to_dim[i]] = axis >= 0 && i != axis ? 1
+                          : known                ? quant_n_groups(data->dims[i], group[i])
+                                                 : UNKNOWN;
         n++;
     }
     if (n == 0 && out->ndims > 0) { /* one value of whatever rank */

@@ -14,7 +14,8 @@
 #include "numeric/quant_formula.h"
 
 /* Along one dim of a matrix: data elements from the value of one group to that of the next (0:
- * all groups have the same value), and matrix elements in a group (at least 1). */
+ * all groups have the same value), and matrix elements in a group (at least 1). The last group may
+ * have fewer. */
 typedef struct axis {
     int64_t stride, group;
 } axis_t;
@@ -76,7 +77,7 @@ static inline unsigned char *groups_output(const groups_t *g, int64_t element)
 /* How many values there are along an axis of n elements. */
 static inline int64_t axis_groups(const axis_t *axis, int64_t n)
 {
-    return axis->stride == 0 || n == 0 ? 1 : n / axis->group;
+    return axis->stride == 0 || n == 0 ? 1 : (n - 1) / axis->group + 1;
 }
 
 /* Whether one value serves all n elements along an axis, or there are no values. */

@@ -94,29 +94,29 @@ static sinter_status_t view_codes(graph_t *g, const path_t *path, int *value)
     return sinter_success;
 }
 
-/* view(scales), dims being the scales' dims with one for each dim of the codes. */
-static sinter_status_t view_scales(graph_t *g, const path_t *path, int64_t *dims, int *value)
+/* view(scales), dims being the groups over the codes. */
+static sinter_status_t view_scales(graph_t *g, const path_t *path, quant_dims_t *dims, int *value)
 {
     const int ndims = g->values[g->nodes[path->dequant].in[0]].lt.ndims;
-    if (!same_shape(&g->values[*value].lt, ndims, dims)) {
-        SG_TRY(add_reshape(g, ndims, dims, value));
+    if (!same_shape(&g->values[*value].lt, ndims, dims->n)) {
+        SG_TRY(add_reshape(g, ndims, dims->n, value));
     }
     for (int i = path->n_views - 1; i >= 0; i--) {
         const node_t view = g->nodes[path->views[i]];
         const lt_t from = g->values[view.in[0]].lt, to = g->values[view.out[0]].lt;
         quant_dims_through_view(&view, &from, &to, dims);
         if (view.kind == sinter_op_static_transpose) {
-            SG_TRY(add_view(g, &view, to.ndims, dims, value));
-        } else if (!same_shape(&g->values[*value].lt, to.ndims, dims)) {
-            SG_TRY(add_reshape(g, to.ndims, dims, value));
+            SG_TRY(add_view(g, &view, to.ndims, dims->n, value));
+        } else if (!same_shape(&g->values[*value].lt, to.ndims, dims->n)) {
+            SG_TRY(add_reshape(g, to.ndims, dims->n, value));
         }
     }
     return sinter_success;
 }
 
-/* The dims of the scales or zero points at the matmul. False: the views have none for them, or more
- * than one is unknown, which no reshape can express. */
-static bool dims_at_matmul(const graph_t *g, const path_t *path, int64_t *dims)
+/* The groups of the scales or zero points at the matmul. False: the views have none for them, or
+ * more than one is unknown, which no reshape can express. */
+static bool dims_at_matmul(const graph_t *g, const path_t *path, quant_dims_t *dims)
 {
     for (int i = path->n_views - 1; i >= 0; i--) {
         const node_t *view = &g->nodes[path->views[i]];
@@ -126,7 +126,7 @@ static bool dims_at_matmul(const graph_t *g, const path_t *path, int64_t *dims)
             return false;
         }
         for (int d = 0; d < to->ndims; d++) {
-            n_unknown += dims[d] == SINTER_UNKNOWN_DIM;
+            n_unknown += dims->n[d] == SINTER_UNKNOWN_DIM;
         }
         if (view->kind == sinter_op_static_reshape && n_unknown > 1) {
             return false;
@@ -142,16 +142,16 @@ static const s64_list_t none = {0, NULL};
 static sinter_status_t move_static(graph_t *g, const path_t *path, node_t *dq, int ndims,
                                    bool *done)
 {
-    int64_t dims[SINTER_MAX_NDIMS];
+    quant_dims_t dims;
     int64_t axis = -1;
     *done = true;
-    if (!quant_full_dims(g, dq, false, dims)) {
+    if (!quant_full_dims(g, dq, false, &dims)) {
         *done = false;
         return sinter_success;
     }
     bool single = true;
     for (int d = 0; d < g->values[dq->in[0]].lt.ndims; d++) {
-        single = single && dims[d] == 1;
+        single = single && dims.n[d] == 1;
     }
     if (path->n_views == 0) {
         return sinter_success;
@@ -159,13 +159,13 @@ static sinter_status_t move_static(graph_t *g, const path_t *path, node_t *dq, i
     if (single) { /* per_channel over one channel is per_tensor, which asks for no axis */
         return quant_regroup(&g->arena, dq, QUANT_PER_TENSOR, none, none);
     }
-    *done = dims_at_matmul(g, path, dims);
+    *done = dims_at_matmul(g, path, &dims);
     const lt_t *operand = &g->values[g->nodes[path->views[0]].out[0]].lt;
     for (int d = 0; d < ndims && *done; d++) {
         *done =
-            dims[d] == 1 ||
-            (axis < 0 && dims[d] == operand->dims[d]); /* attributes know channels, not groups */
-        axis = dims[d] != 1 ? d : axis;
+            dims.n[d] == 1 ||
+            (axis < 0 && dims.n[d] == operand->dims[d]); /* attributes know channels, not groups */
+        axis = dims.n[d] != 1 ? d : axis;
     }
     return *done ? quant_regroup(&g->arena, dq, QUANT_PER_CHANNEL, (s64_list_t){1, &axis}, none)
                  : sinter_success;
@@ -174,25 +174,29 @@ static sinter_status_t move_static(graph_t *g, const path_t *path, node_t *dq, i
 /* Scales and zero points in tensors follow the codes through the views. */
 static sinter_status_t move_dynamic(graph_t *g, const path_t *path, node_t *dq, bool *done)
 {
-    int64_t dims[2][SINTER_MAX_NDIMS], at_matmul[SINTER_MAX_NDIMS];
+    quant_dims_t dims[2], at_matmul[2];
     bool moves[2];
     *done = true;
     if (path->n_views == 0) {
         return sinter_success;
     }
     for (int i = 0; i < 2; i++) {
-        moves[i] = quant_full_dims(g, dq, i == 1, dims[i]);
-        memcpy(at_matmul, dims[i], sizeof(at_matmul));
-        *done = *done &&
-                (moves[i] ? dims_at_matmul(g, path, at_matmul) : i == 1 && dq->quant->zp_input < 0);
+        moves[i] = quant_full_dims(g, dq, i == 1, &dims[i]);
+        at_matmul[i] = dims[i];
+        *done = *done && (moves[i] ? dims_at_matmul(g, path, &at_matmul[i])
+                                   : i == 1 && dq->quant->zp_input < 0);
     }
+    const lt_t *operand = &g->values[g->nodes[path->views[0]].out[0]].lt;
+    const s64_list_t sizes = {(size_t)operand->ndims, at_matmul[0].size};
+    const bool ragged = *done && quant_dims_ragged(operand, &at_matmul[0]);
     for (int i = 0; i < 2 && *done; i++) {
         if (moves[i]) {
-            SG_TRY(view_scales(g, path, dims[i], &dq->in[1 + i]));
+            SG_TRY(view_scales(g, path, &dims[i], &dq->in[1 + i]));
         }
     }
-    /* Removes groups and group_shape, so that the dims of the scales alone decide. */
-    return *done ? quant_regroup(&g->arena, dq, QUANT_PER_GROUP, none, none) : sinter_success;
+    /* Removes groups, so that the dims of the scales alone decide, unless they cannot. */
+    return *done ? quant_regroup(&g->arena, dq, QUANT_PER_GROUP, none, ragged ? sizes : none)
+                 : sinter_success;
 }
 
 static bool takes_codes(sinter_op_kind_t kind)
@@ -207,15 +211,15 @@ static bool varies_in_image(const graph_t *g, const node_t *conv, const path_t *
     const lt_t *image = &g->values[conv->in[0]].lt;
     const int channel = shape_channel_dim(conv, image);
     for (int zero_points = 0; zero_points < 2; zero_points++) {
-        int64_t dims[SINTER_MAX_NDIMS];
-        if (!quant_full_dims(g, dq, zero_points != 0, dims)) {
+        quant_dims_t dims;
+        if (!quant_full_dims(g, dq, zero_points != 0, &dims)) {
             if (zero_points == 0 || dq->quant->zp_input >= 0) {
                 return true;
             }
             continue;
         }
         for (int d = 0; d < image->ndims; d++) {
-            if (d != channel && dims[d] != 1) {
+            if (d != channel && dims.n[d] != 1) {
                 return true;
             }
         }

@@ -118,7 +118,8 @@ static sinter_status_t swap(graph_t *g, int view_node, int quantise, const int64
     const lt_t in = g->values[view.in[0]].lt;
     int64_t groups[SINTER_MAX_NDIMS];
     for (int d = 0; d < in.ndims; d++) {
-        groups[d] = in.dims[d] == SINTER_UNKNOWN_DIM ? SINTER_UNKNOWN_DIM : in.dims[d] / size[d];
+        groups[d] = in.dims[d] == SINTER_UNKNOWN_DIM ? SINTER_UNKNOWN_DIM
+                                                     : quant_n_groups(in.dims[d], size[d]);
     }
     g->nodes[view_node].dead = true;
     g->values[view.out[0]].producer = -1;

@@ -185,13 +185,13 @@ static const char *operand_geometry(const match_t *m, int v)
             views[n_views++] = n;
         } else if (classes == PAT_DEQUANT) {
             for (int zero_points = 0; zero_points < 2; zero_points++) {
-                int64_t dims[SINTER_MAX_NDIMS];
-                if (!quant_full_dims(m->g, n, zero_points != 0, dims)) {
+                quant_dims_t dims;
+                if (!quant_full_dims(m->g, n, zero_points != 0, &dims)) {
                     continue;
                 }
                 for (int i = n_views - 1; i >= 0; i--) {
                     const char *why = quant_dims_through_view(views[i], lt_of(m, views[i]->in[0]),
-                                                              lt_of(m, views[i]->out[0]), dims);
+                                                              lt_of(m, views[i]->out[0]), &dims);
                     if (why != NULL) {
                         return match_reason(m, "groups of %s do not fit %s: %s", node_label(n),
                                             node_label(views[i]), why);

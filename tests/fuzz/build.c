@@ -70,14 +70,18 @@ int64_t fz_dim(fz_t *f, int64_t value, int64_t multiple)
 int64_t fz_divide(int64_t dim, int64_t by)
 {
     if (!fz_is_symbol(dim)) {
-        return dim / by;
+        return dim / by + (dim % by != 0);
     }
     return dim - dim % SLOT + dim % SLOT * by;
 }
 
 int64_t fz_size(const fz_t *f, int64_t dim, int variant)
 {
-    return fz_is_symbol(dim) ? f->sizes[(dim - SYMBOL) / SLOT][variant] / (dim % SLOT) : dim;
+    if (!fz_is_symbol(dim)) {
+        return dim;
+    }
+    const int64_t size = f->sizes[(dim - SYMBOL) / SLOT][variant], by = dim % SLOT;
+    return size / by + (size % by != 0);
 }
 
 int fz_may_be_empty(const fz_t *f, int64_t dim)

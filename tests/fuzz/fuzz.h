@@ -150,6 +150,7 @@ int fz_rows(fz_t *f, int ndims, const int64_t *dims);
 typedef struct fz_geometry {
     const char *qtype;
     int offsets; /* zero points are offsets */
+    int ragged;  /* only group_shape says the groups: some last ones may be short */
     int64_t axis;
     int64_t group[FZ_MAX_RANK]; /* 0: the whole dim */
     int ndims;

@@ -70,8 +70,15 @@ static void group_dims(const int64_t *dims, int ndims, fz_geometry_t *g)
     }
 }
 
-/* group 0 stands for the whole dim. */
-static void choose_groups(fz_t *f, int ndims, const int64_t *dims, fz_geometry_t *g)
+/* A size that leaves a short last group, where the dim is large enough; else 0. */
+static int64_t ragged_size(fz_t *f, int64_t dim)
+{
+    const int64_t least = fz_size(f, dim, 0), size = FZ_ONE_OF(f, 3, 5, 8, 16, 24, 32, 48, 64);
+    return size < least && least % size ? size : 0;
+}
+
+/* group 0 stands for the whole dim. ragged: some last groups may be short. */
+static void choose_groups(fz_t *f, int ndims, const int64_t *dims, int ragged, fz_geometry_t *g)
 {
     int one = fz_chance(f, 60) ? fz_range(f, ndims > 1 ? ndims - 2 : 0, ndims - 1)
                                : -1; /* usually along one of the two last dims */
@@ -81,10 +88,25 @@ static void choose_groups(fz_t *f, int ndims, const int64_t *dims, fz_geometry_t
                       : fz_chance(f, 10)   ? 0
                                            : fz_divisor(f, dims[d]);
     }
+    g->ragged = 0;
+    if (ragged && fz_chance(f, 30)) {
+        for (int d = 0; d < ndims; d++) {
+            const int64_t size = g->group[d] != 1 || fz_chance(f, 20) ? ragged_size(f, dims[d]) : 0;
+            g->group[d] = size                                   ? size
+                          : g->group[d] || fz_is_symbol(dims[d]) ? g->group[d]
+                                                                 : dims[d];
+            g->ragged = g->ragged || size;
+        }
+        for (int d = 0; d < ndims && g->ragged; d++) {
+            if (g->group[d] == 0) { /* no size says a whole dim that is not known */
+                g->group[d] = 1;
+            }
+        }
+    }
     group_dims(dims, ndims, g);
 }
 
-static void choose_geometry(fz_t *f, int ndims, const int64_t *dims, fz_geometry_t *g)
+static void choose_geometry(fz_t *f, int ndims, const int64_t *dims, int ragged, fz_geometry_t *g)
 {
     int what = ndims == 0 ? 0 : fz_pick(f, 10);
 
@@ -103,7 +125,7 @@ static void choose_geometry(fz_t *f, int ndims, const int64_t *dims, fz_geometry
             group_dims(dims, ndims, g);
         }
     } else {
-        choose_groups(f, ndims, dims, g);
+        choose_groups(f, ndims, dims, ragged, g);
     }
 }
 
@@ -116,7 +138,7 @@ static void zp_geometry(fz_t *f, int ndims, const int64_t *dims, const fz_geomet
         return;
     }
     if (fz_chance(f, 30)) {
-        choose_groups(f, ndims, dims, zps);
+        choose_groups(f, ndims, dims, 0, zps);
     } else if (fz_chance(f, 15)) {
         zps->ndims = 0;
     }
@@ -163,7 +185,7 @@ static void geometry_attrs(fz_t *f, int ndims, const int64_t *dims, const fz_geo
         sized = sized && (g->group[d] || !fz_is_symbol(dims[d])) && fz_size(f, dims[d], 0) > 0;
         shape[d] = g->group[d] ? g->group[d] : dims[d];
     }
-    if (sized && fz_chance(f, 60)) {
+    if (g->ragged || (sized && fz_chance(f, 60))) {
         fz_s64(f, sinter_op_attr_group_shape, (size_t)ndims, shape);
     } else if (countable && fz_chance(f, 80)) {
         list_axes(f, ndims, dims, g);
@@ -178,7 +200,7 @@ static int scale_inputs(fz_t *f, sinter_data_type_t code, int ndims, const int64
     fz_geometry_t z;
     int offsets = floats && fz_chance(f, 25);
 
-    choose_geometry(f, ndims, dims, g);
+    choose_geometry(f, ndims, dims, 1, g);
     in[0] = fz_input(f, scale_type(f), g->ndims, g->dims);
     if (!is_int(code) || !fz_chance(f, 60)) {
         return 1;
@@ -341,9 +363,9 @@ static void computed_geometry(fz_t *f, int ndims, const int64_t *dims, int64_t g
         }
     }
     for (int i = 0; i < 8; i++) {
-        choose_geometry(f, ndims, dims, g);
+        choose_geometry(f, ndims, dims, 1, g);
         if (strcmp(g->qtype, "per_group") || shapeable(f, ndims, dims, g) ||
-            listable(ndims, dims, g)) {
+            (!g->ragged && listable(ndims, dims, g))) {
             return;
         }
     }
@@ -362,7 +384,7 @@ static void computed_attrs(fz_t *f, const kind_t *k, int ndims, const int64_t *d
     for (int d = 0; d < ndims - 1; d++) {
         own = own && g->dims[d] == dims[d];
     }
-    if (implied && own && fz_chance(f, 40)) {
+    if (!g->ragged && implied && own && fz_chance(f, 40)) {
         return;
     }
     fz_str(f, sinter_op_attr_qtype, g->qtype);
@@ -372,10 +394,10 @@ static void computed_attrs(fz_t *f, const kind_t *k, int ndims, const int64_t *d
     if (strcmp(g->qtype, "per_group")) {
         return;
     }
-    if (!telling && fz_chance(f, 10)) {
+    if (!g->ragged && !telling && fz_chance(f, 10)) {
         return;
     }
-    if (shape && (!list || fz_chance(f, 60))) {
+    if (g->ragged || (shape && (!list || fz_chance(f, 60)))) {
         int64_t sizes[FZ_MAX_RANK];
 
         for (int d = 0; d < ndims; d++) {

@@ -259,7 +259,8 @@ static void visit_group(const geometry_t *g, size_t group, visit_fn_t *fn, void 
             offset += (start[d] + index[d]) * g->strides[d];
         }
         fn((size_t)offset, arg);
-        for (d = g->ndims - 1; d >= 0 && ++index[d] == g->size[d]; d--) {
+        for (d = g->ndims - 1;
+             d >= 0 && (++index[d] == g->size[d] || start[d] + index[d] == g->dims[d]); d--) {
             index[d] = 0;
         }
     } while (d >= 0);
@@ -328,7 +329,7 @@ static int groups_from_attrs(orc_ctx_t *c, const kind_t *kind, geometry_t *g)
 
     if (strcmp(qtype, "per_group") == 0 && shape) {
         for (int d = 0; d < g->ndims && d < (int)shape->n; d++) {
-            g->groups[d] = shape->s64[d] > 0 ? g->dims[d] / shape->s64[d] : 0;
+            g->groups[d] = shape->s64[d] > 0 ? (g->dims[d] + shape->s64[d] - 1) / shape->s64[d] : 0;
         }
     } else if (strcmp(qtype, "per_group") == 0 && groups) {
         memcpy(g->groups, g->dims, sizeof g->groups); /* what is not listed is not shared */
@@ -391,11 +392,11 @@ static int geometry(orc_ctx_t *c, const kind_t *kind, geometry_t *g)
         g->groups[axis] = scales->dims[0];
     }
     for (int d = 0; d < g->ndims; d++) {
-        if (g->groups[d] < 1 ? g->dims[d] > 0 : g->dims[d] % g->groups[d]) {
-            return orc_fail(c, "dim %d is %lld, not divisible into %lld groups", d,
-                            (long long)g->dims[d], (long long)g->groups[d]);
+        const bool empty = g->groups[d] < 1 && g->dims[d] == 0;
+        g->size[d] = empty ? 0 : orc_group_size(c, g->ndims, d, g->dims[d], g->groups[d]);
+        if (g->size[d] < 0) {
+            return -1;
         }
-        g->size[d] = g->groups[d] < 1 ? 0 : g->dims[d] / g->groups[d];
     }
     return 0;
 }

@@ -1,8 +1,33 @@
 /* Quantize, Dequantize, DynamicQuantize, DynamicDequantize with given scales. The shape of the
  * scales (and of the zero points, which may differ) is the geometry: the group size of a dim is
- * dim / scale dim. */
+ * dim / scale dim, or what group_shape says, with what is left over in a last, shorter group. */
 #include "quant.h"
+
+#include <string.h>
+
 #include "internal.h"
+
+int64_t orc_group_size(orc_ctx_t *c, int ndims, int d, int64_t n, int64_t groups)
+{
+    const orc_attr_t *shape = orc_attr(c, sinter_op_attr_group_shape);
+    const bool per_group = strcmp(orc_attr_str(c, sinter_op_attr_qtype, ""), "per_group") == 0;
+    if (per_group && shape && shape->n == (size_t)ndims && shape->s64[d] > 0) {
+        const int64_t size = shape->s64[d];
+        int64_t count = 0;
+        for (int64_t at = 0; at < n && count <= groups; at += size < n ? size : n) {
+            count++;
+        }
+        if (count == groups) {
+            return size < n ? size : n;
+        }
+    }
+    if (groups < 1 || n % groups) {
+        (void)orc_fail(c, "dim %d is %lld, not divisible into %lld groups", d, (long long)n,
+                       (long long)groups);
+        return -1;
+    }
+    return n / groups;
+}
 
 /* View of scales or zero points over data of dims ndims. Keeps the group size of each dim in
  * group, if not NULL. */
@@ -47,11 +72,10 @@ static int param_view(orc_ctx_t *c, orc_view_t *view, const orc_value_t *param, 
         int64_t groups = param->lt.dims[d] == 0 && dims[d] == 0
                              ? 1
                              : param->lt.dims[d]; /* nothing to scale, no scales */
-        if (groups < 1 || dims[d] % groups) {
-            return orc_fail(c, "dim %d is %lld, not divisible into %lld groups", d,
-                            (long long)dims[d], (long long)param->lt.dims[d]);
+        view->div[d] = orc_group_size(c, ndims, d, dims[d], groups);
+        if (view->div[d] < 0) {
+            return -1;
         }
-        view->div[d] = dims[d] / groups;
         view->stride[d] = groups == 1 ? 0 : strides[d];
         if (group) {
             group[d] = view->div[d];

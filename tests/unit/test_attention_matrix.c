@@ -280,18 +280,20 @@ static int64_t gcd(int64_t a, int64_t b)
     return b ? gcd(b, a % b) : a;
 }
 
-/* Elements that share a scale along the head and along tokens, as far as they divide the dims. */
-static void group_sizes(const matrix_case_t *c, int64_t group, int64_t head, int64_t *along_head,
-                        int64_t *along_t)
+/* Elements that share a scale along the head and along tokens. ragged: they need not divide the
+ * dims, so that the last groups are short. */
+static void group_sizes(const matrix_case_t *c, int64_t group, int ragged, int64_t head,
+                        int64_t *along_head, int64_t *along_t)
 {
     *along_head = group == TOKEN || group == TENSOR  ? head
                   : group == CHANNEL || group >= 256 ? 1
+                  : ragged                           ? group
                                                      : gcd(head, group);
     *along_t = 1;
     if (group == CHANNEL || group == TENSOR) {
         *along_t = 0; /* all */
     } else if (group >= 256 && c->v[T] > 0) {
-        *along_t = fz_is_symbol(c->t) ? 1 : gcd(c->v[T], group >> 8);
+        *along_t = ragged ? group >> 8 : fz_is_symbol(c->t) ? 1 : gcd(c->v[T], group >> 8);
     }
 }
 
@@ -348,8 +350,8 @@ static int cache(fz_t *f, const matrix_case_t *c, sinter_data_type_t type, int64
     if (!is_code(type)) {
         return x;
     }
-    group_sizes(c, group, head, &along_head, &along_t);
-    sides[head_dim] = head / along_head;
+    group_sizes(c, group, fz_chance(f, 50), head, &along_head, &along_t);
+    sides[head_dim] = fz_divide(head, along_head);
     sides[token_dim] = along_t ? fz_divide(c->t, along_t) : 1;
     in[0] = x;
     in[1] = input(f, c, (sinter_data_type_t)c->v[SCALE], sides, head_dim);

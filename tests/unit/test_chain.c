@@ -92,12 +92,13 @@ static void random_space(void)
 
     chain_builder_t bld;
     int8_t same[SINTER_MAX_NDIMS] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+    const int64_t exact[SINTER_MAX_NDIMS] = {0};
     const node_t add = {.kind = sinter_op_add, .n_in = 2},
                  relu = {.kind = sinter_op_relu, .n_in = 1};
     chain_begin(&bld, &r.plan.arena, ndims, out, false);
     const int x =
-        chain_dequant(&bld, chain_load(&bld, a, ndims), chain_load_mapped(&bld, scale, same, true),
-                      chain_load_mapped(&bld, zp, same, true));
+        chain_dequant(&bld, chain_load(&bld, a, ndims), chain_load_groups(&bld, scale, same, exact),
+                      chain_load_groups(&bld, zp, same, exact));
     const int sum = chain_op(&bld, &add, (int[]){x, chain_load(&bld, b, own)}, 2),
               y = chain_op(&bld, &relu, &sum, 1);
     step_t step = {.kind = STEP_CHAIN};

@@ -179,12 +179,13 @@ static void open_case(test_case_t *t, const geometry_t *g, sinter_data_type_t in
 static void build(test_case_t *t)
 {
     static const int8_t same[SINTER_MAX_NDIMS] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+    static const int64_t exact[SINTER_MAX_NDIMS]; /* groups divide the dims */
     const sinter_data_type_t out = t->r.v[t->out].dtype;
     chain_builder_t b;
     chain_begin(&b, &t->r.plan.arena, t->g->ndims, t->out, false);
     const int x = chain_load(&b, t->in, t->g->ndims),
-              s = chain_load_mapped(&b, t->scale, same, true),
-              z = t->zp < 0 ? -1 : chain_load_mapped(&b, t->zp, same, true);
+              s = chain_load_groups(&b, t->scale, same, exact),
+              z = t->zp < 0 ? -1 : chain_load_groups(&b, t->zp, same, exact);
     const int y = t->what == QUANTISE     ? chain_unrounded(&b, chain_quant(&b, x, s, z, out), out)
                   : t->what == DEQUANTISE ? chain_dequant(&b, x, s, z)
                                           : x;

@@ -23,6 +23,7 @@ static int full;
 
 typedef struct product {
     int64_t m, n, k, group; /* elements along K that share a scale */
+    int ragged;             /* the last group has fewer */
     int batch_dims;
     int64_t batch[2];
     int kept_codes; /* whether codes that are made on the fly are graph outputs too */
@@ -46,6 +47,10 @@ static void choose_k(fz_t *f, product_t *p)
         p->group = p->k / 3;
     }
     p->group = p->group && fz_chance(f, 85) ? p->group : p->k;
+    p->ragged = p->group >= 16 && fz_chance(f, 30);
+    if (p->ragged) { /* a last group of 1 to group - 1 */
+        p->k -= FZ_ONE_OF(f, 1, p->group / 2, p->group / 2, p->group - 1);
+    }
 }
 
 static void choose_batch(fz_t *f, product_t *p)
@@ -108,7 +113,7 @@ static void scale_dims(fz_t *f, int ndims, const int64_t *dims, int k_dim, int64
     for (int d = 0; d < ndims - 2; d++) {
         to[d] = fz_chance(f, 15) ? 1 : dims[d];
     }
-    to[k_dim] = dims[k_dim] / group;
+    to[k_dim] = fz_divide(dims[k_dim], group);
     if (fz_is_symbol(dims[other])) {
         to[other] = fz_chance(f, 20) ? 1 : dims[other];
     } else {
@@ -121,7 +126,7 @@ static void zp_dims(fz_t *f, int ndims, const int64_t *dims, const int64_t *scal
                     int64_t group, int64_t *to)
 {
     memcpy(to, scales, (size_t)ndims * sizeof *to);
-    if (fz_chance(f, 35)) {
+    if (dims[k_dim] % group == 0 && fz_chance(f, 35)) {
         to[k_dim] = dims[k_dim] / (group % 2 == 0 && fz_chance(f, 60) ? group / 2 : dims[k_dim]);
     }
     if (fz_chance(f, 15)) {
@@ -140,6 +145,22 @@ static int stored(fz_t *f, sinter_data_type_t type, int ndims, const int64_t *di
         f->tensors[x].property = sinter_tensor_property_constant;
     }
     return x;
+}
+
+/* Where the groups do not divide K, the sizes of groups must be given. A size larger than its dim
+ * says that all of the dim is one group. */
+static void say_sizes(fz_t *f, int ndims, const int64_t *dims, int k_dim, int64_t group,
+                      const int64_t *scales)
+{
+    int64_t sizes[FZ_MAX_RANK];
+
+    for (int d = 0; d < ndims; d++) {
+        sizes[d] = d == k_dim              ? group
+                   : scales[d] == dims[d]  ? 1
+                   : fz_is_symbol(dims[d]) ? 1 << 20
+                                           : dims[d] / scales[d];
+    }
+    fz_s64(f, sinter_op_attr_group_shape, (size_t)ndims, sizes);
 }
 
 /* Codes of a type with scales and perhaps zero points. A type of six bits may come in two
@@ -168,6 +189,9 @@ static int coded(fz_t *f, sinter_data_type_t code, int ndims, const int64_t *dim
     }
     x = fz_op(f, sinter_op_dynamic_dequantize, fz_float(f), ndims, dims, n, in);
     fz_str(f, sinter_op_attr_qtype, "per_group");
+    if (dims[k_dim] % group) {
+        say_sizes(f, ndims, dims, k_dim, group, scales);
+    }
     if (offsets) {
         fz_str(f, sinter_op_attr_zps_kind, "offsets");
     }

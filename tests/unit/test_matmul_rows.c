@@ -100,9 +100,9 @@ static int side(fz_t *f, const weights_t *w, sinter_data_type_t type, int n, con
     for (int d = 0; d < n; d++) {
         own[d] = one ? 1 : dims[d];
     }
-    own[k] = group ? dims[k] / group : 1;
+    own[k] = group ? (dims[k] + group - 1) / group : 1;
     if (!one && cols != 1) {
-        own[column] = cols ? dims[column] / cols : 1;
+        own[column] = cols ? (dims[column] + cols - 1) / cols : 1;
     }
     return fz_input(f, type, n, own);
 }
@@ -151,6 +151,17 @@ static int64_t size_of(fz_t *f, int64_t group, int64_t most, int64_t other)
     return group > 1 ? 2 * group * (1 + fz_pick(f, (int)(most / (2 * group)) + 1)) : other;
 }
 
+/* Takes something off a size, so that the last group is short. Zero points then have the groups of
+ * the scales. */
+static int64_t cut(fz_t *f, int64_t size, int64_t group, int64_t *zp_group)
+{
+    if (group < 2 || fz_chance(f, 60)) {
+        return size;
+    }
+    *zp_group = *zp_group ? group : 0;
+    return size - FZ_ONE_OF(f, 1, group / 2, group / 2, group - 1, group - group / 4);
+}
+
 static void build(fz_t *f)
 {
     static const sinter_fpmath_mode_t modes[] = {
@@ -158,15 +169,18 @@ static void build(fz_t *f)
         sinter_fpmath_mode_any,    sinter_fpmath_mode_tf32, sinter_fpmath_mode_int8};
     static const double odd[][FZ_VARIANTS] = {
         {0, 0, 0}, {0x1p-120, 0x1p-120, 0x1p-120}, {0x1p120, 0x1p120, 0x1p120}};
-    const weights_t w =
+    weights_t w =
         choose_weights(f, fz_chance(f, 55), FZ_ONE_OF(f, 0, 16, 32, 32, 64, 96, 128, 128, 256));
     const int64_t M = FZ_ONE_OF(f, 1, 1, 1, 2, 3, 4, 5, 8, 15, 16, 17, 39),
                   E = FZ_ONE_OF(f, 1, 1, 3),
-                  N = size_of(f, w.scale_cols, 900,
+                  whole_N =
+                      size_of(f, w.scale_cols, 900,
                               FZ_ONE_OF(f, 1, 2, 3, 4, 5, 15, 17, 33, 64, 67, 128, 130, 259, 386)),
-                  K = size_of(
+                  whole_K = size_of(
                       f, w.scale_group, 700,
-                      FZ_ONE_OF(f, 1, 2, 7, 31, 32, 48, 63, 64, 65, 127, 128, 129, 320, 577));
+                      FZ_ONE_OF(f, 1, 2, 7, 31, 32, 48, 63, 64, 65, 127, 128, 129, 320, 577)),
+                  N = cut(f, whole_N, w.scale_cols, &w.zp_cols),
+                  K = cut(f, whole_K, w.scale_group, &w.zp_group);
     const int batch = fz_chance(f, 30), shared = fz_chance(f, 50), dynamic = fz_chance(f, 30);
     const sinter_data_type_t a_type = fz_float(f);
 
@@ -180,6 +194,9 @@ static void build(fz_t *f)
     const int codes = fz_chance(f, 30);
     weights_t rows = choose_codes(f, w.scale_group < 16 ? 0 : w.scale_group);
     rows.one_scale = rows.one_scale && !dynamic;
+    if (K != whole_K) {
+        rows.zp_group = rows.scale_group;
+    }
     const int a = codes ? dequantised(f, &rows, a_type, (int)n, a_dims + 3 - n)
                         : fz_input(f, a_type, (int)n, a_dims + 3 - n);
     if (!codes && fz_chance(f, 10)) {

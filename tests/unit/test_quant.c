@@ -108,9 +108,16 @@ static const quant_case_t invalid[] = {
     {DEQ, .qtype = "per_group", .group_shape = S(0, 4), .in = {T(s8, 4, 8), T(f32, 4, 2)},
      ATTR "group_shape[0] is 0, which is less than 1"},
     {DEQ, .qtype = "per_group", .group_shape = S(1, 3), .in = {T(s8, 4, 8), T(f32, 4, 2)},
-     ATTR "group_shape[1] is 3, which does not divide dimension 1 (8)"},
-    {DEQ, .qtype = "per_group", .group_shape = S(1, 16), .in = {T(s8, 4, 8), T(f32, 4, 1)},
-     ATTR "group_shape[1] is 16, which does not divide"},
+     SHAPE "2 values along dimension 1, but group_shape makes it 3 for 8 elements"},
+    {DEQ, .qtype = "per_group", .group_shape = S(1, 16), .in = {T(s8, 4, 8), T(f32, 4, 2)},
+     SHAPE "2 values along dimension 1, but group_shape makes it 1 for 8 elements"},
+    {DEQ, .qtype = "per_group", .axis = S(1), .groups = S(2), .group_shape = S(1, 3),
+     .in = {T(s8, 4, 8), T(f32, 4, 3)}, SHAPE "3 values along dimension 1, but groups says 2"},
+    {DEQ, .qtype = "per_group", .axis = S(1), .groups = S(5), .group_shape = S(1, 3),
+     .in = {T(s8, 4, 8), T(f32, 4, 3)}, ATTR "groups[0] is 5, which does not divide"},
+    {DEQ, .qtype = "per_group", .group_shape = S(1, 3),
+     .in = {T(s8, 4, 8), T(f32, 4, 3), T(s8, 4, 5)},
+     SHAPE "5 values along dimension 1, which do not divide its 8 elements"},
     {DEQ, .qtype = "per_group", .axis = S(5), .group_shape = S(1, 4),
      .in = {T(s8, 4, 8), T(f32, 4, 2)}, ATTR "axis 5 is outside the 2 dimensions"},
     /* scales against data and attributes */
@@ -280,6 +287,21 @@ static const quant_case_t valid[] = {
     /* zero points of their own */
     {DEQ, .qtype = "per_group", .in = {T(u4, 4, 16), T(f16, 4, 4), T(u4, 4, 2)},
      .scale_group = {1, 4}, .zp_group = {1, 8}},
+    /* the last group is short; zero points share it, or divide the dim */
+    {DEQ, .qtype = "per_group", .group_shape = S(1, 128), .in = {T(s4, 4, 576), T(f16, 4, 5)},
+     .scale_group = {1, 128}},
+    {DEQ, .qtype = "per_group", .axis = S(1), .groups = S(3), .group_shape = S(1, 3),
+     .in = {T(s8, 4, 8), T(f32, 4, 3), T(s8, 4, 3)}, .scale_group = {1, 3}, .zp_group = {1, 3}},
+    {DEQ, .qtype = "per_group", .group_shape = S(3, 5),
+     .in = {T(s8, 4, 8), T(f32, 2, 2), T(s8, 1, 4)}, .scale_group = {3, 5}, .zp_group = {4, 2}},
+    {DEQ, .qtype = "per_group", .group_shape = S(1, 5), /* 3 groups of 5, 5 and 2, not of 4 */
+     .in = {T(s8, 4, 12), T(f32, 4, 3), T(s8, 4, 3)}, .scale_group = {1, 5}, .zp_group = {1, 5}},
+    {DEQ, .qtype = "per_group", .group_shape = S(1, 16), .in = {T(s8, 4, 8), T(f32, 4, 1)},
+     .scale_group = {1, 8}},
+    {DEQ, .qtype = "per_group", .group_shape = S(1, 32), .in = {T(s8, U, 80), T(f32, U, U)},
+     .scale_group = {1, 32}},
+    {DEQ, .qtype = "per_group", .group_shape = S(32, 1), .in = {T(s8, U, 80), T(f32, U, 80)},
+     .scale_group = {32, 1}},
     {DEQ, .qtype = "per_group", .group_shape = S(1, 8),
      .in = {T(u4, 4, 16), T(f16, 4, 2), T(u4, 2, 4)}, .scale_group = {1, 8}, .zp_group = {2, 4}},
     {DEQ, .qtype = "per_group", .in = {T(u4, 4, 16), T(f16, 4, 4), SCALAR(s32)},
@@ -448,9 +470,10 @@ static int64_t zp_index(const quant_geom_t *geom, const int64_t *idx, const int6
 }
 
 /* For every element: dims of the tensor divide the data's, so the index in the tensor is idx *
- * tensor dim / data dim; a 1-D tensor runs along the axis. */
-static void check_index(size_t number, const run_t *r, bool zp)
+ * tensor dim / data dim, unless there are sizes; a 1-D tensor runs along the axis. */
+static void check_index(size_t number, const quant_case_t *c, const run_t *r, bool zp)
 {
+    const int64_t *size = zp ? c->zp_group : c->scale_group;
     const lt_t *data = &r->in[0], *param = param_of(r, zp);
     int64_t idx[SINTER_MAX_NDIMS] = {0}, elems = lt_elems(data);
     if (param == NULL || elems < 1 || elems > 1 << 16 || !lt_dims_known(param)) {
@@ -465,7 +488,9 @@ static void check_index(size_t number, const run_t *r, bool zp)
         }
         if (lt_elems(param) > 1 && param->ndims == data->ndims) {
             for (int d = 0; d < data->ndims; d++) {
-                want += idx[d] * param->dims[d] / data->dims[d] * param->strides[d];
+                const int64_t at = c->group_shape.n > 0 ? idx[d] / size[d]
+                                                        : idx[d] * param->dims[d] / data->dims[d];
+                want += at * param->strides[d];
             }
         } else if (lt_elems(param) > 1) {
             want = idx[r->geom.axis] * param->strides[0];
@@ -500,8 +525,8 @@ static void test_valid(void)
                   "valid %zu: zero point group %d is %lld, not %lld", i, d,
                   (long long)g->zp_group[d], (long long)c->zp_group[d]);
         }
-        check_index(i, &r, false);
-        check_index(i, &r, true);
+        check_index(i, c, &r, false);
+        check_index(i, c, &r, true);
     }
 }
 

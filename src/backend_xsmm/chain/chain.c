@@ -39,9 +39,10 @@ static sinter_status_t bind_operand(const chain_operand_t *op, const bound_t *v,
         mapped[m] = true;
         if (v->dims[m] == b->dims[d]) {
             ref->stride[d] = v->strides[m];
-        } else if (op->grouped && v->dims[m] > 1 && b->dims[d] % v->dims[m] == 0) {
+        } else if (op->grouped && v->dims[m] > 1 &&
+                   quant_group_size(b->dims[d], v->dims[m], op->group_size[d]) > 0) {
             ref->stride[d] = v->strides[m];
-            ref->group[d] = b->dims[d] / v->dims[m];
+            ref->group[d] = quant_group_size(b->dims[d], v->dims[m], op->group_size[d]);
             ref->grouped = ref->grouped || ref->group[d] > 1;
         } else if (v->dims[m] != 1) {
             return bad_dim(op, d, v->dims[m], b->dims[d]);

@@ -58,8 +58,10 @@ typedef struct chain_operand {
     int value; /* plan value */
     int8_t map[SINTER_MAX_NDIMS];
     /* Scales or zero points: where the value has fewer entries than the iteration dim, the index is
-     * divided by the size of the groups. */
+     * divided by the size of the groups. group_size: by iteration dim, what group_shape says; 0:
+     * nothing. */
     bool grouped;
+    int64_t group_size[SINTER_MAX_NDIMS];
 } chain_operand_t;
 
 /* What a chain begins with where that is register 0 times one operand, plus another one: a norm's
@@ -268,7 +270,9 @@ void chain_begin(chain_builder_t *b, arena_t *arena, int ndims, int dims_value, 
 /* Loads a value whose dims are aligned at the right, as in numpy. */
 int chain_load(chain_builder_t *b, int plan_value, int value_ndims);
 /* The same with a map as in chain_operand_t. */
-int chain_load_mapped(chain_builder_t *b, int plan_value, const int8_t *map, bool grouped);
+int chain_load_mapped(chain_builder_t *b, int plan_value, const int8_t *map);
+/* Loads scales or zero points; sizes are the group_size of chain_operand_t. */
+int chain_load_groups(chain_builder_t *b, int plan_value, const int8_t *map, const int64_t *sizes);
 /* Loads codes from two planes, both aligned at the right, as numbers. */
 int chain_load_split(chain_builder_t *b, int low, int high, int value_ndims,
                      sinter_data_type_t type);

@@ -34,16 +34,20 @@ static int emit(chain_builder_t *b, chain_instr_t in)
 }
 
 /* The index of an operand in the list. An equal operand that is in the list already is used
- * again. */
-static int add_operand(chain_builder_t *b, int value, const int8_t *map, bool grouped)
+ * again. sizes NULL: it has no groups. */
+static int add_operand(chain_builder_t *b, int value, const int8_t *map, const int64_t *sizes)
 {
-    chain_operand_t op = {.value = value, .grouped = grouped};
+    chain_operand_t op = {.value = value, .grouped = sizes != NULL};
     memset(op.map, -1, sizeof(op.map));
     memcpy(op.map, map, (size_t)b->chain.ndims * sizeof(*map));
+    if (sizes != NULL) {
+        memcpy(op.group_size, sizes, (size_t)b->chain.ndims * sizeof(*sizes));
+    }
     for (int i = 0; i < b->chain.n_operands; i++) {
         const chain_operand_t *o = &b->operands[i];
-        if (o->value == value && o->grouped == grouped &&
-            memcmp(o->map, op.map, sizeof(op.map)) == 0) {
+        if (o->value == value && o->grouped == op.grouped &&
+            memcmp(o->map, op.map, sizeof(op.map)) == 0 &&
+            memcmp(o->group_size, op.group_size, sizeof(op.group_size)) == 0) {
             return i;
         }
     }
@@ -55,10 +59,15 @@ static int add_operand(chain_builder_t *b, int value, const int8_t *map, bool gr
     return b->chain.n_operands++;
 }
 
-int chain_load_mapped(chain_builder_t *b, int plan_value, const int8_t *map, bool grouped)
+int chain_load_groups(chain_builder_t *b, int plan_value, const int8_t *map, const int64_t *sizes)
 {
-    const int operand = add_operand(b, plan_value, map, grouped);
+    const int operand = add_operand(b, plan_value, map, sizes);
     return operand < 0 ? -1 : emit(b, (chain_instr_t){.op = CHAIN_LOAD, .operand = operand});
+}
+
+int chain_load_mapped(chain_builder_t *b, int plan_value, const int8_t *map)
+{
+    return chain_load_groups(b, plan_value, map, NULL);
 }
 
 /* Dims aligned at the right; leading dims that the iteration space does not have must turn out
@@ -75,7 +84,7 @@ int chain_load(chain_builder_t *b, int plan_value, int value_ndims)
 {
     int8_t map[SINTER_MAX_NDIMS];
     right_aligned(b, value_ndims, map);
-    return chain_load_mapped(b, plan_value, map, false);
+    return chain_load_mapped(b, plan_value, map);
 }
 
 int chain_load_split(chain_builder_t *b, int low, int high, int value_ndims,
@@ -83,7 +92,7 @@ int chain_load_split(chain_builder_t *b, int low, int high, int value_ndims,
 {
     int8_t map[SINTER_MAX_NDIMS];
     right_aligned(b, value_ndims, map);
-    const int l = add_operand(b, low, map, false), h = add_operand(b, high, map, false);
+    const int l = add_operand(b, low, map, NULL), h = add_operand(b, high, map, NULL);
     return l < 0 || h < 0
                ? -1
                : emit(b, (chain_instr_t){
@@ -94,7 +103,7 @@ sinter_status_t chain_store(chain_builder_t *b, int reg, int plan_value, const i
 {
     int8_t same[SINTER_MAX_NDIMS];
     right_aligned(b, b->chain.ndims, same);
-    const int operand = add_operand(b, plan_value, map != NULL ? map : same, false);
+    const int operand = add_operand(b, plan_value, map != NULL ? map : same, NULL);
     if (reg < 0 || operand < 0 ||
         emit(b, (chain_instr_t){.op = CHAIN_STORE, .a = reg, .operand = operand}) < 0) {
         return sinter_out_of_memory;
@@ -142,7 +151,7 @@ static int along_channels(chain_builder_t *b, const node_t *node, int reg)
     int8_t map[SINTER_MAX_NDIMS];
     memset(map, -1, sizeof(map));
     map[dim] = 0;
-    return chain_load_mapped(b, op.value, map, op.grouped);
+    return chain_load_mapped(b, op.value, map);
 }
 
 /* The attributes that the op's function takes as parameters. */

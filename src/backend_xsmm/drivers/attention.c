@@ -100,19 +100,23 @@ static const char *refuse_decode(const kernel_t *self, const problem_t *problem)
                : NULL;
 }
 
-/* Groups along the head of an operand's scales or zero points; -1: not known. */
-static int64_t groups_of(const problem_t *p, int data, int coef, const int8_t *coef_dim,
-                         int from_end)
+/* Elements along the head that share scales or zero points of an operand; 0: all, or not known; -1:
+ * they have none. */
+static int64_t group_of_head(const problem_t *p, const operand_t *o, bool zero_points, int from_end)
 {
-    const int ndims = problem_ndims(p, data), coefs = coef < 0 ? 0 : problem_ndims(p, coef);
-    if (coef < 0) {
-        return 1;
+    const int coef = zero_points ? o->zp : o->scale, ndims = problem_ndims(p, o->data),
+              coefs = coef < 0 ? 0 : problem_ndims(p, coef);
+    if (coef < 0 || ndims < from_end || coefs < 0) {
+        return 0;
     }
-    if (ndims < from_end || coefs < 0) {
-        return -1;
+    const int at = ndims - from_end, d = zero_points ? o->zp_dim[at] : o->scale_dim[at];
+    const int64_t n = d < 0 ? 1 : problem_dim(p, coef, coefs - d),
+                  head = problem_dim(p, o->data, from_end);
+    if (n == 0 || n == 1 || n < 0 || head <= 0) {
+        return n == 0 ? -1 : 0;
     }
-    const int d = coef_dim[ndims - from_end];
-    return d < 0 ? 1 : problem_dim(p, coef, coefs - d);
+    const int64_t size = quant_group_size(head, n, o->group_size[at]);
+    return size > 0 ? size : -1;
 }
 
 /* Why an operand's products with floats cannot be of integers. Groups that are not known at compile
@@ -137,10 +141,9 @@ static const char *refuse_integers(const codes_table_t *table, const problem_t *
     if (o->zp >= 0 && dtype_traits(problem_type(p, o->zp))->bits > 8) {
         return "zero points of more than 8 bits";
     }
-    const int64_t head = problem_dim(p, o->data, from_end), quad = codes->elems / CODES_QUADS,
-                  s = groups_of(p, o->data, o->scale, o->scale_dim, from_end),
-                  z = groups_of(p, o->data, o->zp, o->zp_dim, from_end), n = s > z ? s : z;
-    return s == 0 || z == 0 || (n > 1 && head > 0 && (head % n != 0 || head / n % quad != 0))
+    const int64_t quad = codes->elems / CODES_QUADS, s = group_of_head(p, o, false, from_end),
+                  z = group_of_head(p, o, true, from_end);
+    return s < 0 || z < 0 || s % quad != 0 || z % quad != 0
                ? "groups along the head do not fit the decoder"
                : NULL;
 }

@@ -57,14 +57,22 @@ static int groups_of_head(const groups_t *g, int64_t head)
     return g->type == NULL ? 1 : (int)axis_groups(&g->column, head);
 }
 
-/* The finer groups along the head, of which the other ones are whole numbers; 0: they do not fit
- * each other or the lanes. */
-static int common_groups(const matrix_t *m, const decode_ops_t *ops, int64_t head)
+/* Elements of a group along the head; the last group may have fewer. */
+static int64_t group_of_head(const groups_t *g, int64_t head)
 {
-    const int lanes = ops->layout.lanes;
-    const int s = groups_of_head(&m->scale, head), z = groups_of_head(&m->zp, head),
-              n = s > z ? s : z;
-    return n % s == 0 && n % z == 0 && n <= lanes && (n == 1 || head / n % ops->unit == 0) ? n : 0;
+    return groups_are_one(g, &g->column, head) ? head : g->column.group;
+}
+
+/* The finer groups along the head, of which the other ones are whole numbers; 0: they do not fit
+ * each other or the lanes. size: elements of each but the last one. */
+static int common_groups(const matrix_t *m, const decode_ops_t *ops, int64_t head, int *size)
+{
+    const int64_t s = group_of_head(&m->scale, head), z = group_of_head(&m->zp, head),
+                  fine = s < z ? s : z, coarse = s < z ? z : s, n = (head - 1) / fine + 1,
+                  n_coarse = (head - 1) / coarse + 1;
+    const bool nested = n_coarse == 1 || (coarse % fine == 0 && n == n_coarse * (coarse / fine));
+    *size = (int)fine;
+    return nested && n <= ops->layout.lanes && (n == 1 || fine % ops->unit == 0) ? (int)n : 0;
 }
 
 /* Elements of a chunk, as the micro-kernels in floats or in integers (codes) read it. */
@@ -108,8 +116,7 @@ void decode_orders(decode_how_t *how, int64_t head)
  * the row has its groups after those of the first. */
 static void fill_groups(decode_side_t *side)
 {
-    const int per_class = side->ops->layout.vectors / side->ops->layout.classes,
-              size = side->head / side->groups;
+    const int per_class = side->ops->layout.vectors / side->ops->layout.classes, size = side->size;
     for (int class = 0; class < side->classes; class ++) {
         const int16_t *first = side->order + class * per_class * side->lanes;
         for (int lane = 0; lane < side->lanes; lane++) {
@@ -131,7 +138,7 @@ static void fill_group_rows(decode_side_t *side)
 /* Finds decode_side_t.group_shift. */
 static int shift_of_group(const decode_side_t *side)
 {
-    const int size = side->head / side->groups, elems = side->ops->layout.elems;
+    const int size = side->size, elems = side->ops->layout.elems;
     if (!side->ops->by_chunk || side->fold > 1) {
         return -1;
     }
@@ -146,7 +153,7 @@ static int shift_of_group(const decode_side_t *side)
 /* Where the coefficients of each corner are, quad by quad. */
 static void fill_corners(decode_side_t *side)
 {
-    const int quad = side->codes->elems / CODES_QUADS, size = side->head / side->groups,
+    const int quad = side->codes->elems / CODES_QUADS, size = side->size,
               quads = side->padded / quad;
     side->near = true;
     for (int i = 0; i < quads; i++) {
@@ -192,7 +199,8 @@ static const char *refuse_decoding(int kind, const void *config, void *state)
     if (!matrices_on_bytes(rows->op, rows->tokens_are_rows)) {
         return "rows do not start at whole bytes";
     }
-    if (side->by_lane && common_groups(m, ops, head) == 0) {
+    int size;
+    if (side->by_lane && common_groups(m, ops, head, &size) == 0) {
         return "groups along the head do not fall on lanes";
     }
     return side->by_lane && ops->qk[m->zp.type != NULL ? 2 : 1][0] == NULL
@@ -210,11 +218,11 @@ static const char *refuse_integers(int kind, const void *config, void *state)
         return codes == NULL || rows->how->kind != (integers_t)kind ? "" : why;
     }
     const matrix_t *m = &rows->m;
-    const int groups = common_groups(m, rows->how->ops, rows->head);
+    int size;
+    const int groups = common_groups(m, rows->how->ops, rows->head, &size);
     const dtype_traits_t *zp = m->zp.type;
     const bool small = zp == NULL || (zp->cls == DTYPE_INT && zp->bits <= 8),
-               quads = groups == 1 ||
-                       (groups > 1 && rows->head / groups % (codes->elems / CODES_QUADS) == 0);
+               quads = groups == 1 || (groups > 1 && size % (codes->elems / CODES_QUADS) == 0);
     return small && quads ? NULL : "groups or zero points do not allow products of integers";
 }
 
@@ -247,7 +255,7 @@ void decode_bind(const decode_how_t *how, const matrices_t *op, bool tokens_are_
     side->lanes = o->lanes;
     side->head = (int)head;
     side->quantised = scale != NULL || side->shifted;
-    side->groups = common_groups(&m, ops, head);
+    side->groups = common_groups(&m, ops, head, &side->size);
     side->codes = way < BY_DECODING ? how->codes : NULL;
     side->ints = how->ints;
     side->features = how->features;
@@ -589,6 +597,7 @@ static void rows_at(const decode_task_t *task, int at, int n, code_rows_t *rows)
     rows->data = groups_byte(codes, codes_at(codes, task->token + at, 0));
     rows->stride = codes->row.stride * bits / 8;
     rows->bytes = side->head * bits / 8;
+    rows->group_bytes = side->size * codes->type->bits / 8;
     rows->rows = n / side->fold;
     rows->tokens = side->fold;
     rows->values = side->values;

@@ -40,7 +40,9 @@ typedef struct decode_side {
     int head, padded; /* elements; rounded up to chunks */
     int classes;      /* of a row */
     int fold;         /* tokens in a row: 2 where two short heads fill a chunk */
-    int groups;       /* along the head: the finer ones of scales and zero points */
+    /* Along the head: the finer ones of scales and zero points, and the elements of each. The last
+     * one may have fewer. */
+    int groups, size;
     /* Scales change from token to token, or there are zero points; otherwise scales are folded into
      * the query or the result, stretch by stretch. */
     bool by_lane;

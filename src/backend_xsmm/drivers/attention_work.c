@@ -39,7 +39,7 @@ static void finish_row(task_t *t, int r, float m, float l, float *acc)
     }
     if (t->tail && t->dv > 0) {
         t->idx[r][nb + 1] = t->dv0;
-        quant_tail_run(&t->st->tail, t->idx[r], t->dv, acc, 0, t->b.tail);
+        quant_tail_run(&t->st->tail, t->idx[r], 1, t->dv, acc, 0, t->b.tail);
     }
     t->idx[r][nb + 1] = 0;
 }

@@ -85,13 +85,15 @@ static void one_tile(const chain_quantise_state_t *st, const int64_t *at, const 
     }
     const int64_t rest = st->b.dims[last] - first[last];
     const int n = rest < st->block ? (int)rest : st->block;
-    for (int r = 0; r < st->tail.rows; r++) {
+    const int rows =
+        last > 0 ? (int)at_most(st->b.dims[last - 1] - first[last - 1], st->tail.rows) : 1;
+    for (int r = 0; r < rows; r++) {
         if (last > 0) {
             idx[last - 1] = first[last - 1] + r;
         }
         chain_run(&st->b, idx, n, b->rows + r * CHAIN_BLOCK, b->chain);
     }
-    quant_tail_run(&st->tail, first, n, b->rows, CHAIN_BLOCK, b->tail);
+    quant_tail_run(&st->tail, first, rows, n, b->rows, CHAIN_BLOCK, b->tail);
 }
 
 static void work(const kernel_t *self, const problem_t *p, const void *config, const void *state,

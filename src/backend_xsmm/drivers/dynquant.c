@@ -150,6 +150,26 @@ static int64_t fetch_ahead(const quant_space_t *s)
                                        : columns;
 }
 
+/* What follows from the space of a state. */
+static void bind_space(const quant_box_t *box, int shares, dynquant_state_t *st)
+{
+    quant_space_bind(&box->in, &st->q.out, box->groups, shares, &st->s);
+    st->s.begin = box->begin;
+    st->narrow = st->s.column.n < NARROW;
+    st->ahead = fetch_ahead(&st->s);
+}
+
+void dynquant_bind_box(const dynquant_state_t *all, unsigned box, dynquant_state_t *part)
+{
+    quant_box_t space;
+    choice_t untold = {0};
+    *part = *all;
+    quant_box_bind(&all->data, &all->q.out, all->groups, box, &space);
+    bind_space(&space, 1, part);
+    part->s.by_pieces = false;
+    choose_ways(part, &untold);
+}
+
 static sinter_status_t choose(const kernel_t *self, const problem_t *problem, const void *config,
                               void *state, choice_t *choice)
 {
@@ -157,18 +177,22 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     const frame_t *frame = problem->frame;
     const bound_t *in = &frame->v[p->in];
     dynquant_state_t *st = state;
-    int64_t groups[SINTER_MAX_NDIMS];
+    quant_box_t box;
     (void)config;
     SG_TRY(quantiser_bind(p, frame, self->needs, &st->q));
     for (int d = 0; d < in->ndims; d++) {
         const int dim = p->out.scale_dim[d];
-        groups[d] = dim < 0 ? 1 : frame->v[p->out.scale].dims[dim];
+        st->groups[d] = dim < 0 ? 1 : frame->v[p->out.scale].dims[dim];
     }
-    quant_space_bind(in, &st->q.out, groups, frame->shares, &st->s);
+    st->data = *in;
     st->in = dtype_bulk(in->dtype, self->needs);
-    st->narrow = st->s.column.n < NARROW;
-    st->ahead = fetch_ahead(&st->s);
+    st->n_short = quant_short_dims(&st->q.out);
+    st->serial = st->n_short > 0 && quant_boxes_share_bytes(&st->q.out);
+    quant_box_bind(in, &st->q.out, st->groups, 0, &box);
+    bind_space(&box, st->serial ? 1 : frame->shares, st);
+    st->s.by_pieces = st->s.by_pieces && !st->serial;
     choose_ways(st, choice);
+    add_serial_way(choice, st->serial);
     if (st->s.by_pieces) {
         choice->shared_bytes = (size_t)quant_slabs(&st->s) * (size_t)frame->shares * 2 *
                                QUANT_COLUMNS * sizeof(int32_t);

@@ -20,6 +20,7 @@ enum { QUANT_COLUMNS = 2048 };
 
 typedef struct quant_space {
     bound_t in;
+    quant_span_t begin;  /* where the elements are that it has */
     quant_span_t column; /* of a group */
     quant_span_t group;  /* of a row of a slab; n: of the whole row */
     quant_span_t row[SINTER_MAX_NDIMS];
@@ -42,6 +43,20 @@ typedef struct quant_space {
 void quant_space_bind(const bound_t *in, const matrices_t *out, const int64_t *groups, int shares,
                       quant_space_t *space);
 
+/* Where last groups are short, the data is cut into boxes that have groups of one size: along each
+ * such dim, bit by bit of `box`, one has the whole groups and the next one the short group. Box 0
+ * has whole groups only; there are 2^n for n such dims. */
+typedef struct quant_box {
+    bound_t in;
+    int64_t groups[SINTER_MAX_NDIMS];
+    quant_span_t begin;
+} quant_box_t;
+int quant_short_dims(const matrices_t *out);
+void quant_box_bind(const bound_t *in, const matrices_t *out, const int64_t *groups, unsigned box,
+                    quant_box_t *part);
+/* Whether boxes share a byte of an output: then one thread must write them all. */
+bool quant_boxes_share_bytes(const matrices_t *out);
+
 static inline int64_t quant_slabs(const quant_space_t *s)
 {
     int64_t n = 1;
@@ -56,6 +71,11 @@ typedef enum dynquant_way { BY_CHUNKS, BY_SHARED_SLABS, BY_SLABS } dynquant_way_
 
 typedef struct dynquant_state {
     quant_space_t s;
+    /* All of the data: s is box 0. Other boxes are bound by the work. */
+    bound_t data;
+    int64_t groups[SINTER_MAX_NDIMS];
+    int n_short; /* dims whose last group is short */
+    bool serial; /* their boxes share bytes */
     quantiser_t q;
     const dtype_bulk_t *in;
     dynquant_way_t way;
@@ -83,6 +103,9 @@ void dynquant_derive(const dynquant_state_t *st, const quant_span_t *at, bool st
                      dynquant_scratch_t *m);
 void dynquant_encode(const dynquant_state_t *st, const quant_span_t *at, int64_t begin, int64_t end,
                      dynquant_scratch_t *m);
+
+/* The state for another box than the first one. */
+void dynquant_bind_box(const dynquant_state_t *all, unsigned box, dynquant_state_t *part);
 
 /* The arguments of dtype_bulk_t.quantise that stay the same in an execute. */
 dtype_blocks_t dynquant_blocks(const dynquant_state_t *st);

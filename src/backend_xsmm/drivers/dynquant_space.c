@@ -316,6 +316,68 @@ static void place_in_cache(quant_space_t *s, const axes_t *outer, const matrix_t
 
 /* ---------------------------------------------------------------------------------------------- */
 
+/* The last group along a dim is shorter than the others. */
+static bool is_short(const matrices_t *out, int d)
+{
+    return out->dims[d] % out->axis[d][IN_SCALE].group != 0;
+}
+
+int quant_short_dims(const matrices_t *out)
+{
+    int n = 0;
+    for (int d = 0; d < out->ndims; d++) {
+        n += is_short(out, d);
+    }
+    return n;
+}
+
+void quant_box_bind(const bound_t *in, const matrices_t *out, const int64_t *groups, unsigned box,
+                    quant_box_t *part)
+{
+    *part = (quant_box_t){.in = *in};
+    memcpy(part->groups, groups, sizeof *groups * (size_t)in->ndims);
+    for (int d = 0; d < in->ndims; d++) {
+        const int64_t size = out->axis[d][IN_SCALE].group, whole = in->dims[d] / size;
+        if (!is_short(out, d)) {
+            continue;
+        }
+        part->groups[d] = box & 1 ? 1 : whole;
+        part->in.dims[d] = box & 1 ? in->dims[d] % size : whole * size;
+        if (box & 1) {
+            part->begin.in += whole * size * in->strides[d];
+        }
+        for (int i = 0; i < MATRIX_PARTS && (box & 1) != 0; i++) {
+            const axis_t *axis = &out->axis[d][i];
+            part->begin.to[i] += (axis->group == 1 ? whole * size : whole) * axis->stride;
+        }
+        box >>= 1;
+    }
+}
+
+static bool part_shares_bytes(const matrices_t *out, int part, const dtype_traits_t *type)
+{
+    const int packed = type != NULL ? type->block_elems : 1;
+    for (int d = 0; packed > 1 && d < out->ndims; d++) {
+        const axis_t *axis = &out->axis[d][part];
+        const int64_t size = out->axis[d][IN_SCALE].group, whole = out->dims[d] / size,
+                      begin = (axis->group == 1 ? whole * size : whole) * axis->stride;
+        const bool one = out->dims[d] <= (axis->group == 1 ? 1 : size);
+        if ((is_short(out, d) && begin % packed != 0) ||
+            (!one && axis->stride != 1 && axis->stride % packed != 0)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool quant_boxes_share_bytes(const matrices_t *out)
+{
+    const matrix_t *base = &out->base;
+    return part_shares_bytes(out, IN_CODES, base->codes.type) ||
+           part_shares_bytes(out, IN_HIGH, base->high.type) ||
+           part_shares_bytes(out, IN_ZP, base->zp.type);
+}
+
 void quant_space_bind(const bound_t *in, const matrices_t *out, const int64_t *groups, int shares,
                       quant_space_t *space)
 {

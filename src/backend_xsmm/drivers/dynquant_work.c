@@ -9,7 +9,7 @@ enum { CACHE_LINE = 64 };
 /* The slab with these indexes, and how many groups its rows have. */
 static quant_span_t slab_at(const quant_space_t *s, const int64_t *index)
 {
-    quant_span_t at = {0};
+    quant_span_t at = s->begin;
     for (int a = 0; a < s->n_slab; a++) {
         span_move(&at, &s->slab[a], index[a]);
     }
@@ -183,16 +183,22 @@ void dynquant_work(const kernel_t *self, const problem_t *p, const void *config,
                    const worker_t *w)
 {
     const dynquant_state_t *st = state;
+    const int tid = st->serial ? 0 : w->tid, nth = st->serial ? 1 : w->nth;
     dynquant_scratch_t m;
     (void)self, (void)p, (void)config;
-    if (quant_slabs(&st->s) == 0) {
+    if (quant_slabs(&st->s) == 0 || (st->serial && w->tid > 0)) {
         return;
     }
     dynquant_carve(w->scratch, st->q.zp != NULL, &m);
     if (st->s.by_pieces) {
         work_pieces(st, w, &m);
     } else if (w->phase == 0) {
-        work_items(st, w->tid, w->nth, &m);
+        work_items(st, tid, nth, &m);
+    }
+    for (unsigned box = 1; w->phase == 0 && box < 1u << st->n_short; box++) {
+        dynquant_state_t part;
+        dynquant_bind_box(st, box, &part);
+        work_items(&part, tid, nth, &m);
     }
     if (st->s.stream) {
         st->q.fn->stream_end();

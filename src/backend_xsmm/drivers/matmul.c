@@ -25,6 +25,15 @@ static int64_t results_of(const problem_t *p)
     return n;
 }
 
+/* The tail has groups of rows that do not divide those of a matrix (see bind_dims). */
+static bool rows_apart(const problem_t *p, int64_t rows)
+{
+    const dynquant_params_t *tail = p->step->tail;
+    const int ndims = tail != NULL ? problem_ndims(p, tail->in) : 0;
+    const int64_t size = ndims >= 2 ? tail->out.group_size[ndims - 2] : 0;
+    return size > 0 && size < rows && rows % size != 0;
+}
+
 int64_t matmul_rows_of(const problem_t *p)
 {
     const matmul_params_t *m = &p->step->p.matmul;
@@ -33,10 +42,11 @@ int64_t matmul_rows_of(const problem_t *p)
     }
     const int ndims = problem_ndims(p, m->out_dims);
     int64_t rows = problem_dim(p, m->out_dims, 2);
+    const bool apart = rows_apart(p, rows);
     for (int e = 3; e <= ndims && rows >= 0; e++) {
         const int64_t own = problem_dim(p, m->b.data, e),
                       n = own == 1 ? problem_dim(p, m->out_dims, e) : own;
-        if (n < 0 || (own == 1 && !mul_i64(rows, n, &rows))) {
+        if (n < 0 || (own == 1 && !apart && !mul_i64(rows, n, &rows))) {
             return -1;
         }
     }
@@ -276,7 +286,8 @@ static int64_t dim_from_end(const matrices_t *op, int from_end)
     return op->ndims < from_end ? 1 : op->dims[op->ndims - from_end];
 }
 
-/* Dims that make rows and dims that choose B; counts both. */
+/* Dims that make rows and dims that choose B; counts both. Where the last group of rows of the tail
+ * is short, each matrix has its own: then all batch dims choose B. */
 static sinter_status_t bind_dims(matmul_state_t *st, const bound_t *out)
 {
     if (out->ndims < 2) {
@@ -294,20 +305,22 @@ static sinter_status_t bind_dims(matmul_state_t *st, const bound_t *out)
     st->n_row = st->n_mat = 0;
     st->rows = st->M;
     st->mats = 1;
+    const bool apart = st->M % st->tail.rows != 0;
     for (int d = 0; d < st->nb; d++) {
         const int64_t n = out->dims[d], an = dim_from_end(&st->a, out->ndims - d),
                       bn = dim_from_end(&st->b, out->ndims - d);
         if ((an != 1 && an != n) || (bn != 1 && bn != n)) {
             return sg_fail(sinter_invalid_shape, "matmul: batch dim %d does not broadcast", d);
         }
-        if (bn == 1) {
+        const bool makes_rows = bn == 1 && !apart;
+        if (makes_rows) {
             st->row_dim[st->n_row] = d;
             st->row_extent[st->n_row++] = n;
         } else {
             st->mat_dim[st->n_mat] = d;
             st->mat_extent[st->n_mat++] = n;
         }
-        if (!mul_i64(bn == 1 ? st->rows : st->mats, n, bn == 1 ? &st->rows : &st->mats)) {
+        if (!mul_i64(makes_rows ? st->rows : st->mats, n, makes_rows ? &st->rows : &st->mats)) {
             return sg_fail(sinter_invalid_shape, "matmul: batch dims overflow");
         }
     }
@@ -410,6 +423,10 @@ sinter_status_t matmul_bind(const kernel_t *self, const problem_t *p, const matm
 {
     const matmul_params_t *m = &p->step->p.matmul;
     st->patches.on = false;
+    st->tail.rows = st->tail.cols = 1;
+    if (p->step->tail != NULL) {
+        SG_TRY(quant_tail_bind(p->step->tail, p->frame, self->needs, &st->tail));
+    }
     SG_TRY(matrices_bind(&m->b, m->trans_b, p->frame, &st->b));
     if (m->conv == NULL) {
         SG_TRY(matrices_bind(&m->a, m->trans_a, p->frame, &st->a));
@@ -420,10 +437,6 @@ sinter_status_t matmul_bind(const kernel_t *self, const problem_t *p, const matm
     SG_TRY(chain_bind(p->step->post, p->frame, self->needs, &st->post));
     if (m->conv != NULL) {
         patches_turn(m->conv, &st->post);
-    }
-    st->tail.rows = st->tail.cols = 1;
-    if (p->step->tail != NULL) {
-        SG_TRY(quant_tail_bind(p->step->tail, p->frame, self->needs, &st->tail));
     }
     const bound_t *b = &p->frame->v[m->b.data];
     st->strips = b->strip > 0;

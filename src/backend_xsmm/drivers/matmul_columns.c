@@ -191,11 +191,12 @@ static int64_t quantum_of(const columns_floats_t *f, const columns_state_t *st)
     const groups_t *scale = &st->panel.b.base.scale, *zp = &st->zp;
     const int64_t N = st->panel.N;
     int64_t unit = f->layout.elems;
+    /* The last chunk ends with N, which is within a group where the last one is short. */
     if (scale->column.group < N) {
-        unit = common_divisor(scale->column.group, unit);
+        unit = common_divisor(N, common_divisor(scale->column.group, unit));
     }
     if (zp->type != NULL && zp->column.group < N) {
-        unit = common_divisor(zp->column.group, unit);
+        unit = common_divisor(N, common_divisor(zp->column.group, unit));
     }
     return unit;
 }

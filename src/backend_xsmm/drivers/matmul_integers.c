@@ -103,12 +103,14 @@ bool blocks_in_words(const problem_t *p, const blocks_table_t *table, integers_t
 }
 
 /* Scales or zero points do not change inside a block of K, as far as is known. */
-static bool fit_blocks(const plan_t *plan, int data, int coefs, const int8_t *dim_of, int dim)
+static bool fit_blocks(const plan_t *plan, const operand_t *b, bool zero_points, int dim)
 {
-    const int own = coefs < 0 ? -1 : dim_of[dim];
-    const int64_t K = plan->values[data].lt.dims[dim],
+    const int coefs = zero_points ? b->zp : b->scale,
+              own = coefs < 0 ? -1 : (zero_points ? b->zp_dim : b->scale_dim)[dim];
+    const int64_t K = plan->values[b->data].lt.dims[dim],
                   groups = own < 0 ? 1 : plan->values[coefs].lt.dims[own];
-    return K < 0 || groups < 1 || K / groups >= BLOCKS_LEAST;
+    return K < 0 || groups < 1 ||
+           quant_group_size(K, groups, b->group_size[dim]) >= at_most(K, BLOCKS_LEAST);
 }
 
 int matmul_packs_along(const plan_t *plan, const step_t *step)
@@ -124,10 +126,7 @@ int matmul_packs_along(const plan_t *plan, const step_t *step)
         blocks_refuse(NULL, &problem) != NULL) {
         return -1;
     }
-    return fit_blocks(plan, b->data, b->scale, b->scale_dim, dim) &&
-                   fit_blocks(plan, b->data, b->zp, b->zp_dim, dim)
-               ? dim
-               : -1;
+    return fit_blocks(plan, b, false, dim) && fit_blocks(plan, b, true, dim) ? dim : -1;
 }
 
 /* ---- geometry -------------------------------------------------------------------------------- */

@@ -189,7 +189,7 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
  * per: floats of a unit. */
 static rows_units_t units_of(const groups_t *g, int elems, int least, int per, int64_t K)
 {
-    rows_units_t u = {.groups = 1, .times = 1};
+    rows_units_t u = {.groups = 1, .times = 1, .units = 1};
     if (g->type == NULL || axis_groups(&g->row, K) == 1) {
         return u;
     }
@@ -197,6 +197,7 @@ static rows_units_t units_of(const groups_t *g, int elems, int least, int per, i
     const bool shifts = unit == elems && (units & (units - 1)) == 0;
     u.groups = axis_groups(&g->row, K);
     u.times = unit % least != 0 ? 0 : shifts ? 1 : units;
+    u.units = u.times == 1 ? u.groups : at_most(u.groups * u.times, (K + unit - 1) / unit);
     u.step = (int)(per * elems / unit);
     u.shift = shifts ? __builtin_ctzll((unsigned long long)units) : 0;
     return u;

@@ -30,6 +30,7 @@ static inline bool in_integers(rows_way_t way)
 /* How scales or zero points of B reach the micro-kernels. */
 typedef struct rows_units {
     int64_t groups, times;      /* of a line; units that the value of each becomes */
+    int64_t units;              /* of a line: the last group may become fewer */
     int step, shift;            /* as in code_coefs_t */
     int32_t pick[WIDEST_CHUNK]; /* in floats: [class][lane] */
 } rows_units_t;

@@ -229,7 +229,7 @@ static bool lines_may_follow(const float *raw, int64_t units, int64_t need)
 static int64_t load_coefs(const rows_task_t *w, const groups_t *g, const rows_units_t *u,
                           int64_t line, int n, float *raw)
 {
-    const int64_t units = u->groups * u->times, chunks = w->st->chunks, ld = w->st->units;
+    const int64_t units = u->units, chunks = w->st->chunks, ld = w->st->units;
     const int64_t need = w->st->way == IN_FLOATS && u->step > 0
                              ? ((chunks - 1) >> u->shift) * u->step + u->step
                              : units;
@@ -246,7 +246,11 @@ static int64_t load_coefs(const rows_task_t *w, const groups_t *g, const rows_un
         float *to = raw + i * ld;
         groups_load(g, w->c->features, groups_at(g, 0, line + (i < n ? i : n - 1)), g->row.stride,
                     u->groups, to);
-        repeat_each(to, u->groups, u->times);
+        const float last = to[u->groups - 1];
+        repeat_each(to, u->groups - 1, u->times);
+        for (int64_t k = (u->groups - 1) * u->times; k < units; k++) {
+            to[k] = last;
+        }
         for (int64_t k = units; k < need; k++) {
             to[k] = 0;
         }
@@ -301,15 +305,13 @@ static void next_four(rows_task_t *w, int64_t n, int there)
         w->four.zp.ld = load_coefs(w, zp, &st->zp, n, there, w->buf.raw_zp);
     }
     if (scale->type != NULL && in_integers(st->way)) {
-        table->by_unit(w->buf.raw, w->four.scale.ld, (int)(st->scale.groups * st->scale.times),
-                       w->buf.scale);
+        table->by_unit(w->buf.raw, w->four.scale.ld, (int)st->scale.units, w->buf.scale);
     }
     if (w->four.zps_are_floats) {
-        table->by_unit(w->buf.raw_zp, w->four.zp.ld, (int)(st->zp.groups * st->zp.times),
-                       (float *)(void *)w->buf.zp);
+        table->by_unit(w->buf.raw_zp, w->four.zp.ld, (int)st->zp.units, (float *)(void *)w->buf.zp);
     } else if (w->four.zp.at != NULL && in_integers(st->way)) {
-        table->by_unit_s32(w->buf.raw_zp, w->four.zp.ld, (int)(st->zp.groups * st->zp.times),
-                           w->c->type->offset, w->buf.zp);
+        table->by_unit_s32(w->buf.raw_zp, w->four.zp.ld, (int)st->zp.units, w->c->type->offset,
+                           w->buf.zp);
     }
 }
 

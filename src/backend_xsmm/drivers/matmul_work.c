@@ -171,18 +171,18 @@ static void load_b(const matmul_task_t *t, int64_t k, int kn, int c, int columns
 }
 
 /* The rows of one group of the tail, or one row, through the post chain and to the outputs. */
-static void finish_rows(matmul_task_t *t, int r)
+static void finish_rows(matmul_task_t *t, int r, int n)
 {
     const matmul_state_t *st = t->st;
     float *acc = t->buf.acc + (size_t)r * MM_PANEL;
     int64_t at[SINTER_MAX_NDIMS];
-    for (int k = 0; k < st->tail.rows; k++) {
+    for (int k = 0; k < n; k++) {
         seek_row(t, t->row0 + r + k, at);
         chain_run(&st->post, t->idx, t->cols, acc + (size_t)k * MM_PANEL, t->buf.chain);
     }
     if (t->tail) {
         seek_row(t, t->row0 + r, at);
-        quant_tail_run(&st->tail, t->idx, t->cols, acc, MM_PANEL, t->buf.tail);
+        quant_tail_run(&st->tail, t->idx, n, t->cols, acc, MM_PANEL, t->buf.tail);
     }
 }
 
@@ -291,7 +291,7 @@ void matmul_finish(matmul_task_t *t)
     const matmul_state_t *st = t->st;
     t->idx[st->nb + 1] = t->n0 + (st->patches.on ? t->mat * st->N : 0);
     for (int r = 0; r < t->rows; r += st->tail.rows) {
-        finish_rows(t, r);
+        finish_rows(t, r, (int)at_most(t->rows - r, st->tail.rows));
     }
 }
 

@@ -1,6 +1,7 @@
 #include "backend_xsmm/drivers/matrices.h"
 
 #include "base/status.h"
+#include "graph/quant.h"
 
 static void list_parts(matrix_t *m, groups_t *parts[MATRIX_PARTS])
 {
@@ -11,22 +12,24 @@ static void list_parts(matrix_t *m, groups_t *parts[MATRIX_PARTS])
 }
 
 /* Part `at` of an operand, the values of which are `side`. dim_of[d] is the dim of side that
- * belongs to dim d of the data: where it is -1, all of the dim is one group. */
+ * belongs to dim d of the data: where it is -1, all of the dim is one group. sizes: the group_size
+ * of operand_t. */
 static sinter_status_t bind_part(const bound_t *data, const bound_t *side, const int8_t *dim_of,
-                                 int at, matrices_t *out)
+                                 const int64_t *sizes, int at, matrices_t *out)
 {
     static const char *const names[] = {"codes", "the high plane of split codes", "scales",
                                         "zero points"};
     groups_t *parts[MATRIX_PARTS];
     for (int d = 0; d < data->ndims; d++) {
-        const int64_t n = data->dims[d], groups = dim_of[d] < 0 ? 1 : side->dims[dim_of[d]];
-        if (n > 0 && (groups < 1 || n % groups != 0)) {
+        const int64_t n = data->dims[d], groups = dim_of[d] < 0 ? 1 : side->dims[dim_of[d]],
+                      size = n > 0 ? quant_group_size(n, groups, sizes[d]) : 1;
+        if (size == 0) {
             return sg_fail(sinter_invalid_shape,
                            "%s: dim %d of %lld elements does not divide into %lld groups",
                            names[at], d, (long long)n, (long long)groups);
         }
-        out->axis[d][at] = (axis_t){.stride = dim_of[d] < 0 ? 0 : side->strides[dim_of[d]],
-                                    .group = n > 0 ? n / groups : 1};
+        out->axis[d][at] =
+            (axis_t){.stride = dim_of[d] < 0 ? 0 : side->strides[dim_of[d]], .group = size};
     }
     list_parts(&out->base, parts);
     *parts[at] =
@@ -68,6 +71,7 @@ static void swap_dims(matrices_t *m, int i, int j)
 sinter_status_t operand_bind(const operand_t *op, const frame_t *frame, matrices_t *out)
 {
     const bound_t *data = &frame->v[op->data];
+    static const int64_t exact[SINTER_MAX_NDIMS]; /* no size is said */
     int8_t same[SINTER_MAX_NDIMS];
     *out = (matrices_t){.ndims = data->ndims, .base = {.split = op->split, .offsets = op->offsets}};
     for (int d = 0; d < data->ndims; d++) {
@@ -77,16 +81,16 @@ sinter_status_t operand_bind(const operand_t *op, const frame_t *frame, matrices
             out->axis[d][part].group = 1; /* of parts that are not there, too */
         }
     }
-    SG_TRY(bind_part(data, data, same, IN_CODES, out));
+    SG_TRY(bind_part(data, data, same, exact, IN_CODES, out));
     if (op->scale >= 0) {
-        SG_TRY(bind_part(data, &frame->v[op->scale], op->scale_dim, IN_SCALE, out));
+        SG_TRY(bind_part(data, &frame->v[op->scale], op->scale_dim, op->group_size, IN_SCALE, out));
     }
     if (op->zp >= 0) {
-        SG_TRY(bind_part(data, &frame->v[op->zp], op->zp_dim, IN_ZP, out));
+        SG_TRY(bind_part(data, &frame->v[op->zp], op->zp_dim, op->group_size, IN_ZP, out));
     }
     if (op->split != sinter_data_type_undef) {
         SG_TRY(check_high(data, &frame->v[op->high]));
-        SG_TRY(bind_part(data, &frame->v[op->high], same, IN_HIGH, out));
+        SG_TRY(bind_part(data, &frame->v[op->high], same, exact, IN_HIGH, out));
     }
     return sinter_success;
 }

@@ -106,7 +106,8 @@ static bool shares_bytes(const matrices_t *out, int part, const dtype_traits_t *
     const int packed = type != NULL ? type->block_elems : 1;
     for (int d = 0; packed > 1 && d < out->ndims; d++) {
         const axis_t *axis = &out->axis[d][part];
-        const int64_t n = out->dims[d] / axis->group, step = block_cols / axis->group;
+        const int64_t n = quant_n_groups(out->dims[d], axis->group),
+                      step = block_cols / axis->group;
         const bool last = d == out->ndims - 1;
         if (n > 1 && (last ? axis->stride != 1 || (n > step && step % packed != 0)
                            : axis->stride % packed != 0)) {
@@ -132,8 +133,9 @@ bool quant_tail_merges(const quant_tail_t *t, int d)
     const axis_t *outer = t->q.out.axis[d], *inner = t->q.out.axis[d + 1];
     bool merges = outer[IN_SCALE].group == 1;
     for (int part = 0; part < MATRIX_PARTS; part++) {
-        const int64_t groups = t->q.out.dims[d + 1] / inner[part].group;
-        merges = merges && outer[part].stride == groups * inner[part].stride;
+        const int64_t n = t->q.out.dims[d + 1], groups = n / inner[part].group;
+        merges = merges && n % inner[part].group == 0 &&
+                 outer[part].stride == groups * inner[part].stride;
     }
     return merges;
 }
@@ -179,31 +181,48 @@ static quant_span_t step_of(const quant_tail_t *t, int d)
     return step;
 }
 
-void quant_tail_run(const quant_tail_t *t, const int64_t *idx, int cols, float *x, int64_t ld,
-                    void *scratch)
+/* n groups of `size` columns from index idx on. */
+static void run_groups(const quant_tail_t *t, const int64_t *idx, int rows, int size, int n,
+                       float *x, int64_t ld, void *scratch)
 {
     const quantiser_t *q = &t->q;
-    const int last = q->out.ndims - 1, n = cols / t->cols;
+    const int last = q->out.ndims - 1;
     const quant_span_t along = step_of(t, last), down = step_of(t, last - 1);
     quant_span_t at = place_of(t, idx);
     group_values_t m;
     group_values_carve(scratch, TAIL_COLUMNS, q->zp != NULL, &m);
     group_values_clear(&m, n);
-    for (int r = 0; r < t->rows; r++) {
-        q->fn->widen(x + r * ld, t->cols, n, m.top, m.bottom);
+    for (int r = 0; r < rows; r++) {
+        q->fn->widen(x + r * ld, size, n, m.top, m.bottom);
     }
     quantiser_derive(q, n, &m);
     quantiser_put_groups(q, &at, &along, n, &m);
-    at.n = cols;
-    for (int r = 0; r < t->rows; r++, span_move(&at, &down, 1)) {
+    at.n = (int64_t)size * n;
+    for (int r = 0; r < rows; r++, span_move(&at, &down, 1)) {
         float *row = x + r * ld;
-        q->fn->quantise(&q->formula, row, t->cols, n, m.by, q->zp != NULL ? m.zp : NULL, row);
-        quantiser_clear_specials(&m, t->cols, n, row);
+        q->fn->quantise(&q->formula, row, size, n, m.by, q->zp != NULL ? m.zp : NULL, row);
+        quantiser_clear_specials(&m, size, n, row);
         quantiser_put_codes(q, &at, &along, row, m.codes);
     }
 }
 
-void quant_tail_long_group(const quant_tail_t *t, const int64_t *idx, float *x, void *scratch)
+void quant_tail_run(const quant_tail_t *t, const int64_t *idx, int rows, int cols, float *x,
+                    int64_t ld, void *scratch)
+{
+    const int last = t->q.out.ndims - 1, n = cols / t->cols, rest = cols % t->cols;
+    if (n > 0) {
+        run_groups(t, idx, rows, t->cols, n, x, ld, scratch);
+    }
+    if (rest > 0) {
+        int64_t at[SINTER_MAX_NDIMS];
+        memcpy(at, idx, sizeof *at * (size_t)t->q.out.ndims);
+        at[last] += cols - rest;
+        run_groups(t, at, rows, rest, 1, x + cols - rest, ld, scratch);
+    }
+}
+
+void quant_tail_long_group(const quant_tail_t *t, const int64_t *idx, int64_t n, float *x,
+                           void *scratch)
 {
     const quantiser_t *q = &t->q;
     const quant_span_t along = step_of(t, q->out.ndims - 1);
@@ -211,18 +230,18 @@ void quant_tail_long_group(const quant_tail_t *t, const int64_t *idx, float *x, 
     group_values_t m;
     group_values_carve(scratch, TAIL_COLUMNS, q->zp != NULL, &m);
     group_values_clear(&m, 1);
-    for (int i = 0; i < t->cols; i += TAIL_COLUMNS) {
-        q->fn->widen(x + i, (int)at_most(t->cols - i, TAIL_COLUMNS), 1, m.top, m.bottom);
+    for (int64_t i = 0; i < n; i += TAIL_COLUMNS) {
+        q->fn->widen(x + i, (int)at_most(n - i, TAIL_COLUMNS), 1, m.top, m.bottom);
     }
     quantiser_derive(q, 1, &m);
     quantiser_put_groups(q, &at, &along, 1, &m);
-    for (int i = 0; i < t->cols; i += TAIL_COLUMNS) {
-        const int n = (int)at_most(t->cols - i, TAIL_COLUMNS);
-        q->fn->quantise(&q->formula, x + i, n, 1, m.by, q->zp != NULL ? m.zp : NULL, x + i);
-        quantiser_clear_specials(&m, n, 1, x + i);
-        at.n = n;
+    for (int64_t i = 0; i < n; i += TAIL_COLUMNS) {
+        const int part = (int)at_most(n - i, TAIL_COLUMNS);
+        q->fn->quantise(&q->formula, x + i, part, 1, m.by, q->zp != NULL ? m.zp : NULL, x + i);
+        quantiser_clear_specials(&m, part, 1, x + i);
+        at.n = part;
         quantiser_put_codes(q, &at, &along, x + i, m.codes);
-        at.to[IN_CODES] += n * along.to[IN_CODES];
-        at.to[IN_HIGH] += n * along.to[IN_HIGH];
+        at.to[IN_CODES] += part * along.to[IN_CODES];
+        at.to[IN_HIGH] += part * along.to[IN_HIGH];
     }
 }

@@ -1,6 +1,7 @@
 /* The quantising tail of a step: a DynamicQuantize that computes its scales, run on blocks of
  * results while they are in the caches. Groups are a number of rows and columns of the last two
- * dims; a block holds whole groups. What does not fit is a step of its own (lower_cluster.c). */
+ * dims; a block holds whole groups, of which the last ones of the data may be shorter. What does
+ * not fit is a step of its own (lower_cluster.c). */
 #ifndef SINTER_SRC_QUANT_TAIL_H
 #define SINTER_SRC_QUANT_TAIL_H
 
@@ -45,12 +46,13 @@ bool quant_tail_merges(const quant_tail_t *t, int d);
 void quant_tail_merge(quant_tail_t *t, int d);
 
 size_t quant_tail_scratch(void);
-/* Codes, scales and zero points of t->rows rows, ld apart, of cols columns (a multiple of
- * t->cols, at most TAIL_COLUMNS) from index idx on. x is overwritten. scratch is 64-byte
+/* Codes, scales and zero points of rows <= t->rows rows, ld apart, of cols columns (at most
+ * TAIL_COLUMNS) from index idx on, where groups begin. x is overwritten. scratch is 64-byte
  * aligned. */
-void quant_tail_run(const quant_tail_t *t, const int64_t *idx, int cols, float *x, int64_t ld,
-                    void *scratch);
-/* The same for one group of t->cols columns, however many they are, from index idx on. */
-void quant_tail_long_group(const quant_tail_t *t, const int64_t *idx, float *x, void *scratch);
+void quant_tail_run(const quant_tail_t *t, const int64_t *idx, int rows, int cols, float *x,
+                    int64_t ld, void *scratch);
+/* The same for one group of n columns, however many they are, from index idx on. */
+void quant_tail_long_group(const quant_tail_t *t, const int64_t *idx, int64_t n, float *x,
+                           void *scratch);
 
 #endif

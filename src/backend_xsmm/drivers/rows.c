@@ -327,13 +327,13 @@ static void put_batch(const rows_job_t *j, const int64_t *batch, const int64_t *
                 memcpy(x, result, (size_t)run.n * sizeof *x);
             }
             if (!r->long_groups) {
-                quant_tail_run(&r->tail, run.idx, run.n, x, r->run, j->b.tail);
+                quant_tail_run(&r->tail, run.idx, 1, run.n, x, r->run, j->b.tail);
             }
         }
     }
     if (j->b.tail != NULL && r->long_groups) {
         for (first_run(r, batch, r->tail.cols, &run); run.done < run.all; next_run(r, &run)) {
-            quant_tail_long_group(&r->tail, run.idx, j->x + run.done, j->b.tail);
+            quant_tail_long_group(&r->tail, run.idx, run.n, j->x + run.done, j->b.tail);
         }
     }
 }

@@ -125,6 +125,13 @@ static void map_from(const int *dim_of, int8_t *map)
     }
 }
 
+static void said_sizes(const quant_t *q, int ndims, int64_t *sizes)
+{
+    for (int d = 0; d < SINTER_MAX_NDIMS; d++) {
+        sizes[d] = d < ndims ? quant_said_size(q, ndims, d) : 0;
+    }
+}
+
 /* The scales and zero points of a quantising node, and how dims of the data map to theirs. int_zps:
  * constant zero points become s32. */
 static sinter_status_t quant_values(lowering_t *lo, const node_t *n, bool int_zps, operand_t *op)
@@ -141,6 +148,7 @@ static sinter_status_t quant_values(lowering_t *lo, const node_t *n, bool int_zp
     }
     map_from(dims, op->scale_dim);
     map_from(zdims, op->zp_dim);
+    said_sizes(q, geom.ndims, op->group_size);
     op->scale = op->zp = op->high = -1;
     op->offsets = q->offsets;
     if (q->high_port >= 0) {
@@ -182,16 +190,21 @@ static sinter_status_t quant_values(lowering_t *lo, const node_t *n, bool int_zp
 
 /* Loads the scales or zero points of a node whose data is aligned at the right of the chain's
  * dims. */
-static sinter_status_t load_quant(emitter_t *e, int value, const int8_t *dim_of, int data_ndims,
-                                  int *reg)
+static sinter_status_t load_quant(emitter_t *e, const operand_t *op, bool zero_points,
+                                  int data_ndims, int *reg)
 {
     int8_t map[SINTER_MAX_NDIMS];
+    int64_t sizes[SINTER_MAX_NDIMS];
+    const int value = zero_points ? op->zp : op->scale;
+    const int8_t *dim_of = zero_points ? op->zp_dim : op->scale_dim;
     const int shift = e->b.chain.ndims - data_ndims;
     for (int d = 0; d < SINTER_MAX_NDIMS; d++) {
-        map[d] = d >= shift && d < e->b.chain.ndims ? dim_of[d - shift] : -1;
+        const bool own = d >= shift && d < e->b.chain.ndims;
+        map[d] = own ? dim_of[d - shift] : -1;
+        sizes[d] = own ? op->group_size[d - shift] : 0;
     }
     note_type(e, value);
-    *reg = chain_load_mapped(&e->b, value, map, true);
+    *reg = chain_load_groups(&e->b, value, map, sizes);
     return *reg < 0 ? oom() : sinter_success;
 }
 
@@ -207,9 +220,9 @@ static sinter_status_t emit_quant(emitter_t *e, const node_t *n, int x, int *reg
     if (op.split != sinter_data_type_undef) {
         x = chain_load_split(&e->b, n->in[0], op.high, ndims, op.split);
     }
-    SG_TRY(load_quant(e, op.scale, op.scale_dim, ndims, &scale));
+    SG_TRY(load_quant(e, &op, false, ndims, &scale));
     if (op.zp >= 0) {
-        SG_TRY(load_quant(e, op.zp, op.zp_dim, ndims, &zp));
+        SG_TRY(load_quant(e, &op, true, ndims, &zp));
     }
     const sinter_data_type_t type = e->lo->g->values[n->out[0]].lt.data_type;
     *reg = (op_flags(n->kind) & OP_QUANT) ? chain_quant(&e->b, x, scale, zp, type)
@@ -408,7 +421,7 @@ static sinter_status_t emit_convolution(emitter_t *e, const cluster_t *cl, step_
             map[d] = (int8_t)(d == c->channel ? 0 : -1);
         }
         note_type(e, n->in[2]);
-        const int bias = chain_load_mapped(&e->b, n->in[2], map, false);
+        const int bias = chain_load_mapped(&e->b, n->in[2], map);
         sum = bias < 0 ? -1 : chain_op(&e->b, &add, (int[]){0, bias}, 2);
     }
     return set_result(e, n->out[0], sum);
@@ -495,7 +508,7 @@ static sinter_status_t emit_norm(emitter_t *e, const cluster_t *cl, step_t *step
             map[d] = (int8_t)(d == channel ? 0 : -1);
         }
         note_type(e, n->in[i]);
-        const int param = groups ? chain_load_mapped(&e->b, n->in[i], map, false)
+        const int param = groups ? chain_load_mapped(&e->b, n->in[i], map)
                                  : chain_load(&e->b, n->in[i], lo->probe[n->in[i]].ndims);
         y = param < 0 ? -1 : chain_op(&e->b, &op, (int[]){y, param}, 2);
     }
@@ -605,6 +618,7 @@ static sinter_status_t dynquant_params(const lowering_t *lo, int node, dynquant_
                              .tensor_scale = scaled_twice ? n->in[1] : -1};
     map_from(geom.scale_dim, p->out.scale_dim);
     map_from(geom.zp_dim, p->out.zp_dim);
+    said_sizes(q, geom.ndims, p->out.group_size);
     return sinter_success;
 }
 

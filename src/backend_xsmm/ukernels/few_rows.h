@@ -66,6 +66,7 @@ static inline void fill_less_zp(code_less_zp_t *to)
 typedef struct code_rows {
     const unsigned char *data; /* of the first row */
     int64_t stride, bytes;     /* from row to row; of a row */
+    int64_t group_bytes;       /* attention: of a group of coefficients but the last of a token */
     int64_t ahead;             /* prefetch distance in bytes */
     bool in_order;             /* matmul in integers: rows are fetched one after the other */
     int rows;
