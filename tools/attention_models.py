@@ -33,8 +33,8 @@ def shapes(kv_heads, per_kv, head, s, t, group):
     return query, k, v, [*k[:3], head // group, t], [*v[:4], head // group]
 
 
-def cache(g, dtype, scale, zero_point, shape, scale_shape, axis):
-    """K or V with one row of the head for each token in memory."""
+def cache(g, dtype, scale, zero_point, shape, scale_shape, axis, group_shape=None):
+    """K or V with one row of the head for each token in memory. axis: that of the head."""
     stride = transposed if axis == 3 else lambda _: None
     data = g.input(dtype, shape, stride(shape))
     if not scale:
@@ -42,7 +42,7 @@ def cache(g, dtype, scale, zero_point, shape, scale_shape, axis):
     sides = [
         g.input(side, scale_shape, stride(scale_shape)) for side in (scale, zero_point) if side
     ]
-    group_shape = [n // groups for n, groups in zip(shape, scale_shape)]
+    group_shape = group_shape or [n // groups for n, groups in zip(shape, scale_shape)]
     return g.op("DynamicDequantize", [data, *sides], "f32", qtype="per_group",
                 group_shape=group_shape)
 
@@ -66,11 +66,45 @@ def attention(stored, kv_heads, per_kv, head, s, t, causal):
     return g.output(g.op("MatMul", [p, v], float_type, transpose_a=False, transpose_b=False))
 
 
+# Caches whose last group is short, along the head or along tokens: types, head, tokens and sizes.
+SHORT = {
+    "head-96-g64": ("s4", "f16", "s4", 96, 259, (64, 1)),
+    "head-80-g64": ("s8", "f16", None, 80, 259, (64, 1)),
+    "tokens-g32": ("s8", "f16", None, 64, 77, (1, 32)),
+}
+
+
+def short(dtype, scale, zero_point, head, t, sizes):
+    """Eight queries for two heads of K and V. sizes: of a group, along head and tokens."""
+    def side(axis):
+        shape, group_shape = [1, 2, 1, t, t], [1, 1, 1, sizes[1], sizes[1]]
+        shape[axis], group_shape[axis] = head, sizes[0]
+        scale_shape = [-(-n // size) for n, size in zip(shape, group_shape)]
+        return cache(g, dtype, scale, zero_point, shape, scale_shape, axis, group_shape)
+
+    g = Graph(apply_to_int=True)
+    scores = g.op("MatMul", [g.input("f32", [1, 2, 4, 1, head]), side(3)], "f32",
+                  transpose_a=False, transpose_b=False)
+    p = g.op("SoftMax", [scores], "f32", axis=-1, mode="inf_as_zero")
+    return g.output(g.op("MatMul", [p, side(4)], "f32", transpose_a=False, transpose_b=False))
+
+
+def short_lines():
+    """One query and many. Mode int8 leaves scores of random codes too open to check anything."""
+    for name, (*_, head, _, _) in SHORT.items():
+        for rows in (1, 40):
+            for mode in ("strict", "f16"):
+                yield (f"--mode=C --case=../../models/attention-short-{name}.json "
+                       f"--in-shapes=0:1x2x4x{rows}x{head} --partition-fpmath=0:{mode}:true "
+                       "--expected-n-partitions=1")
+
+
 @functools.cache
 def models():
     """Name -> graph."""
     return {f"attention-{what}-{graph}": attention(stored, *BASE[what], what == "prefill")
-            for what in BASE for graph, stored in GRAPHS.items()}
+            for what in BASE for graph, stored in GRAPHS.items()
+            } | {f"attention-short-{name}": short(*row) for name, row in SHORT.items()}
 
 
 def graph_of(stored):

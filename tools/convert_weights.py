@@ -269,8 +269,7 @@ def graph_of(weight, rows):
         names.append("order")
         x = g.op("Gather", [x, g.input("s32", [k], prop="constant")], "f32", axis=1)
     roles = [role for role in ROLES if getattr(weight, role)]
-    group = [n // m for n, m in zip(weight.codes.shape, weight.scales.shape)]
-    attrs = {"qtype": "per_group", "group_shape": group}
+    attrs = {"qtype": "per_group", "group_shape": weight.sizes()}
     if weight.offsets:
         attrs["zps_kind"] = "offsets"
     # Inputs have ids in the order in which the graph needs them: those of Gather come first.
@@ -294,6 +293,7 @@ def save_weight(folder, entry, weight, rows):
         extras["order"] = weight.order
     found = {"name": entry.name, "format": weight.format, "options": entry.options,
              "spans": entry.spans, "tensors": tensors, "extras": {}, "matrix": weight.matrix}
+    found |= {"group": weight.group} if weight.group else {}
     for name, values in extras.items():
         found["extras"][name] = f"{stem}.{name}.npy"
         np.save(os.path.join(folder, found["extras"][name]), np.ascontiguousarray(values))

@@ -444,6 +444,7 @@ def lists():
         f"--mode=C --case=../../models/{name}.json --expected-n-partitions="
         f"{image_models.PARTITIONS.get(name, 1)}" for name in guide_models() | image_models.models()
     ]
+    check += attention_models.short_lines()
     header = " Written by tools/make_models.py."
     texts = {"models.list": check, "models_perf.list": speed, "perf_quantise.list": quantisation}
     texts["perf_conv.list"] = image_models.perf_list()

@@ -5,9 +5,10 @@ error and the worst group, as a table and a picture.
 quantise_report.py weight.npy --plot=weight.svg
 quantise_report.py keys.npy --rotate=64
 
-The last dim (or --axis) is divided into groups. With --rotate=64|128|256 a second column has the
-errors of vectors that were multiplied with a Hadamard matrix before. Needs NumPy, and matplotlib
-for the picture; they are installed into build/tools-venv where they are missing."""
+The last dim (or --axis) is divided into groups, of which the last one may be shorter. With
+--rotate=64|128|256 a second column has the errors of vectors that were multiplied with a Hadamard
+matrix before. Needs NumPy, and matplotlib for the picture; they are installed into build/tools-venv
+where they are missing."""
 import argparse
 import dataclasses
 import fnmatch
@@ -58,9 +59,10 @@ FORMATS = [
 ]
 
 
-def bits_per_element(row, group):
+def bits_per_element(row, n, group):
+    """Of rows of n elements."""
     sides = formats.BITS[row.scales] + (formats.BITS[row.points] if row.points else 0)
-    return formats.BITS[row.codes] + sides / group
+    return formats.BITS[row.codes] + sides * -(-n // group) / n
 
 
 def dequantised(row, codes, scale, point):
@@ -76,12 +78,14 @@ def squares(x):
 
 def errors(row, x, group):
     """Relative error of x [rows, K], that of the worst group, both in the sense of L2."""
-    groups = x.reshape(-1, group)
+    whole_groups = x.shape[1] // group * group
     arguments = ()
     if row.make is formats.nv:  # the greatest group has the greatest scale
         arguments = (max(np.abs(x).max() / np.float32(6 * 448), np.float32(2.0**-126)),)
+    parts = [x[:, :whole_groups].reshape(-1, group), x[:, whole_groups:]]
     wrong, whole, worst = 0.0, 0.0, 0.0
-    for part in np.array_split(groups, -(-groups.size // AT_ONCE)):
+    for part in (part for groups in parts if groups.size
+                 for part in np.array_split(groups, -(-groups.size // AT_ONCE))):
         made = row.make(part, row.codes, row.scales, *arguments)
         lost, own = squares(dequantised(row, *made) - part), squares(part)
         wrong, whole = wrong + lost.sum(), whole + own.sum()
@@ -106,16 +110,16 @@ def rotated(x, n):
 
 def measured(options, x):
     """(format, group, bits per element, errors, errors of rotated vectors or None) for each format
-    whose groups divide the rows."""
+    whose groups are no longer than the rows."""
     turned = rotated(x, options.rotate) if options.rotate else None
     for row in FORMATS:
         if not fnmatch.fnmatchcase(row.name, options.only):
             continue
         for wanted in row.groups:
             group = wanted or x.shape[1]
-            if x.shape[1] % group == 0 and (wanted != ROW or group not in row.groups):
+            if group <= x.shape[1] and (wanted != ROW or group not in row.groups):
                 name = "row" if wanted == ROW else f"g{group}"
-                yield (row, name, bits_per_element(row, group), errors(row, x, group),
+                yield (row, name, bits_per_element(row, x.shape[1], group), errors(row, x, group),
                        errors(row, turned, group) if options.rotate else None)
 
 
@@ -195,8 +199,8 @@ def main():
         x = load(options)
         rows = list(measured(options, x))
         if not rows:
-            raise formats.FormatError(f"has rows of {x.shape[1]} elements, which no groups of "
-                                      f"{options.only} divide")
+            raise formats.FormatError(f"has rows of {x.shape[1]} elements, which are too short for "
+                                      f"groups of {options.only}")
         if options.plot:
             draw(options, rows)
     except (formats.FormatError, OSError) as error:

@@ -51,16 +51,21 @@ class Weight:
     order: np.ndarray | None = None
     matrix: list | None = None
     extras: dict = dataclasses.field(default_factory=dict)
+    group: int = 0  # along K, where the last one is short; 0: scales divide the codes
+
+    def sizes(self):
+        """Elements of a group along each dim of the codes."""
+        sizes = [n // g for n, g in zip(self.codes.shape, self.scales.shape)]
+        return [*sizes[:-1], self.group] if self.group else sizes
 
     def f32(self):
         """The weight itself: one rounding for each operation."""
-        sizes = [n // g for n, g in zip(self.codes.shape, self.scales.shape)]
 
         def spread(tensor):
             values = tensor.f32()
-            for axis, size in enumerate(sizes):
+            for axis, size in enumerate(self.sizes()):
                 values = np.repeat(values, size, axis)
-            return values
+            return values[tuple(slice(n) for n in self.codes.shape)]
 
         x = self.codes.f32()
         with np.errstate(all="ignore"):
@@ -335,10 +340,11 @@ def awq_words(columns):
     return words_of(columns.reshape(len(columns), -1, 8)[..., AWQ_COLUMN])
 
 
-def require_groups(scales, k, n):
+def require_groups(scales, k, n, divide=True):
     shape = scales.shape
-    require(len(shape) == 2 and shape[1] == n and shape[0] > 0 and k % shape[0] == 0,
+    require(len(shape) == 2 and shape[1] == n and 0 < shape[0] <= k,
             f"scales {shape} are not groups of {k} x {n}")
+    require(not divide or k % shape[0] == 0, f"scales {shape} are not groups of {k} x {n}")
     require(scales.dtype in FLOATS, f"scales have type {scales.dtype}, which is no float")
 
 
@@ -365,7 +371,7 @@ def read_gptq(t, options):
     require(in_word in (4, 8) and n == zeros.shape[1] * in_word,
             f"qzeros {list(zeros.shape)} are not 4 or 8 bits for each of {n} columns")
     k, bits = words.shape[0] * in_word, 32 // in_word
-    require_groups(t["scales"], k, n)
+    require_groups(t["scales"], k, n, "g_idx" not in t)
     groups = t["scales"].shape[0]
     require(zeros.shape[0] == groups,
             f"qzeros {list(zeros.shape)} do not belong to scales {t['scales'].shape}")
@@ -379,9 +385,10 @@ def read_gptq(t, options):
     if "g_idx" in t:
         group = t["g_idx"].array("I32")
         require(list(group.shape) == [k] and k > 0, f"g_idx {list(group.shape)} is not [{k}]")
-        require(np.array_equal(np.bincount(np.clip(group, 0, groups), minlength=groups),
-                               np.full(groups, k // groups)),
-                f"g_idx does not have {k // groups} rows in each of {groups} groups")
+        rows = np.bincount(np.clip(group, 0, groups), minlength=groups)
+        require(len(rows) == groups and (rows[:-1] == rows[0]).all() and 0 < rows[-1] <= rows[0],
+                f"g_idx does not have as many rows in each of {groups} groups (fewer in the last)")
+        weight.group = int(rows[0]) if rows[-1] < rows[0] else 0
         weight.extras["g_idx"] = group
         order = np.argsort(group, kind="stable").astype(np.int32)
         if not np.array_equal(order, np.arange(k)):
@@ -508,8 +515,8 @@ TENSORS = {row.name: row for row in [
     Tensors("GPTQ", ("qweight", "qzeros", "scales"), ("g_idx",), (),
             "u4 or u8, f16, zero points u8",
             "[K bits / 32, N] words: codes re-laid to [N, K]; zero point = stored + 1 (v2: stored);"
-            " act-order sorts the rows by g_idx and is a Gather of the activation", read_gptq,
-            write_gptq),
+            " act-order sorts the rows by g_idx and is a Gather of the activation; g_idx may have"
+            " a short last group", read_gptq, write_gptq),
     Tensors("HQQ", ("W_q", "scale", "zero"), (), ("shape", "nbits", "axis", "view_as_float"),
             "u4 or u8, any float, zero points any float",
             "first half of the rows in high nibbles, second in low: codes re-laid; scales and zero "

@@ -18,6 +18,13 @@ FORMS = {
     "torchao-int4": ("s4", "bf16", "bf16", "offsets", 128, True),
 }
 SMALL = (4, 256, 96)  # M, K, N
+# K in groups of which the last one is short: as the forms above, and K.
+SHORT = {
+    "s4-g128": (("s4", "f16", None, None, 128, False), 576),
+    "u4-zero-points-g128": (("u4", "f16", "u4", "zero_points", 128, False), 576),
+    "u4-offsets-g32": (("u4", "f16", "f16", "offsets", 32, False), 1000),
+}
+SHORT_N = 1536
 LARGE = (1, 4096, 14336)
 GROUPS = (32, 128)
 ROWS = {1: "--min-time=0.3", 4: "--min-time=0.3", 512: "--repeat=5"}
@@ -27,7 +34,7 @@ def linear(form, g, x, n):
     """x times a constant weight of a row of FORMS."""
     codes, scales, points, kind, group, turned = form
     k = x["shape"][-1]
-    sides = [n, k // group]
+    sides = [n, -(-k // group)]
     stride = transposed(sides) if turned else None
     inputs = [g.input(codes, [n, k], prop="constant")]
     inputs += [g.input(dtype, sides, stride, "constant") for dtype in (scales, points) if dtype]
@@ -59,6 +66,8 @@ def models():
     """Name -> graph."""
     graphs = {"weight-" + name: matmul(form, *SMALL) for name, form in FORMS.items()}
     graphs["weight-gptq-act-order"] = act_order(*SMALL)
+    for name, (form, k) in SHORT.items():
+        graphs["weight-short-" + name] = matmul(form, 1, k, SHORT_N)
     for group in GROUPS:
         for points, kind in (("f16", "offsets"), ("u4", "zero_points")):
             graphs[name_of(group, kind)] = matmul(("u4", "f16", points, kind, group, False), *LARGE)
@@ -80,6 +89,12 @@ def lists():
         for rows in (1, m, 40):
             for mode in ("strict", "int8"):
                 check.append(f"--mode=C --case=../../models/weight-{name}.json "
+                             f"--in-shapes=0:{rows}x{k} --partition-fpmath=0:{mode}:true "
+                             "--expected-n-partitions=1")
+    for name, (_, k) in SHORT.items():
+        for rows in (1, 4, 130):
+            for mode in ("strict", "f16", "int8"):
+                check.append(f"--mode=C --case=../../models/weight-short-{name}.json "
                              f"--in-shapes=0:{rows}x{k} --partition-fpmath=0:{mode}:true "
                              "--expected-n-partitions=1")
     check.append("--mode=C --case=../../models/weight-gptq-act-order.json "

@@ -113,8 +113,9 @@ def values(folder, row):
     x, sides = tensors.pop("codes"), {}
     for role, side in tensors.items():
         for axis, n in enumerate(x.shape):
-            side = np.repeat(side, n // side.shape[axis], axis)
-        sides[role] = side
+            short = "group" in row and axis == x.ndim - 1
+            side = np.repeat(side, row["group"] if short else n // side.shape[axis], axis)
+        sides[role] = side[tuple(slice(n) for n in x.shape)]
     if not sides:
         return x
     if "zero_points" in sides:
@@ -149,14 +150,14 @@ def awq(rng):
     return {"qweight": packed(q), "qzeros": packed(z), "scales": scales}, w.T
 
 
-def gptq(rng, act_order, stored_less_one=1, bits=4):
+def gptq(rng, act_order, stored_less_one=1, bits=4, size=G):
     """AutoGPTQ: 32 / bits rows to a word; zero points less one; g_idx names the group of a row."""
-    most, n = 1 << bits, 32 // bits
-    q, z = rng.integers(0, most, (K, N)), rng.integers(0, most - 1, (K // G, N))
-    scales = np.abs(floats(rng, K // G, N)).astype(np.float16)
-    group = np.arange(K) // G
+    most, n, groups = 1 << bits, 32 // bits, -(-K // size)
+    q, z = rng.integers(0, most, (K, N)), rng.integers(0, most - 1, (groups, N))
+    scales = np.abs(floats(rng, groups, N)).astype(np.float16)
+    group = np.arange(K) // size
     group = rng.permutation(group) if act_order else group
-    words, zeros = np.zeros((K // n, N), np.uint32), np.zeros((K // G, N // n), np.uint32)
+    words, zeros = np.zeros((K // n, N), np.uint32), np.zeros((groups, N // n), np.uint32)
     for i in range(n):
         words |= q[i::n].astype(np.uint32) << (bits * i)
         zeros |= z[:, i::n].astype(np.uint32) << (bits * i)
@@ -214,7 +215,8 @@ def torchao_float8(rng):
 def safetensors_weights(rng):
     """name -> (tensors, values), as modules of a network; and torchao's, with their types."""
     modules = {"awq": awq(rng), "gptq": gptq(rng, False), "act_order": gptq(rng, True),
-               "gptq8": gptq(rng, True, bits=8),
+               "gptq8": gptq(rng, True, bits=8), "short": gptq(rng, False, size=96),
+               "short_order": gptq(rng, True, size=200),
                "hqq4": hqq(rng, 4), "hqq8": hqq(rng, 8),
                "hqq4_axis0": hqq(rng, 4, 0), "hqq8_axis0": hqq(rng, 8, 0)}
     typed = {"int4": ("Int4Tensor", *torchao_int4(rng)),
@@ -313,6 +315,9 @@ class Convert(unittest.TestCase):
         self.assertIn("order", rows["act_order"]["extras"])
         self.assertNotIn("order", rows["gptq"]["extras"])
         self.assertIn("bias", rows)
+        self.assertEqual((rows["short"]["group"], rows["short_order"]["group"]), (96, 200))
+        self.assertEqual(rows["short"]["tensors"]["scales"]["shape"], [N, 6])
+        self.assertNotIn("group", rows["gptq"])
 
     def test_gptq_v2(self):
         modules = {"m": gptq(self.rng, True, 0)}

@@ -40,6 +40,11 @@ KINDS = [
     ("dynamic_mx_rceil", number_formats.mx_rceil, "f4_e2m1", "e8m0", None, 32),
     ("dynamic_mx_rceil", number_formats.mx_rceil, "f8_e4m3", "e8m0", None, 32),
     ("dynamic_nv", number_formats.nv, "f4_e2m1", "f8_e4m3", None, 16),
+    # The last group is short.
+    ("dynamic_symmetric", number_formats.symmetric, "s4", "f16", None, 96),
+    ("dynamic_asymmetric", number_formats.asymmetric, "u4", "f16", "u4", 80),
+    ("dynamic_mx", number_formats.mx, "f8_e4m3", "e8m0", None, 48),
+    ("dynamic_nv", number_formats.nv, "f4_e2m1", "f8_e4m3", None, 24),
 ]
 ROWS, COLUMNS = 24, 256
 
@@ -96,6 +101,16 @@ class Report(unittest.TestCase):
         self.assertAlmostEqual(found[2], 100 * .5 / np.sqrt(49.25), 1)
         self.assertAlmostEqual(found[1], 100 * .5 / np.sqrt(700**2 + 49.25), 3)
 
+    def test_short_group(self):
+        """Rows of 80 have a last group of 16 after one of 64: its scale is that of its elements."""
+        x = np.zeros((2, 80), np.float32)
+        x[:, 0], x[:, 64], x[:, 65] = 700, 7, .5
+        found = self.report(x, "--only=s4")
+        self.assertAlmostEqual(found["s4", "g64"][0], 4 + 2 * 16 / 80, 2)
+        self.assertAlmostEqual(found["s4", "g64"][2], 100 * .5 / np.sqrt(49.25), 1)
+        self.assertEqual(found["s4", "row"][2], found["s4", "row"][1])
+        self.assertNotIn(("s4", "g128"), found)
+
     def test_axis(self):
         x = np.random.default_rng(2).standard_normal((32, 3, 64)).astype(np.float16)
         turned = np.ascontiguousarray(np.moveaxis(x, 0, -1))
@@ -128,7 +143,7 @@ class Report(unittest.TestCase):
 
     def compare(self, x, kind, make, codes, scales, points, group):
         g = Graph()
-        sides = [ROWS, COLUMNS // group]
+        sides = [ROWS, -(-COLUMNS // group)]
         source = g.input("f32", [ROWS, COLUMNS])
         outputs = [g.tensor(codes, [ROWS, COLUMNS]), g.tensor(scales, sides)]
         outputs += [g.tensor(points, sides)] if points else []
@@ -141,7 +156,11 @@ class Report(unittest.TestCase):
                                f"--dump-tensors={folder}"], capture_output=True, text=True,
                               check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        made = make(x.reshape(-1, group), codes, scales)
+        short = COLUMNS % group
+        parts = [make(x[:, :COLUMNS - short].reshape(-1, group), codes, scales)]
+        parts += [make(x[:, COLUMNS - short:], codes, scales)] if short else []
+        made = [np.concatenate([part.reshape(ROWS, -1) for part in side], 1)
+                for side in zip(*parts) if side[0] is not None]
         self.assert_dumped(folder, outputs[0], made[0])
         expected = number_formats.round_to(scales, made[1]) if scales != "e8m0" else (
             np.log2(made[1].astype(np.float64)) + 127).astype(np.uint8)
@@ -180,7 +199,7 @@ class Report(unittest.TestCase):
         np.save(self.path("x.npy"), np.ones((2, 48), np.float32))
         refuse("do not divide into vectors of 64", "--rotate=64")
         refuse("has no dim 2", "--axis=2")
-        refuse("which no groups of none divide", "--only=none")
+        refuse("too short for groups of none", "--only=none")
         np.save(self.path("x.npy"), np.array([[1, np.nan]], np.float32))
         refuse("has NaN or infinities")
         np.save(self.path("x.npy"), np.ones((2, 48), np.int32))

@@ -142,6 +142,16 @@ typedef struct way_case {
     "4:f32:3x3x32x48 -> 5:f32:1x9x9x48"
 #define NARROW_IMAGE \
     " (codes of the image have less than 8 bits, or those of the weights are floats)"
+/* Heads of 96 in groups of 64: the last one has 32. */
+#define SHORT_GROUP_OF(codes, scales, to)                                                   \
+    "DynamicDequantize qtype=per_group group_shape=1,1,1,64 " codes ":s4:1x4x96x96 " scales \
+    ":f16:1x4x96x2 -> " to ":f32:1x4x96x96; "
+#define SHORT_K_V(s)                                                                  \
+    SHORT_GROUP_OF("10", "11", "2")                                                   \
+    SHORT_GROUP_OF("12", "13", "5")                                                   \
+    "MatMul transpose_b=1 1:f32:1x4x" s "x96 2:f32:1x4x96x96 -> 3:f32:1x4x" s "x96; " \
+    "SoftMax axis=-1 3:f32:1x4x" s "x96 -> 4:f32:1x4x" s "x96; "                      \
+    "MatMul 4:f32:1x4x" s "x96 5:f32:1x4x96x96 -> 6:f32:1x4x" s "x96"
 #define SHORT_BLOCKS " (groups along K are not made of blocks of 16 to 128 elements)"
 #define K_AND_V(way) "K by " way ", V by " way
 
@@ -212,6 +222,14 @@ static const way_case_t cases[] = {
      .at = {GENERIC = PRODUCTS,
             AVX2 = K_AND_V(
                 "tiles of floats (groups along the head do not fall on lanes)") ", " PRODUCTS}},
+    {.what = "decoding, codes, a short last group",
+     .graph = SHORT_K_V("1"),
+     .at = {GENERIC = PRODUCTS, AVX2 = K_AND_V(FMA)}},
+    {.what = "decoding, codes, a short last group, int8",
+     .graph = SHORT_K_V("1"),
+     .mode = sinter_fpmath_mode_int8,
+     .at = {GENERIC = PRODUCTS, AVX2 = K_AND_V(ONE_LIMB), AVX512 = K_AND_V(FMA),
+            VNNI = K_AND_V(ONE_LIMB)}},
     {.what = "prefill, floats", .graph = FLOAT_K_V("64"), EVERYWHERE(PRODUCTS)},
     {.what = "prefill, floats, bf16",
      .graph = FLOAT_K_V("64"),
@@ -219,6 +237,11 @@ static const way_case_t cases[] = {
      EVERYWHERE(PRODUCTS)},
     {.what = "prefill, codes, int8",
      .graph = CODES_K_V("64", "32", "2"),
+     .mode = sinter_fpmath_mode_int8,
+     .at = {GENERIC = PRODUCTS, AVX2 = "products by " ONE_LIMB, AVX512 = PRODUCTS,
+            VNNI = "products by " ONE_LIMB}},
+    {.what = "prefill, codes, a short last group, int8",
+     .graph = SHORT_K_V("64"),
      .mode = sinter_fpmath_mode_int8,
      .at = {GENERIC = PRODUCTS, AVX2 = "products by " ONE_LIMB, AVX512 = PRODUCTS,
             VNNI = "products by " ONE_LIMB}},
@@ -259,6 +282,25 @@ static const way_case_t cases[] = {
      .graph = CODES_OF_A("1") ALONG_K("1", "32", "4", FLOAT_A("1")),
      .at = {GENERIC = PRODUCTS, AVX2 = "by " EXACT_CODES, AVX512 = "by " FMA,
             VNNI = "by " EXACT_CODES}},
+    {.what = "one row, codes along K, a short last group, strict",
+     .graph = ALONG_K("1", "96", "2", FLOAT_A("1")),
+     .at = {GENERIC = PRODUCTS, AVX2 = "by " FMA}},
+    {.what = "one row, codes along K, a short last group, int8",
+     .graph = ALONG_K("1", "96", "2", FLOAT_A("1")),
+     .mode = sinter_fpmath_mode_int8,
+     .at = {GENERIC = PRODUCTS, AVX2 = "by " ONE_LIMB, AVX512 = "by " FMA, VNNI = "by " ONE_LIMB}},
+    {.what = "64 rows, codes along K, a short last group, int8",
+     .graph = ALONG_K("64", "96", "2", FLOAT_A("64")),
+     .mode = sinter_fpmath_mode_int8,
+     .at = {GENERIC = PRODUCTS, AVX2 = "products by " ONE_LIMB, AVX512 = PRODUCTS,
+            VNNI = "products by " ONE_LIMB}},
+    {.what = "one row, codes along N, a short last group of rows",
+     .graph = ALONG_N("1", "48,1", "3x256"),
+     .at = {GENERIC = PRODUCTS, AVX2 = "by " FMA ", scales by sums of rows"}},
+    {.what = "one row, codes along N, a short last group of columns",
+     .graph = ALONG_N("1", "1,96", "128x3"),
+     .at = {GENERIC = PRODUCTS, AVX2 = "by " FMA ", scales by lanes of codes (groups along K are "
+                                       "short and those along N are no whole chunks)"}},
     {.what = "one row, codes along K, groups of 2, strict",
      .graph = ALONG_K("1", "2", "64", FLOAT_A("1")),
      .at = {GENERIC = PRODUCTS, AVX2 = "by panels " SHORT_GROUPS ", " PRODUCTS}},
@@ -374,6 +416,12 @@ static const way_case_t cases[] = {
     {.what = "elementwise, rows of the output share bytes",
      .graph = "Add 1:f32:8x96 2:f32:8x96 -> 3:f32:8x96; TypeCast 3:f32:8x96 -> 4:u4:8x96:97x1",
      EVERYWHERE("by runs (what is written may stay in the caches)" SERIAL)},
+    {.what = "dequantised, larger than the cache, a short last group",
+     .graph = "DynamicDequantize qtype=per_group group_shape=1,48 1:s8:64x4096 2:f32:64x86 -> "
+              "3:f32:64x4096",
+     .cache_bytes = 4096,
+     .on_machine = true,
+     .at = {GENERIC = "by tiles past the caches", AVX2 = "by conversion past the caches"}},
     {.what = "elementwise, quantised, rows of the output share bytes",
      .graph = "GELU 1:f32:8x96 -> 2:f32:8x96; " QUANTISE("dynamic_symmetric", "1,32", "2:f32:8x96",
                                                          "3:s4:8x96:97x1 4:f32:8x3"),
@@ -453,6 +501,17 @@ static const way_case_t cases[] = {
      .at = {GENERIC = "by slabs of groups " SCATTERED ", " IN_PLACE ", " SLOW_CODES,
             AVX2 = "by slabs of groups " SCATTERED ", " IN_PLACE
                    ", codes by floats in memory (codes of a row have gaps)"}},
+    {.what = "quantised, a short last group",
+     .graph = QUANTISE("dynamic_symmetric", "1,32", "1:f32:8x240", "2:s8:8x240 3:f32:8x8"),
+     .on_machine = true,
+     .at = {GENERIC = "by slabs of groups (no function for these types), " IN_PLACE ", " SLOW_CODES,
+            AVX2 = "by chunks of groups"}},
+    {.what = "quantised, a short last group that shares bytes",
+     .graph = QUANTISE("dynamic_symmetric", "1,5", "1:f32:8x18", "2:s4:8x18 3:f32:8x4"),
+     .threads = 2,
+     .on_machine = true,
+     .at = {GENERIC = "by slabs of groups " ODD_GROUPS ", " IN_PLACE ", " SLOW_CODES SERIAL,
+            AVX2 = "by slabs of groups " ODD_GROUPS ", " IN_PLACE ", " FAST_CODES SERIAL}},
     {.what = "quantised by three threads, one group",
      .graph = QUANTISE("dynamic_mx", "1,40000", "1:f32:1x40000", "2:f8_e4m3:1x40000 3:e8m0:1x1"),
      .threads = 3,
