@@ -30,7 +30,7 @@ typedef struct quant {
     s64_list_t group_shape;
     /* Scales and zero points as attributes (Quantize, Dequantize). scales NULL: as tensors. */
     const float *scales;
-    size_t n_scales; /* 1, or one for each index of the axis */
+    size_t n_scales; /* 1, or one for each index of the axis, or of both (quant_geom_t) */
     s64_list_t zps;  /* n_scales values */
     bool has_zp;
     bool offsets; /* the zero points are offsets: x = scale * code + offset */
@@ -47,7 +47,8 @@ sinter_status_t quant_read(const node_t *node, quant_t *quant);
 quant_t *quant_copy(arena_t *arena, const quant_t *from);
 /* For passes: gives the node a descriptor with these groups (axes only for QUANT_PER_CHANNEL,
  * group_shape only for QUANT_PER_GROUP, which without it goes by the dims of the scales), and
- * attributes that say the same. Lists are copied. */
+ * attributes that say the same. Lists are copied. Scales in attributes may get two axes: those that
+ * a view has made of one, the outer one first. */
 sinter_status_t quant_regroup(arena_t *arena, node_t *node, quant_type_t type, s64_list_t axes,
                               s64_list_t group_shape);
 
@@ -87,6 +88,8 @@ static inline int64_t quant_said_size(const quant_t *q, int ndims, int d)
 typedef struct quant_geom {
     int ndims;
     int axis; /* per_channel: the axis, counted from the first dim; else -1 */
+    /* Of scales in attributes: their inner axis, where a pass has given them two; else -1. */
+    int inner_axis;
     int64_t scale_group[SINTER_MAX_NDIMS], zp_group[SINTER_MAX_NDIMS];
     /* Scales with one dim (per_channel) or none have no dim for each data dim. These map a data
      * dim to the dim of the scales or zero points, -1: none. */

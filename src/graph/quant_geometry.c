@@ -162,8 +162,9 @@ static sinter_status_t find_axes(reader_t *r)
         }
         r->axes[r->n_axes++] = normal;
     }
-    if (r->q->type == QUANT_PER_CHANNEL && r->n_axes == 1) {
+    if (r->q->type == QUANT_PER_CHANNEL && r->n_axes >= 1) {
         r->geom->axis = r->axes[0];
+        r->geom->inner_axis = r->n_axes == 2 && r->q->scales != NULL ? r->axes[1] : -1;
     }
     return sinter_success;
 }
@@ -448,7 +449,9 @@ static sinter_status_t bind_attrs(const reader_t *r)
     cover_all(r, g->scale_group, g->scale_dim);
     cover_all(r, g->zp_group, g->zp_dim);
     if (g->axis >= 0) {
-        const int64_t channels = r->data->dims[g->axis], n_scales = (int64_t)r->q->n_scales;
+        const int64_t outer = r->data->dims[g->axis], n_scales = (int64_t)r->q->n_scales,
+                      inner = g->inner_axis >= 0 ? r->data->dims[g->inner_axis] : 1,
+                      channels = known(outer) && known(inner) ? outer * inner : SINTER_UNKNOWN_DIM;
         if (known(channels) && channels != n_scales) {
             return FAIL_ATTR(r,
                              "scales has %" PRId64 " values for the %" PRId64
@@ -457,6 +460,10 @@ static sinter_status_t bind_attrs(const reader_t *r)
         }
         g->scale_group[g->axis] = g->zp_group[g->axis] = 1;
         g->scale_dim[g->axis] = g->zp_dim[g->axis] = 0;
+    }
+    if (g->inner_axis >= 0) {
+        g->scale_group[g->inner_axis] = g->zp_group[g->inner_axis] = 1;
+        g->scale_dim[g->inner_axis] = g->zp_dim[g->inner_axis] = 1;
     }
     return sinter_success;
 }
@@ -555,7 +562,7 @@ sinter_status_t quant_geometry(const node_t *node, const lt_t *in, const lt_t *o
     const bool quantises =
         node->kind == sinter_op_quantize || node->kind == sinter_op_dynamic_quantize;
     const bool given = q->kind == QUANT_STATIC;
-    *geom = (quant_geom_t){.ndims = in[0].ndims, .axis = -1};
+    *geom = (quant_geom_t){.ndims = in[0].ndims, .axis = -1, .inner_axis = -1};
     for (int i = 0; i < SINTER_MAX_NDIMS; i++) {
         geom->scale_group[i] = geom->zp_group[i] = SINTER_UNKNOWN_DIM;
         geom->scale_dim[i] = geom->zp_dim[i] = -1;

@@ -137,13 +137,22 @@ static bool dims_at_matmul(const graph_t *g, const path_t *path, quant_dims_t *d
 
 static const s64_list_t none = {0, NULL};
 
+/* Whether a reshape made two dims of one axis, the views that follow keeping their order: those
+ * of the weights of a convolution in groups. */
+static bool splits_axis(const graph_t *g, const path_t *path, int matmul)
+{
+    return op_is_convolution(g->nodes[matmul].kind) && path->n_views == 2 &&
+           g->nodes[path->views[1]].kind == sinter_op_static_reshape;
+}
+
 /* Scales in attributes: only the axis of per_channel moves. False: there is no such axis behind the
- * views. */
-static sinter_status_t move_static(graph_t *g, const path_t *path, node_t *dq, int ndims,
+ * views. split: it may have become two. */
+static sinter_status_t move_static(graph_t *g, const path_t *path, node_t *dq, bool split,
                                    bool *done)
 {
     quant_dims_t dims;
-    int64_t axis = -1;
+    int64_t axes[2];
+    size_t n_axes = 0;
     *done = true;
     if (!quant_full_dims(g, dq, false, &dims)) {
         *done = false;
@@ -161,13 +170,13 @@ static sinter_status_t move_static(graph_t *g, const path_t *path, node_t *dq, i
     }
     *done = dims_at_matmul(g, path, &dims);
     const lt_t *operand = &g->values[g->nodes[path->views[0]].out[0]].lt;
-    for (int d = 0; d < ndims && *done; d++) {
-        *done =
-            dims.n[d] == 1 ||
-            (axis < 0 && dims.n[d] == operand->dims[d]); /* attributes know channels, not groups */
-        axis = dims.n[d] != 1 ? d : axis;
+    for (int d = 0; d < operand->ndims && *done; d++) {
+        if (dims.n[d] != 1) { /* attributes know channels, not groups */
+            *done = n_axes < (split ? 2 : 1) && dims.n[d] == operand->dims[d];
+            axes[*done ? n_axes++ : 0] = d;
+        }
     }
-    return *done ? quant_regroup(&g->arena, dq, QUANT_PER_CHANNEL, (s64_list_t){1, &axis}, none)
+    return *done ? quant_regroup(&g->arena, dq, QUANT_PER_CHANNEL, (s64_list_t){n_axes, axes}, none)
                  : sinter_success;
 }
 
@@ -249,7 +258,7 @@ static sinter_status_t sink(graph_t *g, int matmul, int port)
     dq->in = ports;
     bool done;
     SG_TRY(dq->kind == sinter_op_dequantize
-               ? move_static(g, &path, dq, g->values[v].lt.ndims, &done)
+               ? move_static(g, &path, dq, splits_axis(g, &path, matmul), &done)
                : move_dynamic(g, &path, dq, &done));
     if (!done) {
         return sinter_success;

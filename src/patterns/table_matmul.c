@@ -35,6 +35,7 @@ static const pat_node_t convolution[] = {
     {.role = "convolution", .ops = PAT_CONVOLUTION, .edge = PAT_ANCHOR},
     PAT_POST(0, 0),
     PAT_TAIL(1),
+    PAT_QUANTISE_BELOW(2),
     {.role = "image_pre",
      .ops = OPERAND | PAT_ELTWISE,
      .edge = PAT_ABOVE,

@@ -497,6 +497,12 @@ static const selection_case_t cases[] = {
      .graph = "Convolution strides=1,1 pads_begin=1,1 pads_end=1,1 dilations=1,1 groups=16 "
               "1:f32:1x8x8x16 2:f32:3x3x1x16 -> 3:f32:1x8x8x16",
      .at = BY_ISA("matmul_depthwise_f32")},
+    {.what = "a convolution, quantised",
+     .graph = "Convolution strides=1,1 pads_begin=1,1 pads_end=1,1 dilations=1,1 1:f32:1x8x8x16 "
+              "2:f32:3x3x16x32 -> 3:f32:1x8x8x32; " QUANTISE(
+                  "group_shape=1,1,1,32 3:f32:1x8x8x32",
+                  "dynamic_symmetric") " -> 4:s8:1x8x8x32 5:f32:1x8x8x1",
+     .at = BY_ISA("matmul_panel_f32")},
     {.what = "pooling",
      .graph = "MaxPool strides=2,2 kernel=3,3 pads_begin=1,1 pads_end=1,1 1:f32:1x8x8x16 -> "
               "2:f32:1x4x4x16",

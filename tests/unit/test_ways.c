@@ -361,6 +361,14 @@ static const way_case_t cases[] = {
      .graph = CODES_OF_IMAGE("u8") CODES_OF_KERNEL("s8"),
      .at = {GENERIC = WEIGHTS("loading for each block of rows"), AVX2 = "products by " EXACT_TAPS,
             AVX512 = WEIGHTS("loading for each block of rows"), VNNI = "products by " EXACT_TAPS}},
+    {.what = "a convolution of codes in groups, with a scale for each channel of results",
+     .graph = CODES_OF_IMAGE("u8") "Dequantize qtype=per_channel axis=3 "
+                                   "scales=0.5,1,2,3,0.25,4 3:s8:3x3x16x6 -> 4:f32:3x3x16x6; "
+                                   "Convolution strides=1,1 pads_begin=1,1 pads_end=1,1 "
+                                   "dilations=1,1 groups=2 2:f32:1x9x9x32 4:f32:3x3x16x6 -> "
+                                   "5:f32:1x9x9x6",
+     .at = {GENERIC = WEIGHTS("loading for each block of rows"), AVX2 = "products by " EXACT_TAPS,
+            AVX512 = WEIGHTS("loading for each block of rows"), VNNI = "products by " EXACT_TAPS}},
     {.what = "a convolution of codes of 4 bits",
      .graph = CODES_OF_IMAGE("u4") CODES_OF_KERNEL("s4"),
      .at = {GENERIC = WEIGHTS("loading for each block of rows"),

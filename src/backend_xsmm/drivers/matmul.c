@@ -116,7 +116,7 @@ int matmul_packs_strips(const plan_t *plan, const step_t *step)
     const bool floats = m->b.scale < 0 && m->b.zp < 0 && m->b.high < 0 &&
                         b->data_type == sinter_f32 && b->ndims > 0;
     enum { NARROWEST = 8 }; /* else most of a strip is zeros */
-    return m->conv != NULL && floats && b->dims[b->ndims - 1] >= NARROWEST &&
+    return m->conv != NULL && floats && step->tail == NULL && b->dims[b->ndims - 1] >= NARROWEST &&
                    has_features(plan->features, NEEDS_AVX2) &&
                    !has_features(plan->features, NEEDS_AVX512)
                ? call_columns(widest_for(b->dims[b->ndims - 1]), plan->features)

@@ -438,6 +438,26 @@ static int64_t parts_of_last_dim(const lowering_t *lo, const cluster_t *cl)
     return shape_channel_dim(n, x) == x->ndims - 1 ? node_s64(n, sinter_op_attr_groups, 1) : 1;
 }
 
+/* Why the quantising tail of a convolution does not find whole groups in a row of channels; NULL:
+ * it does, or the step is another one. */
+static const char *refuse_rows_of_channels(const lowering_t *lo, const cluster_t *cl,
+                                           const quant_geom_t *geom)
+{
+    const node_t *conv = cl->heavy >= 0 ? &lo->g->nodes[cl->heavy] : NULL;
+    if (conv == NULL || !op_is_convolution(conv->kind)) {
+        return NULL;
+    }
+    const lt_t *image = &lo->g->values[conv->in[0]].lt, *to = &lo->g->values[conv->out[0]].lt;
+    const int line = to->ndims - 2;
+    return shape_channel_dim(conv, image) != image->ndims - 1
+               ? "results of convolution with channels first are computed channels last"
+           : node_s64(conv, sinter_op_attr_groups, 1) > 1
+               ? "rows of results are computed group by group of their channels"
+           : geom->ndims != to->ndims || (to->dims[line] != 1 && geom->scale_group[line] != 1)
+               ? "groups of several rows of a convolution"
+               : NULL;
+}
+
 /* The cluster that has the data of a DynamicQuantize in registers and can quantise it there. -1:
  * none can, for the reason *why; NULL: no cluster has the data. */
 static sinter_status_t tail_cluster(lowering_t *lo, const node_t *n, int *cluster, const char **why)
@@ -463,13 +483,11 @@ static sinter_status_t tail_cluster(lowering_t *lo, const node_t *n, int *cluste
         return sinter_success;
     }
     SG_TRY(lower_quant_geometry(lo, n, &geom));
-    if (lo->clusters[ci].heavy >= 0 &&
-        op_is_convolution(lo->g->nodes[lo->clusters[ci].heavy].kind)) {
-        *why = "convolutions have no quantising tail";
-        return sinter_success;
+    *why = refuse_rows_of_channels(lo, &lo->clusters[ci], &geom);
+    if (*why == NULL) {
+        *why = quant_tail_refuse(lo->clusters[ci].kind, parts_of_last_dim(lo, &lo->clusters[ci]),
+                                 &lo->g->values[n->in[0]].lt, &geom);
     }
-    *why = quant_tail_refuse(lo->clusters[ci].kind, parts_of_last_dim(lo, &lo->clusters[ci]),
-                             &lo->g->values[n->in[0]].lt, &geom);
     if (*why == NULL && lo->clusters[ci].tail >= 0) {
         *why = "its data is quantised once already";
     }

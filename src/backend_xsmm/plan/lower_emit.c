@@ -102,6 +102,18 @@ static int const_value(lowering_t *lo, const float *f, const int64_t *i, int64_t
     return plan->n_values++;
 }
 
+/* Gives a constant vector two dims, the inner one of so many elements; -1: one dim. */
+static void divide_const(lowering_t *lo, int value, int64_t inner)
+{
+    if (value >= 0 && inner > 0) {
+        lt_t *lt = &lo->plan->values[value].lt;
+        lt->ndims = 2;
+        lt->dims[0] /= inner;
+        lt->dims[1] = inner;
+        lt_set_dense(lt);
+    }
+}
+
 /* ---- quantisation ---------------------------------------------------------------------------- */
 
 /* A representative dim need not be a multiple of the group size, so unknown dims stay unknown. Only
@@ -142,8 +154,10 @@ static sinter_status_t quant_values(lowering_t *lo, const node_t *n, bool int_zp
     int dims[SINTER_MAX_NDIMS], zdims[SINTER_MAX_NDIMS];
     for (int d = 0; d < SINTER_MAX_NDIMS; d++) {
         const bool from_attrs = q->scales != NULL;
-        const bool on_axis = from_attrs && q->n_scales > 1 && d == geom.axis;
-        dims[d] = from_attrs ? (on_axis ? 0 : -1) : (d < geom.ndims ? geom.scale_dim[d] : -1);
+        const bool on_axis =
+            from_attrs && q->n_scales > 1 && (d == geom.axis || d == geom.inner_axis);
+        dims[d] = from_attrs ? (on_axis ? d == geom.inner_axis : -1)
+                             : (d < geom.ndims ? geom.scale_dim[d] : -1);
         zdims[d] = from_attrs ? dims[d] : (d < geom.ndims ? geom.zp_dim[d] : -1);
     }
     map_from(dims, op->scale_dim);
@@ -173,7 +187,10 @@ static sinter_status_t quant_values(lowering_t *lo, const node_t *n, bool int_zp
     if (pair == NULL) {
         return oom();
     }
+    const int64_t inner =
+        geom.inner_axis >= 0 ? lo->g->values[n->in[0]].lt.dims[geom.inner_axis] : -1;
     op->scale = const_value(lo, q->scales, NULL, (int64_t)q->n_scales, sinter_f32);
+    divide_const(lo, op->scale, inner);
     bool zero = true;
     for (size_t k = 0; k < q->zps.n; k++) {
         zero = zero && q->zps.v[k] == 0;
@@ -181,6 +198,7 @@ static sinter_status_t quant_values(lowering_t *lo, const node_t *n, bool int_zp
     if (!zero) {
         op->zp =
             const_value(lo, NULL, q->zps.v, (int64_t)q->zps.n, int_zps ? sinter_s32 : sinter_f32);
+        divide_const(lo, op->zp, inner);
     }
     *pair = (const_pair_t){
         .node = n, .int_zps = int_zps, .scale = op->scale, .zp = op->zp, .next = lo->consts};
