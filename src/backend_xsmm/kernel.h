@@ -39,6 +39,7 @@
 
 #include "backend_xsmm/chain/chain.h"
 #include "backend_xsmm/plan.h"
+#include "base/constants.h"
 
 /* ---- what a kernel is asked about ------------------------------------------------------------ */
 
@@ -277,6 +278,13 @@ int matmul_packs_along(const plan_t *plan, const step_t *step);
  * multiple of PACKED_ROWS; 0: no strips. */
 enum { PACKED_ROWS = 32 };
 int matmul_packs_strips(const plan_t *plan, const step_t *step);
+
+/* The same of codes, as a convolution in integers multiplies them; 0: it does not. */
+int matmul_packs_taps(const plan_t *plan, const step_t *step);
+/* Bytes of those strips for each group of weights [groups, window, I, O]; false: too many. */
+bool matmul_taps_bytes(features_t features, const bound_t *weights, int64_t *bytes);
+/* Fills a copy whose first dim is so many bytes apart. */
+void matmul_pack_taps(features_t features, const constant_key_t *key, void *memory);
 
 /* ---- helpers --------------------------------------------------------------------------------- */
 

@@ -75,6 +75,8 @@ typedef struct matmul_params {
     /* NULL: none. Else a is the image, b the weights [groups, window, I, O], and the output has the
      * image's format. */
     const conv_params_t *conv;
+    /* Of a convolution: codes of b in strips as integers are multiplied with; -1: none. */
+    int taps;
     /* A value whose dims are those of the output: the first stored one, or one without data. */
     int out_dims;
 } matmul_params_t;
@@ -272,6 +274,7 @@ typedef struct plan_value {
     int base;        /* VIEW, PACKED: the value that it shows */
     int along, line; /* PACKED: lines along that dim begin at multiples of `line` elements */
     int strip;       /* PACKED: as in bound_t; 0: none */
+    bool taps;       /* PACKED: in strips that convolution in integers multiplies (taps.h) */
     /* VIEW: the StaticReshape, StaticTranspose or Slice that makes this from base; inverse: base
      * from this. Or the Concat that makes base; this is then the place of its input `part`. */
     const node_t *op;

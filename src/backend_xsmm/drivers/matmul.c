@@ -447,7 +447,8 @@ sinter_status_t matmul_bind(const kernel_t *self, const problem_t *p, const matm
         choose_tiles(st, c, p->frame->shares, st->tail.rows, st->tail.cols);
     }
     blocks_bind(c, st);
-    taps_bind(c, st);
+    const bool packed = m->conv != NULL && m->taps >= 0 && c->taps == taps_table(p->plan->features);
+    taps_bind(c, packed ? &p->frame->v[m->taps] : NULL, st);
     return matmul_count(p->step, st);
 }
 

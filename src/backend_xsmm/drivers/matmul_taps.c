@@ -62,6 +62,18 @@ static void bind_pieces(const patches_t *p, taps_state_t *st)
     st->blocks = parts_of(st->pieces, st->per_block);
 }
 
+/* What products of the weights have to do with: words, or bytes. */
+static void bind_weights(const taps_table_t *table, bool words, matmul_state_t *all)
+{
+    taps_state_t *st = &all->taps;
+    st->wide = words ? 2 : 1;
+    st->each = 4 / st->wide;
+    st->flip_w = all->b.base.codes.dtype == sinter_u8 ? 128 : 0;
+    bind_pieces(&all->patches, st);
+    st->units = parts_of(all->N, table->codes);
+    st->columns = st->units * table->codes;
+}
+
 static const char *bind_image(const matmul_state_t *all, taps_state_t *st)
 {
     const matrices_t *a = &all->a;
@@ -88,7 +100,7 @@ static bool has_room(const matmul_config_t *c, const matmul_state_t *all)
            sums <= MOST_BYTES && c->taps != NULL;
 }
 
-void taps_bind(const matmul_config_t *c, matmul_state_t *all)
+void taps_bind(const matmul_config_t *c, const bound_t *packed, matmul_state_t *all)
 {
     const groups_t *a = &all->a.base.codes, *b = &all->b.base.codes;
     taps_state_t *st = &all->taps;
@@ -100,18 +112,13 @@ void taps_bind(const matmul_config_t *c, matmul_state_t *all)
         st->why = "codes of the image have less than 8 bits, or those of the weights are floats";
         return;
     }
-    st->wide = c->taps_words ? 2 : 1;
-    st->each = 4 / st->wide;
+    bind_weights(c->taps, c->taps_words, all);
     st->flip_a = (a->dtype == sinter_u8) == c->taps_words ? 128 : 0;
-    st->flip_w = b->dtype == sinter_u8 ? 128 : 0;
     st->bias = c->taps_words || a->dtype == sinter_u8 ? 0 : 128;
-    bind_pieces(&all->patches, st);
     if (all->panel % c->taps->strip != 0 && all->n_panels > 1) {
         st->why = "panels are narrower than strips";
         return;
     }
-    st->units = parts_of(all->N, c->taps->codes);
-    st->columns = st->units * c->taps->codes;
     const int64_t times = parts_of(at_most(all->rows, all->block), TAPS_ROWS),
                   rows = parts_of(at_most(all->rows, all->block), times);
     st->rows =
@@ -121,6 +128,8 @@ void taps_bind(const matmul_config_t *c, matmul_state_t *all)
         st->why = "the image or the weights are too large";
     }
     st->on = st->why == NULL;
+    st->packed = packed != NULL && packed->strip == c->taps->strip;
+    st->given = st->packed ? packed->data : NULL;
     st->codes = chain_stores_codes(&all->post);
 }
 
@@ -135,6 +144,11 @@ size_t taps_share(const matmul_config_t *c, const matmul_state_t *all, unsigned 
     out->b = carve(base, &at, columns * (size_t)(st->tap * all->patches.taps), 4);
     out->sum = carve(base, &at, c->taps_words ? 0 : columns * (size_t)st->blocks, sizeof(int32_t));
     out->usable = carve(base, &at, mats * (size_t)st->units, sizeof(bool));
+    if (st->given != NULL) {
+        out->b = (int8_t *)st->given;
+        out->sum =
+            (int32_t *)(void *)(st->given + columns * (size_t)(st->tap * all->patches.taps) * 4);
+    }
     return at;
 }
 
@@ -168,13 +182,14 @@ static bool read_image(const matmul_task_t *t, float *scale, float *zp)
 }
 
 /* Codes of some rows and columns as bytes, by way of floats. */
-static void stage(const matmul_task_t *t, const matrix_t *codes, rect_t at, unsigned char *to,
+static void stage(const tile_table_t *tile, const matrix_t *codes, rect_t at, unsigned char *to,
                   int64_t ld)
 {
-    t->c->tile->load(codes, at, t->buf.b, MM_LDB, at.rows, at.columns);
+    float x[STAGED * MM_K];
+    tile->load(codes, at, x, MM_K, at.rows, at.columns);
     for (int r = 0; r < at.rows; r++) {
         for (int i = 0; i < at.columns; i++) {
-            to[r * ld + i] = (unsigned char)(int)t->buf.b[r * MM_LDB + i];
+            to[r * ld + i] = (unsigned char)(int)x[r * MM_K + i];
         }
     }
 }
@@ -205,7 +220,7 @@ static void encode_line(const matmul_task_t *t, int64_t first, int64_t n, int32_
         for (int64_t c = 0; c < channels; c += MM_K) {
             unsigned char codes[STAGED * MM_K];
             const rect_t at = {i, (int)at_most(n - i, STAGED), c, (int)at_most(channels - c, MM_K)};
-            stage(t, &line, at, codes, MM_K);
+            stage(t->c->tile, &line, at, codes, MM_K);
             for (int r = 0; r < at.rows; r++) {
                 t->c->taps->encode(words, codes + r * MM_K, at.columns, st->flip_a, zp,
                                    to + (i + r) * st->pixel + c * st->wide);
@@ -271,17 +286,26 @@ static void load_columns(const matmul_task_t *t, const groups_t *of, int64_t col
     }
 }
 
-static void pack_piece(const matmul_task_t *t, const piece_t *piece, int64_t column,
+/* Where weights are packed to. */
+typedef struct packing {
+    const taps_table_t *table;
+    const tile_table_t *tile;
+    const matmul_state_t *all;
+    int8_t *b;
+    int32_t *sum;
+} packing_t;
+
+static void pack_piece(const packing_t *p, int64_t mat, const piece_t *piece, int64_t column,
                        taps_codes_t *codes, int8_t *to, int32_t *sum)
 {
-    const taps_state_t *st = &t->st->taps;
-    const matrix_t w = patches_weights(t->st, t->mat, piece->tap), m = matrix_of_codes(&w);
-    const int64_t apart = st->tap * t->st->patches.taps * 4 * t->c->taps->strip;
+    const taps_state_t *st = &p->all->taps;
+    const matrix_t w = patches_weights(p->all, mat, piece->tap), m = matrix_of_codes(&w);
+    const int64_t apart = st->tap * p->all->patches.taps * 4 * p->table->strip;
     if (m.codes.type->bits == 8 && m.codes.column.stride == 1) {
         codes->data = m.codes.data + codes_at(&m.codes, piece->channel, column);
         codes->stride = m.codes.row.stride;
         codes->rows = piece->channels;
-        t->c->taps->pack(st->wide == 2, codes, to, apart, sum);
+        p->table->pack(st->wide == 2, codes, to, apart, sum);
         return;
     }
     for (int k = 0; k < piece->channels; k += STAGED) {
@@ -289,50 +313,138 @@ static void pack_piece(const matmul_task_t *t, const piece_t *piece, int64_t col
         codes->data = staged;
         codes->stride = TAPS_CODES;
         codes->rows = (int)at_most(piece->channels - k, STAGED);
-        stage(t, &m, (rect_t){piece->channel + k, codes->rows, column, codes->columns}, staged,
-              TAPS_CODES);
-        t->c->taps->pack(st->wide == 2, codes, to + k / st->each * 4 * t->c->taps->strip, apart,
-                         sum);
+        stage(p->tile, &m, (rect_t){piece->channel + k, codes->rows, column, codes->columns},
+              staged, TAPS_CODES);
+        p->table->pack(st->wide == 2, codes, to + k / st->each * 4 * p->table->strip, apart, sum);
     }
 }
 
-/* All of K of one unit of columns of the task's group. */
-static bool pack_unit(const matmul_task_t *t, int64_t unit)
+/* All of K of one unit of columns of a group. zp: of the columns, TAPS_CODES of them. */
+static void pack_unit(const packing_t *p, int64_t mat, int64_t unit, const float *zp)
+{
+    const taps_state_t *st = &p->all->taps;
+    const int64_t column = unit * p->table->codes, all = st->tap * p->all->patches.taps;
+    const int strip = 4 * p->table->strip;
+    int32_t less[TAPS_CODES];
+    bool any = st->flip_w != 0;
+    for (int i = 0; i < TAPS_CODES; i++) {
+        less[i] = fabsf(zp[i]) <= MATMUL_ZP_MOST ? (int32_t)zp[i] - (st->flip_w != 0 ? 128 : 0) : 0;
+        any = any || less[i] != 0;
+    }
+    taps_codes_t codes = {.columns = (int)at_most(p->all->N - column, p->table->codes),
+                          .flip = st->flip_w,
+                          .zp = any ? less : NULL};
+    int8_t *to = p->b + (mat * st->units + unit) * 2 * all * strip;
+    for (int64_t i = 0; i < st->pieces; i++) {
+        const piece_t piece = piece_of(p->all, i);
+        int32_t *sum = p->sum + (mat * st->blocks + i / st->per_block) * st->columns + column;
+        if (st->wide == 1 && i % st->per_block == 0) {
+            memset(sum, 0, (size_t)p->table->codes * sizeof *sum);
+        }
+        pack_piece(p, mat, &piece, column, &codes, to + piece.dword * strip, sum);
+    }
+}
+
+/* This thread's part of the weights. */
+static void pack_weights(const matmul_task_t *t, int tid, int nth)
 {
     const taps_state_t *st = &t->st->taps;
     const taps_shared_t *shared = &t->buf.taps_shared;
-    const int64_t column = unit * t->c->taps->codes, all = st->tap * t->st->patches.taps;
-    const int n = (int)at_most(t->st->N - column, t->c->taps->codes), strip = 4 * t->c->taps->strip;
-    const matrix_t w = patches_weights(t->st, t->mat, 0);
-    float zp[BLOCKS_STRIP];
-    int32_t less[BLOCKS_STRIP];
-    load_columns(t, &w.zp, column, n, zp);
-    for (int i = 0; i < BLOCKS_STRIP; i++) {
-        less[i] = fabsf(zp[i]) <= MATMUL_ZP_MOST ? (int32_t)zp[i] - (st->flip_w != 0 ? 128 : 0) : 0;
-    }
-    taps_codes_t codes = {
-        .columns = n, .flip = st->flip_w, .zp = w.zp.type != NULL || st->flip_w != 0 ? less : NULL};
-    int8_t *to = shared->b + ((t->mat * st->units + unit) * 2 * all) * strip;
-    for (int64_t i = 0; i < st->pieces; i++) {
-        const piece_t piece = piece_of(t->st, i);
-        int32_t *sum =
-            shared->sum + (t->mat * st->blocks + i / st->per_block) * st->columns + column;
-        if (st->wide == 1 && i % st->per_block == 0) {
-            memset(sum, 0, (size_t)t->c->taps->codes * sizeof *sum);
-        }
-        pack_piece(t, &piece, column, &codes, to + piece.dword * strip, sum);
-    }
-    return matmul_within(zp, n, MATMUL_ZP_MOST);
-}
-
-static void pack_weights(matmul_task_t *t, int tid, int nth)
-{
-    const taps_state_t *st = &t->st->taps;
+    const packing_t p = {t->c->taps, t->c->tile, t->st, shared->b, shared->sum};
     int64_t begin, end;
     share(t->st->mats * st->units, tid, nth, &begin, &end);
     for (int64_t i = begin; i < end; i++) {
-        t->mat = i / st->units;
-        t->buf.taps_shared.usable[i] = pack_unit(t, i % st->units);
+        const int64_t mat = i / st->units, column = i % st->units * t->c->taps->codes;
+        const int n = (int)at_most(t->st->N - column, t->c->taps->codes);
+        const matrix_t w = patches_weights(t->st, mat, 0);
+        float zp[TAPS_CODES];
+        load_columns(t, &w.zp, column, n, zp);
+        shared->usable[i] = matmul_within(zp, n, MATMUL_ZP_MOST);
+        pack_unit(&p, mat, i % st->units, zp);
+    }
+}
+
+/* ---- constant weights ------------------------------------------------------------------------ */
+
+int matmul_packs_taps(const plan_t *plan, const step_t *step)
+{
+    const problem_t p = {.plan = plan, .step = step};
+    const matmul_params_t *m = &step->p.matmul;
+    const taps_table_t *table = taps_table(plan->features);
+    if (m->conv == NULL || table == NULL || !blocks_of_codes(&p) ||
+        blocks_refuse(NULL, &p) != NULL) {
+        return 0;
+    }
+    const dtype_traits_t *a = dtype_traits(problem_type(&p, m->a.data)),
+                         *b = dtype_traits(problem_type(&p, m->b.data));
+    return a->bits == 8 && b->bits == 8 && b->cls == DTYPE_INT && m->b.zp < 0 ? table->strip : 0;
+}
+
+/* The parts of a state that packing reads, of weights without zero points. */
+static void state_of_weights(features_t features, const bound_t *w, matmul_state_t *all)
+{
+    const taps_table_t *table = taps_table(features);
+    const int last = w->ndims - 1;
+    groups_t *codes = &all->b.base.codes;
+    patches_t *p = &all->patches;
+    all->b.ndims = w->ndims;
+    *codes = (groups_t){.data = w->data,
+                        .type = dtype_traits(w->dtype),
+                        .dtype = w->dtype,
+                        .row = {w->strides[last - 1], 1},
+                        .column = {w->strides[last], 1}};
+    p->on = true;
+    p->n = w->ndims - 3;
+    p->taps = 1;
+    p->channels = w->dims[last - 1];
+    for (int d = 0; d < w->ndims; d++) {
+        all->b.dims[d] = w->dims[d];
+        all->b.axis[d][IN_CODES] = (axis_t){w->strides[d], 1};
+    }
+    for (int i = 0; i < p->n; i++) {
+        p->kernel[i] = w->dims[1 + i];
+        p->taps *= p->kernel[i];
+    }
+    all->mats = w->dims[0];
+    all->N = w->dims[last];
+    bind_weights(table, !blocks_table(features)->sums_bytes || w->dtype == sinter_u8, all);
+}
+
+/* Bytes of the strips and of the sums of a group; false: too many. */
+static bool group_bytes(const taps_table_t *table, const matmul_state_t *all, int64_t *b,
+                        int64_t *sums)
+{
+    const taps_state_t *st = &all->taps;
+    (void)table;
+    return mul_i64(st->columns, all->patches.taps, b) && mul_i64(*b, 4 * st->tap, b) &&
+           *b <= MOST_BYTES && mul_i64(st->columns * 4, st->wide == 1 ? st->blocks : 0, sums) &&
+           *sums <= MOST_BYTES;
+}
+
+bool matmul_taps_bytes(features_t features, const bound_t *weights, int64_t *bytes)
+{
+    matmul_state_t all = {0};
+    int64_t sums;
+    state_of_weights(features, weights, &all);
+    return group_bytes(taps_table(features), &all, bytes, &sums) && add_i64(*bytes, sums, bytes);
+}
+
+void matmul_pack_taps(features_t features, const constant_key_t *key, void *memory)
+{
+    static const float none[TAPS_CODES];
+    bound_t w = {.data = (unsigned char *)(uintptr_t)key->data,
+                 .dtype = (sinter_data_type_t)key->type,
+                 .ndims = key->ndims};
+    matmul_state_t all = {0};
+    int64_t bytes, sums;
+    memcpy(w.dims, key->dims, sizeof w.dims);
+    memcpy(w.strides, key->strides, sizeof w.strides);
+    state_of_weights(features, &w, &all);
+    group_bytes(taps_table(features), &all, &bytes, &sums);
+    const packing_t p = {taps_table(features), tile_table(features), &all, memory,
+                         (int32_t *)(void *)((unsigned char *)memory + all.mats * bytes)};
+    for (int64_t i = 0; i < all.mats * all.taps.units; i++) {
+        pack_unit(&p, i / all.taps.units, i % all.taps.units, none);
     }
 }
 
@@ -405,7 +517,7 @@ static bool load_scales(const matmul_task_t *t)
         load_columns(t, &t->b.scale, t->n0 + c, n, t->buf.taps.scale + c);
         fits = fits && matmul_within(t->buf.taps.scale + c, n, FLT_MAX);
     }
-    for (int64_t c = t->n0 / codes; c * codes < t->n0 + t->cols; c++) {
+    for (int64_t c = t->n0 / codes; !st->packed && c * codes < t->n0 + t->cols; c++) {
         fits = fits && t->buf.taps_shared.usable[t->mat * st->units + c];
     }
     return fits;
@@ -452,7 +564,9 @@ void taps_work(matmul_task_t *t)
     taps_share(t->c, st, w->shared, &t->buf.taps_shared);
     if (w->phase == 0) {
         encode_image(t, fits ? zp : 0, w->tid, w->nth);
-        pack_weights(t, w->tid, w->nth);
+        if (!st->taps.packed) {
+            pack_weights(t, w->tid, w->nth);
+        }
         return;
     }
     int64_t begin, end;

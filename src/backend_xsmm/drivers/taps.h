@@ -21,6 +21,8 @@ typedef struct taps_state {
     int64_t units, columns; /* of B: packed together, and columns of all of them */
     int rows;               /* worked off together */
     bool codes;             /* the micro-kernel stores the results' codes */
+    bool packed;            /* the constant cache has B and its sums, */
+    unsigned char *given;   /* here; NULL while the caller asks for sizes */
 } taps_state_t;
 
 /* What threads share. */
@@ -45,8 +47,9 @@ struct matmul_task;
 const taps_table_t *taps_table(features_t features);
 /* Whether factors are words. */
 bool taps_in_words(const problem_t *p, bool sums_bytes);
-/* st->taps, from the rest of the state. */
-void taps_bind(const struct matmul_config *c, struct matmul_state *st);
+/* st->taps, from the rest of the state. packed: the weights of the constant cache, if there they
+ * are; NULL: none. */
+void taps_bind(const struct matmul_config *c, const bound_t *packed, struct matmul_state *st);
 /* Bytes of shared memory at base (NULL: only counts). */
 size_t taps_share(const struct matmul_config *c, const struct matmul_state *st, unsigned char *base,
                   taps_shared_t *out);

@@ -32,6 +32,15 @@ static int64_t strip_stride(int64_t first_stride, int64_t columns, int64_t strip
     return first_stride / ((columns + strip - 1) / strip);
 }
 
+/* Strips of codes, which have a form of their own. */
+static sinter_status_t resolve_taps(const plan_t *plan, int i, bound_t *b)
+{
+    b->strip = plan->values[i].strip;
+    memset(b->strides, 0, sizeof b->strides);
+    return matmul_taps_bytes(plan->features, b, &b->strides[0]) ? sinter_success
+                                                                : too_large(plan, i);
+}
+
 static sinter_status_t resolve_strips(const plan_t *plan, int i, bound_t *b)
 {
     const int last = b->ndims - 1;
@@ -60,6 +69,9 @@ static sinter_status_t resolve_packed(const plan_t *plan, frame_mem_t *fm, int i
     *b = fm->v[plan->values[i].base];
     if (!wants_copy(plan, fm, i)) {
         return sinter_success;
+    }
+    if (plan->values[i].taps) {
+        return resolve_taps(plan, i, b);
     }
     if (plan->values[i].strip > 0) {
         return resolve_strips(plan, i, b);
@@ -139,6 +151,10 @@ static void pack(const constant_key_t *key, void *memory, const void *user)
     const plan_t *plan = user;
     const int batch = key->ndims - 2, along = key->packed[batch] == 1 ? batch : batch + 1;
     const sinter_data_type_t type = (sinter_data_type_t)key->type;
+    if (key->strip > 0 && type != sinter_f32) {
+        matmul_pack_taps(plan->features, key, memory);
+        return;
+    }
     if (key->strip > 0) {
         memset(memory, 0, (size_t)(key->dims[0] * key->packed[0]) * sizeof(float));
     }

@@ -256,9 +256,13 @@ static sinter_status_t lower_and_select(plan_t *plan, family_t family, textbuf_t
 /* Operands that are read from the constant cache. */
 static void report_packed(const plan_t *plan, const step_t *step, textbuf_t *text)
 {
-    const operand_t *b = step->kind == STEP_MATMUL ? &step->p.matmul.b : NULL;
-    for (int i = 0; i < 3 && b != NULL; i++) {
-        const int value = i == 0 ? b->data : i == 1 ? b->scale : b->zp;
+    const matmul_params_t *m = step->kind == STEP_MATMUL ? &step->p.matmul : NULL;
+    for (int i = 0; i < 4 && m != NULL; i++) {
+        const int value = i == 0    ? m->b.data
+                          : i == 1  ? m->b.scale
+                          : i == 2  ? m->b.zp
+                          : m->conv ? m->taps
+                                    : -1;
         if (value >= 0 && plan->values[value].kind == PV_PACKED) {
             const plan_value_t *v = &plan->values[value];
             text_add(text, "  reads tensor %llu, which is constant, ",

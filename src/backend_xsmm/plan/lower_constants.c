@@ -72,8 +72,14 @@ void lower_constants(plan_t *plan)
             step->copy_at = plan->n_copies++;
         }
         const int dim = step->kind == STEP_MATMUL ? matmul_packs_along(plan, step) : -1,
-                  strip = step->kind == STEP_MATMUL ? matmul_packs_strips(plan, step) : 0;
+                  strip = step->kind == STEP_MATMUL ? matmul_packs_strips(plan, step) : 0,
+                  taps = step->kind == STEP_MATMUL ? matmul_packs_taps(plan, step) : 0;
         operand_t *b = &step->p.matmul.b;
+        if (taps > 0 && is_constant(plan, b->data)) {
+            step->p.matmul.taps = pack_strips(plan, b->data, taps);
+            plan->values[step->p.matmul.taps].taps = true;
+            continue;
+        }
         if (strip > 0) {
             b->data = pack_strips(plan, b->data, strip);
             continue;

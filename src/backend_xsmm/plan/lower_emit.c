@@ -423,6 +423,7 @@ static sinter_status_t emit_convolution(emitter_t *e, const cluster_t *cl, step_
     SG_TRY(operand_of(lo, n, 1, &p->b));
     p->out_dims = n->out[0];
     p->conv = c;
+    p->taps = -1;
     /* Codes of the image that a chain dequantises are floats now, but none to make integers of. */
     step->mode =
         p->a.scale < 0 && was_codes(lo, n->in[0]) ? sinter_fpmath_mode_strict : mode_for(lo, n);
