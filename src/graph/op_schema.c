@@ -89,6 +89,7 @@ enum {
 /* Its default depends on quantization_kind: quant.c. */
 #define QTYPE_GROUP MAY_WORD(qtype, "per_tensor|per_channel|per_group")
 #define STATIC_QUANT_ATTRS QTYPE_STATIC, NUM(axis, 1), NEED(scales), MAY(zps)
+#define ZPS_KIND WORD(zps_kind, "zero_points", "zero_points|offsets")
 #define SPLIT MAY_WORD(split_type, "f6_e3m2|f6_e2m3")
 #define RESIZE                                                                          \
     NEED_WORD(mode, "nearest|linear|bilinear|trilinear"),                               \
@@ -171,9 +172,12 @@ CARD card_concat = {IN(1, OP_MAX_PORTS, ANY), OUT(1, 1, ANY), ATTRS(NEED(axis)),
 /* quantisation */
 CARD card_quantize = {IN(1, 1, FLT), OUT(1, 1, CODES), ATTRS(STATIC_QUANT_ATTRS),
                       .check = check_quant, .flags = OP_QUANT};
-CARD card_dequantize = {
-    IN(1, 2, CODES, HIGH), OUT(1, 1, FLT),      ATTRS(STATIC_QUANT_ATTRS, SPLIT),
-    .check = check_quant,  .dims = dims_planes, .flags = OP_DEQUANT};
+CARD card_dequantize = {IN(1, 2, CODES, HIGH),
+                        OUT(1, 1, FLT),
+                        ATTRS(STATIC_QUANT_ATTRS, SPLIT, MAY(float_zps), ZPS_KIND),
+                        .check = check_quant,
+                        .dims = dims_planes,
+                        .flags = OP_DEQUANT};
 CARD card_dyn_quantize = {
     IN(1, 3, FLT, SCALES, ZPS), OUT(1, 3, CODES, SCALES | HIGH, ZPS | HIGH),
     ATTRS(
@@ -181,13 +185,13 @@ CARD card_dyn_quantize = {
         WORD(quantization_kind, "static",
              "static|dynamic_mx|dynamic_mx_rceil|dynamic_symmetric|dynamic_asymmetric|dynamic_nv")),
     .check = check_quant, .flags = OP_QUANT};
-CARD card_dyn_dequantize = {IN(2, 4, CODES, SCALES, ANY_ZPS | HIGH, HIGH),
-                            OUT(1, 1, FLT),
-                            ATTRS(QTYPE_GROUP, MAY_MANY(axis), MAY_MANY(groups), MAY(group_shape),
-                                  SPLIT, WORD(zps_kind, "zero_points", "zero_points|offsets")),
-                            .check = check_quant,
-                            .dims = dims_planes,
-                            .flags = OP_DEQUANT};
+CARD card_dyn_dequantize = {
+    IN(2, 4, CODES, SCALES, ANY_ZPS | HIGH, HIGH),
+    OUT(1, 1, FLT),
+    ATTRS(QTYPE_GROUP, MAY_MANY(axis), MAY_MANY(groups), MAY(group_shape), SPLIT, ZPS_KIND),
+    .check = check_quant,
+    .dims = dims_planes,
+    .flags = OP_DEQUANT};
 
 /* pooling and convolution */
 CARD card_avg_pool = {

@@ -139,6 +139,27 @@ static sinter_status_t read_split(const node_t *node, bool quantises, quant_t *q
     return sinter_success;
 }
 
+/* Zero points that are floats, or offsets. */
+static sinter_status_t read_float_zps(const node_t *node, quant_t *q)
+{
+    const attr_t *zps = node_attr(node, sinter_op_attr_float_zps),
+                 *kind = node_attr(node, sinter_op_attr_zps_kind);
+    q->offsets = kind != NULL && strcmp(kind->str, "offsets") == 0;
+    if (zps == NULL || zps->n == 0) {
+        return q->offsets ? FAIL(node, "zps_kind offsets needs the attribute %s", "float_zps")
+                          : sinter_success;
+    }
+    if (q->zps.v != NULL) {
+        return FAIL(node, "both zps and %s are given", "float_zps");
+    }
+    if (zps->n != q->n_scales) {
+        return FAIL(node, "float_zps has %zu values for %zu scales", zps->n, q->n_scales);
+    }
+    q->float_zps = zps->f32;
+    q->has_zp = true;
+    return sinter_success;
+}
+
 /* Quantize and Dequantize: scales and zero points are attributes. */
 static sinter_status_t read_values(const node_t *node, quant_t *q)
 {
@@ -160,7 +181,7 @@ static sinter_status_t read_values(const node_t *node, quant_t *q)
         return FAIL(node, "zps has %zu values for %" PRId64 " scales", q->zps.n,
                     (int64_t)q->n_scales);
     }
-    return sinter_success;
+    return read_float_zps(node, q);
 }
 
 sinter_status_t quant_read(const node_t *node, quant_t *q)
@@ -213,13 +234,18 @@ quant_t *quant_copy(arena_t *arena, const quant_t *from)
 {
     quant_t *to = ARENA_NEW(arena, quant_t, 1);
     float *scales = ARENA_NEW(arena, float, from->n_scales + 1);
-    if (to == NULL || scales == NULL) {
+    float *zps = ARENA_NEW(arena, float, from->n_scales + 1);
+    if (to == NULL || scales == NULL || zps == NULL) {
         return NULL;
     }
     *to = *from;
     if (from->scales != NULL) {
         memcpy(scales, from->scales, sizeof *scales * from->n_scales);
         to->scales = scales;
+    }
+    if (from->float_zps != NULL) {
+        memcpy(zps, from->float_zps, sizeof *zps * from->n_scales);
+        to->float_zps = zps;
     }
     const bool ok = copy_list(arena, &to->axes) && copy_list(arena, &to->groups) &&
                     copy_list(arena, &to->group_shape) && copy_list(arena, &to->zps);

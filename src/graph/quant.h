@@ -30,8 +30,9 @@ typedef struct quant {
     s64_list_t group_shape;
     /* Scales and zero points as attributes (Quantize, Dequantize). scales NULL: as tensors. */
     const float *scales;
-    size_t n_scales; /* 1, or one for each index of the axis, or of both (quant_geom_t) */
-    s64_list_t zps;  /* n_scales values */
+    size_t n_scales;        /* 1, or one for each index of the axis, or of both (quant_geom_t) */
+    s64_list_t zps;         /* n_scales values */
+    const float *float_zps; /* n_scales values in place of zps; NULL: not given */
     bool has_zp;
     bool offsets; /* the zero points are offsets: x = scale * code + offset */
     /* Input ports of scales and zero points, -1 if none. An op that computes its scales has them

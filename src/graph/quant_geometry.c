@@ -424,6 +424,10 @@ static sinter_status_t check_attr_zps(const reader_t *r)
     const dtype_traits_t *codes = dtype_traits(r->code_type);
     const s64_list_t zps = r->q->zps;
     bool integer = codes->cls == DTYPE_INT;
+    if (!integer && r->q->float_zps != NULL) {
+        return FAIL_ATTR(r, "float_zps need integer data, but tensor %" PRIu64 " is %s",
+                         r->codes->id, codes->name);
+    }
     for (size_t i = 0; i < zps.n; i++) {
         double value = (double)zps.v[i];
         if (!integer && zps.v[i] != 0) {

@@ -21,22 +21,32 @@ static int is_signed(sinter_data_type_t type)
     return gr_dtype(type)->digits != gr_dtype(type)->bits;
 }
 
-/* scales and zps attributes for a tensor of known channels. */
-static void static_attrs(fz_t *f, sinter_data_type_t code, int ndims, const int64_t *dims)
+/* scales and zps attributes for a tensor of known channels; floats: zero points may be floats, or
+ * offsets. */
+static void static_attrs(fz_t *f, sinter_data_type_t code, int ndims, const int64_t *dims,
+                         int floats)
 {
-    float scales[64];
+    float scales[64], float_zps[64];
     int64_t zps[64], axis = ndims ? fz_pick(f, ndims) : 0;
     int channel = ndims && !fz_is_symbol(dims[axis]) && dims[axis] > 0 && dims[axis] <= 64 &&
                   fz_chance(f, 50);
     size_t n = channel ? (size_t)dims[axis] : 1;
     int width = gr_dtype(code)->bits <= 4 ? 2 : 8, zp = is_int(code) && fz_chance(f, 50);
+    int offsets = fz_chance(f, 50);
 
     for (size_t i = 0; i < n; i++) {
         scales[i] = (float)fz_range(f, 1, 40) / (is_int(code) ? 8 * width : 32);
+        float_zps[i] = (float)((is_signed(code) ? 0 : width) + fz_range(f, -width, width)) + 0.3f;
+        float_zps[i] *= offsets ? -scales[i] : 1;
         zps[i] = zp ? (is_signed(code) ? 0 : width) + fz_range(f, -width, width) : 0;
     }
     fz_f32(f, sinter_op_attr_scales, n, scales);
-    if (zp || fz_chance(f, 20)) {
+    if (floats && is_int(code) && fz_chance(f, 50)) {
+        fz_f32(f, sinter_op_attr_float_zps, n, float_zps);
+        if (offsets) {
+            fz_str(f, sinter_op_attr_zps_kind, "offsets");
+        }
+    } else if (zp || fz_chance(f, 20)) {
         fz_s64(f, sinter_op_attr_zps, n, zps);
     }
     if (channel || fz_chance(f, 50)) {
@@ -239,7 +249,7 @@ int fz_dequantized(fz_t *f, sinter_data_type_t type, int ndims, const int64_t *d
     n = fz_op(f, given ? sinter_op_dequantize : sinter_op_dynamic_dequantize, type, ndims, dims, n,
               in);
     if (given) {
-        static_attrs(f, code, ndims, dims);
+        static_attrs(f, code, ndims, dims, 1);
     } else {
         geometry_attrs(f, ndims, dims, &g);
     }
@@ -505,7 +515,7 @@ int fz_quantized(fz_t *f, int x)
     }
     if (fz_chance(f, 60)) {
         n = fz_unary(f, sinter_op_quantize, code, x);
-        static_attrs(f, code, t.ndims, t.dims);
+        static_attrs(f, code, t.ndims, t.dims, 0);
         return n;
     }
     n = 1 + scale_inputs(f, code, t.ndims, t.dims, 0, &g, in + 1);

@@ -194,7 +194,7 @@ static int apply(orc_ctx_t *c, const orc_value_t *scales, const orc_value_t *zps
     const orc_class_t zp = orc_class(zps->lt.data_type);
     const formula_t formula = {
         .to_int = orc_class(c->out[0]->lt.data_type) == ORC_INT,
-        .floats = !quantize && zp == ORC_WIDE,
+        .floats = !quantize && (zp == ORC_WIDE || orc_attr(c, sinter_op_attr_float_zps) != NULL),
         .offsets = !quantize &&
                    !strcmp(orc_attr_str(c, sinter_op_attr_zps_kind, "zero_points"), "offsets")};
     orc_value_t *out = c->out[0];
@@ -298,7 +298,11 @@ static int with_attrs(orc_ctx_t *c, bool quantize)
     if (from_attr(c, sinter_op_attr_scales, 1, &scales)) {
         return -1;
     }
-    failed = from_attr(c, sinter_op_attr_zps, 0, &zps) || apply(c, &scales, &zps, quantize);
+    failed = from_attr(c,
+                       orc_attr(c, sinter_op_attr_float_zps) ? sinter_op_attr_float_zps
+                                                             : sinter_op_attr_zps,
+                       0, &zps) ||
+             apply(c, &scales, &zps, quantize);
     orc_value_clear(&scales);
     orc_value_clear(&zps);
     return failed ? -1 : 0;

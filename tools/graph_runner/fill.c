@@ -185,8 +185,15 @@ static double typical_scale(const model_op_t *op)
 
 static double typical_zp(const model_op_t *op)
 {
-    const orc_attr_t *zps = model_attr(op, sinter_op_attr_zps);
+    const orc_attr_t *zps = model_attr(op, sinter_op_attr_zps),
+                     *floats = model_attr(op, sinter_op_attr_float_zps),
+                     *kind = model_attr(op, sinter_op_attr_zps_kind);
 
+    if (floats && floats->n) {
+        int offsets = kind && !strcmp(kind->str, "offsets");
+
+        return (double)floats->f32[0] * (offsets ? -1 / typical_scale(op) : 1);
+    }
     return zps && zps->n ? (double)zps->s64[0] : 0;
 }
 

@@ -195,7 +195,11 @@ static sinter_status_t quant_values(lowering_t *lo, const node_t *n, bool int_zp
     for (size_t k = 0; k < q->zps.n; k++) {
         zero = zero && q->zps.v[k] == 0;
     }
-    if (!zero) {
+    if (q->float_zps != NULL) {
+        zero = false;
+        op->zp = const_value(lo, q->float_zps, NULL, (int64_t)q->n_scales, sinter_f32);
+        divide_const(lo, op->zp, inner);
+    } else if (!zero) {
         op->zp =
             const_value(lo, NULL, q->zps.v, (int64_t)q->zps.n, int_zps ? sinter_s32 : sinter_f32);
         divide_const(lo, op->zp, inner);
