@@ -49,6 +49,9 @@ class Library:
             self.call("op_set_attr_str", op, attr, value.encode())
         elif isinstance(value, float):
             self.call("op_set_attr_f32", op, attr, byref(c_float(value)), c_size_t(1))
+        elif isinstance(value, list) and value and isinstance(value[0], float):
+            self.call("op_set_attr_f32", op, attr, (c_float * len(value))(*value),
+                      c_size_t(len(value)))
         else:
             values = value if isinstance(value, list) else [value]
             self.call("op_set_attr_s64", op, attr, (c_int64 * len(values))(*values),

@@ -54,6 +54,21 @@ class Cli(unittest.TestCase):
             file.write(text)
         return path
 
+    def test_graph_that_contradicts_itself(self):
+        """A graph of oneDNN's that gives a tensor two shapes is refused, and the message says so."""
+        graphs = os.environ.get("ONEDNN_GRAPHS") or os.path.join(
+            ROOT, "..", "shared", "onednn_graphs"
+        )
+        case = os.path.join(graphs, "pattern", "int8", "int8_maxpool_add_mul_fusion.json")
+        if not os.path.exists(case):
+            self.skipTest("oneDNN's graphs are not there: set ONEDNN_GRAPHS")
+        for more in ([], ["--no-fuse"]):
+            done = run("--mode=C", f"--case={case}", *more)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(
+                "op 4098 (Multiply): tensor 4257 was given before with different dims", done.stdout
+            )
+
     def test_help_and_documents(self):
         help_text = run("--help").stdout
         texts = {"--help": help_text}
