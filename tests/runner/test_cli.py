@@ -55,7 +55,7 @@ class Cli(unittest.TestCase):
         return path
 
     def test_graph_that_contradicts_itself(self):
-        """A graph of oneDNN's that gives a tensor two shapes is refused, and the message says so."""
+        """A graph that gives a tensor two shapes is refused, and the message says so."""
         graphs = os.environ.get("ONEDNN_GRAPHS") or os.path.join(
             ROOT, "..", "shared", "onednn_graphs"
         )

@@ -140,6 +140,12 @@ const float *chain_run_long(const chain_bound_t *bound, const int64_t *idx, int 
                             void *scratch);
 size_t chain_long_scratch_bytes(const chain_t *chain);
 
+/* Runs rows x cols <= CHAIN_TILE elements of the last two dims from idx on, cols <= CHAIN_LONG. io
+ * has register 0, row after row; what a chain with a result leaves there is lost. scratch: as
+ * chain_tile_scratch_bytes says. */
+void chain_run_rows(const chain_bound_t *bound, const int64_t *idx, int rows, int cols, float *io,
+                    void *scratch);
+
 /* For f32 chains with an input, whether they begin with a factor and a sum or not: what the step
  * takes over for a run of n <= CHAIN_LONG elements. */
 typedef struct chain_affine_run {

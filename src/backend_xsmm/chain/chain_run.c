@@ -149,6 +149,11 @@ static void load_block(const chain_bound_t *b, const chain_ref_t *ref, const blo
     const int64_t first = r.first;
     if (is_dense(b, ref, k, &r)) {
         load(b, ref, first, 1, rows * cols, dst);
+    } else if (rows > 1 && r.stride == 1 && r.group == 1 && ref->stride[b->ndims - 2] == 0) {
+        load(b, ref, first, 1, cols, dst);
+        for (int i = 1; i < rows; i++) {
+            memcpy(dst + (size_t)i * (size_t)cols, dst, (size_t)cols * sizeof *dst);
+        }
     } else if (is_transposed(b, ref, k, &r)) {
         const int64_t bits = ref->traits->bits;
         /* Columns lie too far apart for the prefetchers of the hardware. */
@@ -858,6 +863,20 @@ const float *chain_run_long(const chain_bound_t *bound, const int64_t *idx, int 
     }
     const float *x = run_f32(bound, &(block_t){idx, 1, n}, io, scratch, LONG_STEP);
     return x != NULL ? x : io;
+}
+
+void chain_run_rows(const chain_bound_t *bound, const int64_t *idx, int rows, int cols, float *io,
+                    void *scratch)
+{
+    int64_t at[SINTER_MAX_NDIMS];
+    if (!bound->chain->f64) {
+        (void)run_f32(bound, &(block_t){idx, rows, cols}, io, scratch, TILE_STEP);
+        return;
+    }
+    memcpy(at, idx, sizeof(int64_t) * (size_t)bound->ndims);
+    for (int r = 0; r < rows; r++, at[bound->ndims - 2]++) {
+        (void)chain_run_long(bound, at, cols, io + (size_t)r * (size_t)cols, scratch);
+    }
 }
 
 void chain_fetch(const chain_bound_t *bound, const int64_t *idx, int n)

@@ -260,7 +260,10 @@ size_t matmul_buffers(const matmul_config_t *c, const step_t *step, unsigned cha
     if (c->taps != NULL) {
         taps_buffers(scratch, &at, &out->taps);
     }
-    out->chain = carve(scratch, &at, chain_scratch_bytes(step->post), 1);
+    out->chain = carve(scratch, &at,
+                       step->p.matmul.conv != NULL ? chain_tile_scratch_bytes(step->post)
+                                                   : chain_scratch_bytes(step->post),
+                       1);
     out->tail = carve(scratch, &at, step->tail != NULL ? quant_tail_scratch() : 0, 1);
     return at;
 }

@@ -12,10 +12,10 @@
 #include "base/status.h"
 
 enum {
-    ITEM = 32,      /* most results of an item */
-    SUMS = 4096,    /* elements of the results that go together */
-    MOST_TAPS = 64, /* that are added at a time */
-    LOADED = 64     /* places of the image that are loaded at a time */
+    ITEM = 32,         /* most results of an item */
+    SUMS = CHAIN_TILE, /* elements of the results that go together */
+    MOST_TAPS = 64,    /* that are added at a time */
+    LOADED = 64        /* places of the image that are loaded at a time */
 };
 
 typedef struct depthwise_state {
@@ -40,7 +40,7 @@ typedef struct depthwise_task {
 static size_t buffers(const step_t *step, unsigned char *scratch, depthwise_task_t *t)
 {
     size_t at = 0;
-    t->chain = carve(scratch, &at, chain_long_scratch_bytes(step->post), 1);
+    t->chain = carve(scratch, &at, chain_tile_scratch_bytes(step->post), 1);
     t->sums = carve(scratch, &at, SUMS, sizeof *t->sums);
     return at;
 }
@@ -56,6 +56,9 @@ static const char *refuse(const kernel_t *self, const problem_t *p)
     }
     if (m->conv->groups < 2 || m->conv->transposed) {
         return "a convolution of one group, or transposed";
+    }
+    if (p->step->tail != NULL) {
+        return "results are quantised with computed scales";
     }
     return problem_dim(p, m->b.data, 1) != 1 || problem_dim(p, m->b.data, 2) != 1
                ? "groups have more than one channel"
@@ -257,10 +260,7 @@ static void results(const depthwise_task_t *t, const int64_t *result, int n)
             idx[d] = result[d];
         }
         idx[dims] = c;
-        for (int r = 0; r < n; r++, idx[dims - 1]++) {
-            (void)chain_run_long(&st->m.post, idx, channels, t->sums + (size_t)r * (size_t)channels,
-                                 t->chain);
-        }
+        chain_run_rows(&st->m.post, idx, n, channels, t->sums, t->chain);
     }
 }
 

@@ -286,11 +286,34 @@ void matmul_panel(matmul_task_t *t)
     blocks_panel(t);
 }
 
+/* Rows of a convolution from r on that follow one another along the last spatial dim, as many as go
+ * through the chain at once: it is started for each time. Returns how many. */
+static int finish_stretch(matmul_task_t *t, int r)
+{
+    const int room = t->c->rows < MM_TALL ? t->c->rows : MM_TALL, most = CHAIN_TILE / t->cols,
+              stretch = (int)at_most(matmul_seek_row(t, r), t->rows - r),
+              rows = (int)at_most(stretch, room < most ? room : most);
+    float *acc = t->buf.acc + (size_t)r * MM_PANEL;
+    if (t->cols < MM_PANEL) {
+        for (int i = 0; i < rows; i++) {
+            memcpy(t->buf.a + (size_t)i * (size_t)t->cols, acc + (size_t)i * MM_PANEL,
+                   (size_t)t->cols * sizeof *acc);
+        }
+        acc = t->buf.a;
+    }
+    chain_run_rows(&t->st->post, t->idx, rows, t->cols, acc, t->buf.chain);
+    return rows;
+}
+
 void matmul_finish(matmul_task_t *t)
 {
     const matmul_state_t *st = t->st;
     t->idx[st->nb + 1] = t->n0 + (st->patches.on ? t->mat * st->N : 0);
-    for (int r = 0; r < t->rows; r += st->tail.rows) {
+    const bool tiles = st->patches.on && !t->tail && st->post.chain->result < 0;
+    for (int r = 0; r < t->rows && tiles;) {
+        r += finish_stretch(t, r);
+    }
+    for (int r = 0; r < t->rows && !tiles; r += st->tail.rows) {
         finish_rows(t, r, (int)at_most(t->rows - r, st->tail.rows));
     }
 }
