@@ -179,11 +179,12 @@ CARD card_dequantize = {IN(1, 2, CODES, HIGH),
                         .dims = dims_planes,
                         .flags = OP_DEQUANT};
 CARD card_dyn_quantize = {
-    IN(1, 3, FLT, SCALES, ZPS), OUT(1, 3, CODES, SCALES | HIGH, ZPS | HIGH),
+    IN(1, 3, FLT, SCALES, ZPS), OUT(1, 3, CODES, SCALES | HIGH, ANY_ZPS | HIGH),
     ATTRS(
         QTYPE_GROUP, MAY_MANY(axis), MAY_MANY(groups), MAY(group_shape), SPLIT,
         WORD(quantization_kind, "static",
-             "static|dynamic_mx|dynamic_mx_rceil|dynamic_symmetric|dynamic_asymmetric|dynamic_nv")),
+             "static|dynamic_mx|dynamic_mx_rceil|dynamic_symmetric|dynamic_asymmetric|dynamic_nv"),
+        ZPS_KIND),
     .check = check_quant, .flags = OP_QUANT};
 CARD card_dyn_dequantize = {
     IN(2, 4, CODES, SCALES, ANY_ZPS | HIGH, HIGH),

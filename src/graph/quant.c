@@ -139,12 +139,17 @@ static sinter_status_t read_split(const node_t *node, bool quantises, quant_t *q
     return sinter_success;
 }
 
+static bool says_offsets(const node_t *node)
+{
+    const attr_t *kind = node_attr(node, sinter_op_attr_zps_kind);
+    return kind != NULL && strcmp(kind->str, "offsets") == 0;
+}
+
 /* Zero points that are floats, or offsets. */
 static sinter_status_t read_float_zps(const node_t *node, quant_t *q)
 {
-    const attr_t *zps = node_attr(node, sinter_op_attr_float_zps),
-                 *kind = node_attr(node, sinter_op_attr_zps_kind);
-    q->offsets = kind != NULL && strcmp(kind->str, "offsets") == 0;
+    const attr_t *zps = node_attr(node, sinter_op_attr_float_zps);
+    q->offsets = says_offsets(node);
     if (zps == NULL || zps->n == 0) {
         return q->offsets ? FAIL(node, "zps_kind offsets needs the attribute %s", "float_zps")
                           : sinter_success;
@@ -204,14 +209,19 @@ sinter_status_t quant_read(const node_t *node, quant_t *q)
     }
     if (q->kind != QUANT_STATIC) {
         q->has_zp = q->kind == QUANT_DYNAMIC_ASYMMETRIC;
-        return sinter_success;
+        q->offsets = says_offsets(node);
+        return q->offsets && !q->has_zp
+                   ? FAIL(node, "zps_kind offsets needs quantization_kind %s", "dynamic_asymmetric")
+                   : sinter_success;
     }
     const int n_in = node->n_in - (q->high_port >= 0 && !quantises);
     q->scale_input = n_in > 1 ? 1 : -1;
     q->zp_input = n_in > 2 ? 2 : -1;
     q->has_zp = q->zp_input >= 0;
-    const attr_t *kind = node_attr(node, sinter_op_attr_zps_kind);
-    q->offsets = kind != NULL && strcmp(kind->str, "offsets") == 0;
+    q->offsets = says_offsets(node);
+    if (q->offsets && quantises) {
+        return FAIL(node, "zps_kind offsets needs quantization_kind %s", "dynamic_asymmetric");
+    }
     return q->offsets && !q->has_zp
                ? FAIL(node, "zps_kind offsets needs offsets as input %d", q->scale_input + 1)
                : sinter_success;

@@ -91,7 +91,8 @@ static bool is_zp_type(sinter_data_type_t type)
     return is_narrow_int(type) || type == sinter_s32;
 }
 
-/* Codes count from them, but no code is one: only what restores numbers may use them. */
+/* Codes count from them, but no code is one: what is quantised with given zero points may not use
+ * them. */
 static bool is_float_zp_type(sinter_data_type_t type)
 {
     return type == sinter_f32 || type == sinter_f16 || type == sinter_bf16;
@@ -125,11 +126,12 @@ static sinter_status_t check_scale_type(const reader_t *r, const lt_t *scales)
 
 static sinter_status_t check_zp_type(const reader_t *r, const lt_t *zps)
 {
-    const bool restores = r->node->kind == sinter_op_dynamic_dequantize;
-    if (!is_zp_type(zps->data_type) && !(restores && is_float_zp_type(zps->data_type))) {
+    const bool floats =
+        r->node->kind == sinter_op_dynamic_dequantize || r->q->kind == QUANT_DYNAMIC_ASYMMETRIC;
+    if (!is_zp_type(zps->data_type) && !(floats && is_float_zp_type(zps->data_type))) {
         return FAIL_TYPE(r, "zero points, tensor %" PRIu64 ", are %s, not s8, u8, s4, u4%s",
                          zps->id, dtype_traits(zps->data_type)->name,
-                         restores ? ", s32, f32, f16 or bf16" : " or s32");
+                         floats ? ", s32, f32, f16 or bf16" : " or s32");
     }
     if (r->q->offsets && !is_float_zp_type(zps->data_type)) {
         return FAIL_TYPE(r, "offsets, tensor %" PRIu64 ", are %s, not f32, f16 or bf16", zps->id,

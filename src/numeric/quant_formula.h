@@ -13,12 +13,18 @@ typedef enum quant_kind {
     QUANT_DYNAMIC_NV
 } quant_kind_t;
 
+/* What dynamic_asymmetric makes beside its scales. Floats and offsets are for groups whose numbers
+ * go from their least to their largest; with integers 0 is among them. */
+typedef enum quant_zps { ZPS_INTEGERS, ZPS_FLOATS, ZPS_OFFSETS } quant_zps_t;
+
 /* What computed scales are made from, and how. */
 typedef struct quant_formula {
     quant_kind_t kind;
     float elem_max, elem_min; /* of the codes' type */
     double scale_max;         /* of the scales' type */
     float tensor_scale;       /* dynamic_nv; else 1 */
+    quant_zps_t zps;
+    float zp_max; /* of the type of floats and offsets */
 } quant_formula_t;
 
 static inline bool quant_by_powers(quant_kind_t kind)

@@ -21,12 +21,14 @@ enum {
 
 /* ---- extremes -------------------------------------------------------------------------------- */
 
-/* In a maximum with 0 these give what the side is about. */
+/* In a maximum with 0, or with the least integer, these give what the side is about. */
 OP vi side_of(side_t side, vi bits)
 {
-    return side == MAGNITUDE ? (vi)(bits & vi_set1(INT32_MAX))
-           : side == TOP     ? bits
-                             : (vi)(bits ^ vi_set1(INT32_MIN));
+    return side == OPEN_TOP      ? (vi)ordered_bits((vu)bits)
+           : side == OPEN_BOTTOM ? (vi)ordered_bits((vu)bits ^ 0x80000000u)
+           : side == MAGNITUDE   ? (vi)(bits & vi_set1(INT32_MAX))
+           : side == TOP         ? bits
+                                 : (vi)(bits ^ vi_set1(INT32_MIN));
 }
 
 /* The first n elements at x, of floats; of 16 bits a whole vector. */
@@ -39,6 +41,15 @@ OP vi loaded(sinter_data_type_t type, side_t side, const unsigned char *x, int n
 #endif
     (void)type;
     const void *p = x;
+    if ((side == OPEN_TOP || side == OPEN_BOTTOM) &&
+        n < LANES) { /* a lane without an element is no 0 */
+        int32_t lane[LANES];
+        vi_store(lane, side_of(side, vi_of(vf_load_n(p, n))));
+        for (int i = n > 0 ? n : 0; i < LANES; i++) {
+            lane[i] = INT32_MIN;
+        }
+        return vi_load(lane);
+    }
     return side_of(side, vi_of(n < LANES ? vf_load_n(p, n) : vf_load(p)));
 }
 
@@ -173,6 +184,18 @@ TARGET static void widen(const float *x, int size, int n_groups, int32_t *top, i
     }
 }
 
+/* Of groups without a 0. */
+TARGET static void widen_open(const float *x, int size, int n_groups, int32_t *top, int32_t *bottom)
+{
+    if (size == 1) {
+        widen_columns(OPEN_TOP, x, n_groups, top);
+        widen_columns(OPEN_BOTTOM, x, n_groups, bottom);
+    } else {
+        widen_groups_of(sinter_f32, OPEN_TOP, x, size, n_groups, top);
+        widen_groups_of(sinter_f32, OPEN_BOTTOM, x, size, n_groups, bottom);
+    }
+}
+
 /* Few rows at a time, which a first-level cache holds though they lie at equal distances. */
 TARGET static void widen_rows(const float *x, int64_t stride, int64_t rows, int n, int64_t ahead,
                               int32_t *top, int32_t *bottom)
@@ -256,7 +279,11 @@ OP void scales_of_kind(quant_kind_t kind, const quant_formula_t *formula, int n,
     for (int i = 0; i < n; i += LANES) {
         const int k = n - i;
         vu t = load_some(top + i, k), b = bottom != NULL ? load_some(bottom + i, k) : zero;
-        const vm infinite = beyond_numbers(t, b);
+        const bool open = f.zps != ZPS_INTEGERS;
+        const vm infinite =
+            open ? vu_gt((vu)vi_max((vi)t, (vi)b), vu_set1(0x7F7FFFFF)) : beyond_numbers(t, b);
+        t = open ? ordered_bits(t) : t;
+        b = open ? ordered_bits(b) : b;
         t = vu_select(infinite, zero, t);
         b = vu_select(infinite, zero, b);
         store_some(top + i, t, k);
@@ -310,8 +337,9 @@ TARGET static void zero_points(const quant_formula_t *f, int n, const int32_t *b
                                const float *scale, float *zp)
 {
     for (int i = 0; i < n; i += LANES) {
-        const vf below = (vf)load_some(bottom + i, n - i) / (vf)load_some(scale + i, n - i);
-        store_some(zp + i, (vu)zero_points_of(f, below), n - i);
+        const vf b = (vf)load_some(bottom + i, n - i), s = (vf)load_some(scale + i, n - i);
+        const vf x = f->zps == ZPS_INTEGERS ? zero_points_of(f, b / s) : float_zps_of(f, b, s);
+        store_some(zp + i, (vu)x, n - i);
     }
 }
 
@@ -339,7 +367,7 @@ OP void segment(dtype_way_t how, const float *x, int n, const float *by, const f
 OP void quantise_rows(dtype_way_t how, const float *x, int size, int n, const float *by,
                       const float *zp, float *q)
 {
-    const bool zp_each = how == DTYPE_SHIFTED;
+    const bool zp_each = how == DTYPE_SHIFTED || how == DTYPE_ADDED || how == DTYPE_LESS;
     if (size == 1) {
         segment(how, x, n, by, zp, true, zp_each, q);
         return;
@@ -353,7 +381,11 @@ TARGET static void quantise(const quant_formula_t *f, const float *x, int size, 
                             const float *by, const float *zp, float *q)
 {
     const float least = -f->elem_max;
-    if (zp != NULL) {
+    if (zp != NULL && f->zps == ZPS_FLOATS) {
+        quantise_rows(DTYPE_ADDED, x, size, n_groups, by, zp, q);
+    } else if (zp != NULL && f->zps == ZPS_OFFSETS) {
+        quantise_rows(DTYPE_LESS, x, size, n_groups, by, zp, q);
+    } else if (zp != NULL) {
         quantise_rows(DTYPE_SHIFTED, x, size, n_groups, by, zp, q);
     } else if (quant_by_powers(f->kind) && f->elem_min < least) {
         quantise_rows(DTYPE_BOUNDED, x, size, n_groups, by, &least, q);
@@ -399,8 +431,9 @@ TARGET static void zps_of_offsets(float *scale, float *offset, int64_t n)
     }
 }
 
-const quant_rows_t QUANT_ROWS = {
-    widen,       widen_rows, widen_f16,   widen_bf16, merge,          halve,  scales, factors,
-    zero_points, quantise,   dequant_run, quant_run,  zps_of_offsets, spread, stream, end_stream};
+const quant_rows_t QUANT_ROWS = {widen,    widen_open,  widen_rows, widen_f16,      widen_bf16,
+                                 merge,    halve,       scales,     factors,        zero_points,
+                                 quantise, dequant_run, quant_run,  zps_of_offsets, spread,
+                                 stream,   end_stream};
 
 #endif

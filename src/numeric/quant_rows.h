@@ -32,6 +32,9 @@ typedef void quant_widen16_t(const uint16_t *x, int size, int n_groups, int32_t 
 typedef struct quant_rows {
     /* Widens extremes by a row. bottom NULL: top is of |x|. */
     void (*widen)(const float *x, int size, int n_groups, int32_t *top, int32_t *bottom);
+    /* The same of groups whose numbers may all be above or below 0. Extremes are integers that have
+     * the order of the floats, INT32_MIN before there are any. */
+    void (*widen_open)(const float *x, int size, int n_groups, int32_t *top, int32_t *bottom);
     /* The same for rows whose columns are groups, `stride` floats apart; the floats `ahead` of each
      * row are prefetched. */
     void (*widen_rows)(const float *x, int64_t stride, int64_t rows, int n, int64_t ahead,
@@ -44,14 +47,14 @@ typedef struct quant_rows {
     /* a[i] = max(a[2 i], a[2 i + 1]) for i < n. */
     void (*halve)(int32_t *a, int n);
     /* Scales as the formula has them, before they are stored: 1 for zeros, 0 where f32 underflows.
-     * Extremes beyond all numbers are marked and become 0. */
+     * Extremes beyond all numbers are marked and become 0; those of widen_open become floats. */
     void (*scales)(const quant_formula_t *f, int n, int32_t *top, int32_t *bottom, float *scale,
                    int32_t *special);
     /* Of scales as stored, 0 becoming 1: what elements are divided by or, for the kinds of
      * powers of two, multiplied with. Marks scales that are NaN by themselves; returns whether
      * any is marked. */
     int (*factors)(const quant_formula_t *f, int n, float *scale, float *by, int32_t *special);
-    /* zp = round(min + bottom / scale), not saturated. */
+    /* zp = round(min + bottom / scale), not saturated; or as f->zps says. */
     void (*zero_points)(const quant_formula_t *f, int n, const int32_t *bottom, const float *scale,
                         float *zp);
     /* q = x / by, or x * by for the kinds of powers of two, then at least -elem_max where elem_min

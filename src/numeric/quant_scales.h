@@ -10,8 +10,15 @@
 #include "numeric/dtype_bits.h"
 #include "numeric/quant_formula.h"
 
-/* An extreme is the largest of |x|, x or -x. */
-typedef enum side { MAGNITUDE, TOP, BOTTOM } side_t;
+/* An extreme is the largest of |x|, x or -x. The last two are also for groups without a 0: bits
+ * are in the order of signed integers then. */
+typedef enum side { MAGNITUDE, TOP, BOTTOM, OPEN_TOP, OPEN_BOTTOM } side_t;
+
+/* Bits of floats in the order of signed integers, and the way back. */
+OP vu ordered_bits(vu x)
+{
+    return vu_select(vu_gt(vu_set1(0), x), x ^ 0x7FFFFFFF, x);
+}
 
 /* ---- elements -------------------------------------------------------------------------------- */
 
@@ -26,6 +33,10 @@ OP vf rescaled(dtype_way_t way, vf x, vf by, vf zp)
         return x / by;
     case DTYPE_SHIFTED:
         return vf_round(x / by) + zp;
+    case DTYPE_ADDED:
+        return x / by + zp;
+    case DTYPE_LESS:
+        return (x - zp) / by;
     case DTYPE_RESTORED:
         return (x - zp) * by;
     }
@@ -75,7 +86,8 @@ OP vf exact_scales(const quant_formula_t *f, bool quick, vu top, vu bottom)
 {
     const vf max = vf_set1(f->elem_max), one = vf_set1(1);
     if (f->kind == QUANT_DYNAMIC_ASYMMETRIC) {
-        return (vf)vu_select(vu_eq(top | bottom, vu_set1(0)), (vu)one,
+        const vu range = f->zps == ZPS_INTEGERS ? top | bottom : (vu)((vf)top + (vf)bottom);
+        return (vf)vu_select(vu_eq(range, vu_set1(0)), (vu)one,
                              (vu)asymmetric_scales(f, quick, (vf)top, (vf)bottom));
     }
     const vf s = quick ? vf_quotient((vf)top, max, vf_set1(1 / f->elem_max)) : (vf)((vf)top / max);
@@ -121,6 +133,23 @@ OP vf scales_of(const quant_formula_t *f, vu top, vu bottom)
 OP vf zero_points_of(const quant_formula_t *f, vf below)
 {
     return vf_round(vf_set1(f->elem_min) + below);
+}
+
+/* Zero points that are floats, or offsets, from scales and the largest -x. */
+OP vf float_zps_of(const quant_formula_t *f, vf bottom, vf scale)
+{
+    const vf most = vf_set1(f->zp_max);
+    vf zp = vf_set1(f->elem_min) + bottom / scale;
+    if (f->zps == ZPS_OFFSETS) {
+        const vd least = vd_set1(f->elem_min);
+        vd o[2];
+        UNROLL
+        for (int h = 0; h < 2; h++) {
+            o[h] = (vd)(-(vd_of(bottom, h) + vd_of(scale, h) * least));
+        }
+        zp = vf_of_vd(o[0], o[1]);
+    }
+    return vf_min(most, vf_max(-most, zp));
 }
 
 #endif

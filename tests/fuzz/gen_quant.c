@@ -477,8 +477,13 @@ fz_coded_t fz_computed(fz_t *f, int x, int64_t group)
     f->tensors[q.codes].keep = fz_chance(f, 80);
     q.scales = param_output(f, k->scale ? k->scale : scale_type(f), &q.geometry, t.ndims, &telling);
     if (!strcmp(k->name, "dynamic_asymmetric")) {
-        q.zps = param_output(f, zp_type(f, f->tensors[q.codes].type, 0), &q.geometry, t.ndims,
-                             &telling);
+        const sinter_data_type_t zp = zp_type(f, f->tensors[q.codes].type, 1);
+
+        q.zps = param_output(f, zp, &q.geometry, t.ndims, &telling);
+        q.geometry.offsets = gr_dtype(zp)->class_ == GR_FLOAT && fz_chance(f, 60);
+        if (q.geometry.offsets) {
+            fz_str(f, sinter_op_attr_zps_kind, "offsets");
+        }
     }
     if (q.split) {
         q.high = fz_more_output(f, sinter_u2, t.ndims, t.dims);
@@ -498,6 +503,9 @@ int fz_recovered(fz_t *f, sinter_data_type_t type, const fz_coded_t *q)
 
     if (q->split) {
         fz_str(f, sinter_op_attr_split_type, gr_dtype(q->split)->name);
+    }
+    if (q->geometry.offsets) {
+        fz_str(f, sinter_op_attr_zps_kind, "offsets");
     }
     geometry_attrs(f, t.ndims, t.dims, &q->geometry);
     return x;

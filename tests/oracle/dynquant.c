@@ -22,13 +22,15 @@ typedef struct range {
 typedef struct group_stats {
     range_t amax, min, max; /* of |x|, min(0, x), max(0, x) */
     bool special, loose;    /* a NaN or an infinity; perhaps one, or anything else */
+    bool open, begun;       /* min and max are of x alone; they are of some x already */
 } group_stats_t;
 
 typedef struct params {
-    sinter_data_type_t type, scale_type, zp_type; /* of elements, scales, zero points */
-    double lowest, max;                           /* of the element type */
-    double least;                                 /* the lowest number that the kind stores */
-    double tensor_scale;                          /* dynamic_nv */
+    sinter_data_type_t type, scale_type, zp_type;       /* of elements, scales, zero points */
+    double lowest, max;                                 /* of the element type */
+    double least;                                       /* the lowest number that the kind stores */
+    enum { ZPS_INTEGERS, ZPS_FLOATS, ZPS_OFFSETS } zps; /* the last two: groups without a 0 */
+    double tensor_scale;                                /* dynamic_nv */
 } params_t;
 
 typedef struct quantum {
@@ -142,16 +144,43 @@ static range_t zero_point(const params_t *p, range_t min, range_t scale)
     return (range_t){stored_zp(p, v), stored_zp(p, v - slack), stored_zp(p, v + slack)};
 }
 
+/* A number that a zero point, or an offset, is stored as, without being an integer. */
+static double stored_float(const params_t *p, double x)
+{
+    double max = orc_type_max(p->zp_type);
+    return orc_round(p->zp_type, (double)(float)fmax(-max, fmin(max, x)));
+}
+
+/* qmin - lo / s, or lo - s qmin. */
+static range_t float_zero_point(const params_t *p, range_t min, range_t scale)
+{
+    double bound, v, low, high;
+    if (p->zps == ZPS_OFFSETS) {
+        v = min.v - scale.v * p->lowest;
+        low = min.low - scale.low * p->lowest;
+        high = min.high - scale.high * p->lowest;
+        bound = 0x1p-50 * (fabs(min.v) + fabs(scale.v * p->lowest));
+    } else {
+        double t = orc_quotient(min.v, fmax(min.v - min.low, min.high - min.v), scale.v,
+                                fmax(scale.v - scale.low, scale.high - scale.v), &bound);
+        low = high = v = p->lowest - t;
+        bound += orc_f32_error(v, bound);
+    }
+    return order(stored_float(p, v), stored_float(p, low - bound), stored_float(p, high + bound));
+}
+
 /* hi - lo may be beyond f32 where the scale is not, so that it may be formed in f32 or in
  * something wider. */
 static quantum_t derive_asymmetric(const group_stats_t *g, const params_t *p)
 {
     double levels = p->max - p->lowest, spread = g->max.v - g->min.v,
            slack = (double)(float)(spread / 2) == spread / 2 ? 0 : 2 * ORC_U;
-    double low = (g->max.low - g->min.high) / levels, high = (g->max.high - g->min.low) / levels;
+    double low = fmax(0, g->max.low - g->min.high) / levels,
+           high = (g->max.high - g->min.low) / levels;
     quantum_t q = {.zeros = false};
     q.scale = scale_range(p, spread / levels, low * (1 - slack), high * (1 + slack));
-    q.zp = zero_point(p, g->min, q.scale);
+    q.zp = p->zps == ZPS_INTEGERS ? zero_point(p, g->min, q.scale)
+                                  : float_zero_point(p, g->min, q.scale);
     return q;
 }
 
@@ -201,6 +230,35 @@ static range_t quotient(double x, double xb, range_t s)
     return (range_t){x / s.v, low - 2 * ORC_U * fabs(low), high + 2 * ORC_U * fabs(high)};
 }
 
+/* A code of x / s + zp, or of (x - offset) / s, each rounded. */
+static void element_of_float(const params_t *p, const quantum_t *q, double x, double xb, double *v,
+                             double *b)
+{
+    const bool offsets = p->zps == ZPS_OFFSETS;
+    const range_t zp = q->zp;
+    double d = offsets ? x - zp.v : x, db = xb, tb, t, low, high;
+    if (offsets) {
+        db += fmax(zp.v - zp.low, zp.high - zp.v);
+        db += orc_f32_error(d, db);
+    }
+    if (q->scale.low < q->scale.high && q->scale.low > 0) {
+        const range_t ends = quotient(d, db, q->scale);
+        t = ends.v, low = ends.low, high = ends.high;
+    } else {
+        t = orc_quotient(d, db, q->scale.v,
+                         fmax(q->scale.v - q->scale.low, q->scale.high - q->scale.v), &tb);
+        low = t - tb, high = t + tb;
+    }
+    if (!offsets) {
+        const double error = orc_f32_error(t + zp.v, fmax(t - low, high - t));
+        low += zp.low - error, high += zp.high + error, t += zp.v;
+    }
+    *v = element(p, t, 0);
+    low = element(p, low, 0);
+    high = element(p, high, 0);
+    *b = isnan(low) || isnan(high) ? (isnan(*v) ? 0 : INFINITY) : orc_reach(*v, low, high);
+}
+
 static void quantize_element(const params_t *p, const quantum_t *q, double x, double xb, double *v,
                              double *b)
 {
@@ -210,6 +268,10 @@ static void quantize_element(const params_t *p, const quantum_t *q, double x, do
     if (q->zeros || q->loose) {
         *v = isnan(q->scale.v) ? 0 : copysign(0, x);
         *b = q->loose ? INFINITY : 0;
+        return;
+    }
+    if (p->zps != ZPS_INTEGERS) {
+        element_of_float(p, q, x, xb, v, b);
         return;
     }
     if (p->tensor_scale != 1) {
@@ -294,6 +356,10 @@ static void measure(size_t offset, void *arg)
 
     w->stats.special = w->stats.special || (!isfinite(x) && !isinf(b));
     w->stats.loose = w->stats.loose || isinf(b);
+    if (w->stats.open && !w->stats.begun) {
+        w->stats.max = w->stats.min = (range_t){x, x - b, x + b};
+        w->stats.begun = true;
+    }
     widen(&w->stats.amax, fabs(x), fabs(x) - b, fabs(x) + b, 1);
     widen(&w->stats.max, x, x - b, x + b, 1);
     widen(&w->stats.min, x, x - b, x + b, -1);
@@ -441,6 +507,7 @@ static void run_groups(orc_ctx_t *c, const kind_t *kind, const geometry_t *g, co
 #pragma omp parallel for
     for (size_t i = 0; i < n; i++) {
         group_work_t w = {.in = c->in[0], .out = c->out[0], .params = p};
+        w.stats.open = p->zps != ZPS_INTEGERS;
         visit_group(g, i, measure, &w);
         w.quantum = derive(kind, &w.stats, p);
         visit_group(g, i, quantize_at, &w);
@@ -480,6 +547,11 @@ static int whole_codes(orc_ctx_t *c, const char *name)
         orc_class(p.type) != ORC_INT; /* rounding to those saturates in any case */
     p.scale_type = c->out[1]->lt.data_type;
     p.zp_type = c->n_out > 2 ? c->out[2]->lt.data_type : sinter_s32;
+    if (kind->derive == derive_asymmetric && orc_class(p.zp_type) == ORC_WIDE) {
+        p.zps = strcmp(orc_attr_str(c, sinter_op_attr_zps_kind, "zero_points"), "offsets") == 0
+                    ? ZPS_OFFSETS
+                    : ZPS_FLOATS;
+    }
     p.max = orc_type_max(p.type);
     p.lowest = orc_round(p.type, -0x1p62);
     p.least = kind->derive == derive_mx || kind->derive == derive_mx_rceil ? -p.max : p.lowest;

@@ -159,6 +159,14 @@ static const struct {
     {"Dequantize scales=1 zps=1 zps_kind=offsets 1:s8:2 -> 2:f32:2", OP,
      "zps_kind offsets needs the attribute float_zps"},
     {"Quantize scales=1 float_zps=1 1:f32:2 -> 2:s8:2", OP, "float_zps"},
+    {"DynamicQuantize quantization_kind=dynamic_symmetric zps_kind=offsets 1:f32:4x8 -> 2:s8:4x8 "
+     "3:f32:1",
+     OP, "zps_kind offsets needs quantization_kind dynamic_asymmetric"},
+    {"DynamicQuantize zps_kind=offsets 1:f32:4x8 3:f32:1 4:s8:1 -> 2:s8:4x8", OP,
+     "zps_kind offsets needs quantization_kind dynamic_asymmetric"},
+    {"DynamicQuantize quantization_kind=dynamic_asymmetric zps_kind=offsets 1:f32:4x8 -> 2:s8:4x8 "
+     "3:f32:1 4:s8:1",
+     TYPE, "offsets, tensor 4, are s8, not f32, f16 or bf16"},
     {"DynamicDequantize zps_kind=shifts 1:s4:4x8 2:f32:1 4:f32:1 -> 3:f32:4x8", OP,
      "allowed are zero_points|offsets"},
     {"DynamicDequantize zps_kind=offsets 1:s4:4x8 2:f32:1 -> 3:f32:4x8", OP,

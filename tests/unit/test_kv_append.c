@@ -20,27 +20,31 @@ typedef struct scheme {
     const char *kind;
     sinter_data_type_t type[N_PARTS]; /* of codes, scales, zero points (undef: none) */
     int64_t group;
-    int tokens_outside; /* layout B T H D instead of B H T D */
+    int tokens_outside;   /* layout B T H D instead of B H T D */
+    const char *zps_kind; /* NULL: zero_points */
 } scheme_t;
 
 static const scheme_t schemes[] = {
-    {"dynamic_mx", {sinter_f8_e4m3, sinter_e8m0}, 32, 0},
-    {"dynamic_mx", {sinter_f8_e5m2, sinter_e8m0}, 32, 1},
-    {"dynamic_mx", {sinter_f6_e3m2, sinter_e8m0}, 32, 0},
-    {"dynamic_mx", {sinter_f6_e2m3, sinter_e8m0}, 16, 1},
-    {"dynamic_mx", {sinter_f4_e2m1, sinter_e8m0}, 32, 0},
-    {"dynamic_mx", {sinter_s8, sinter_e8m0}, 32, 0},
-    {"dynamic_mx_rceil", {sinter_f8_e4m3, sinter_e8m0}, 32, 0},
-    {"dynamic_mx_rceil", {sinter_f4_e2m1, sinter_e8m0}, 32, 1},
-    {"dynamic_symmetric", {sinter_s8, sinter_f16}, 64, 0},
-    {"dynamic_symmetric", {sinter_s4, sinter_f16}, 32, 0},
-    {"dynamic_symmetric", {sinter_f8_e4m3, sinter_f32}, 64, 1},
-    {"dynamic_symmetric", {sinter_f8_e4m3fnuz, sinter_bf16}, 32, 0},
-    {"dynamic_asymmetric", {sinter_u8, sinter_f16, sinter_u8}, 32, 0},
-    {"dynamic_asymmetric", {sinter_u4, sinter_f16, sinter_u4}, 32, 0},
-    {"dynamic_asymmetric", {sinter_s8, sinter_f32, sinter_s8}, 64, 1},
-    {"dynamic_asymmetric", {sinter_s4, sinter_bf16, sinter_s4}, 32, 1},
-    {"dynamic_nv", {sinter_f4_e2m1, sinter_f8_e4m3}, 16, 0},
+    {"dynamic_mx", {sinter_f8_e4m3, sinter_e8m0}, 32, 0, NULL},
+    {"dynamic_mx", {sinter_f8_e5m2, sinter_e8m0}, 32, 1, NULL},
+    {"dynamic_mx", {sinter_f6_e3m2, sinter_e8m0}, 32, 0, NULL},
+    {"dynamic_mx", {sinter_f6_e2m3, sinter_e8m0}, 16, 1, NULL},
+    {"dynamic_mx", {sinter_f4_e2m1, sinter_e8m0}, 32, 0, NULL},
+    {"dynamic_mx", {sinter_s8, sinter_e8m0}, 32, 0, NULL},
+    {"dynamic_mx_rceil", {sinter_f8_e4m3, sinter_e8m0}, 32, 0, NULL},
+    {"dynamic_mx_rceil", {sinter_f4_e2m1, sinter_e8m0}, 32, 1, NULL},
+    {"dynamic_symmetric", {sinter_s8, sinter_f16}, 64, 0, NULL},
+    {"dynamic_symmetric", {sinter_s4, sinter_f16}, 32, 0, NULL},
+    {"dynamic_symmetric", {sinter_f8_e4m3, sinter_f32}, 64, 1, NULL},
+    {"dynamic_symmetric", {sinter_f8_e4m3fnuz, sinter_bf16}, 32, 0, NULL},
+    {"dynamic_asymmetric", {sinter_u8, sinter_f16, sinter_u8}, 32, 0, NULL},
+    {"dynamic_asymmetric", {sinter_u4, sinter_f16, sinter_u4}, 32, 0, NULL},
+    {"dynamic_asymmetric", {sinter_s8, sinter_f32, sinter_s8}, 64, 1, NULL},
+    {"dynamic_asymmetric", {sinter_s4, sinter_bf16, sinter_s4}, 32, 1, NULL},
+    {"dynamic_asymmetric", {sinter_u4, sinter_f16, sinter_f16}, 32, 0, "offsets"},
+    {"dynamic_asymmetric", {sinter_s8, sinter_bf16, sinter_f32}, 64, 1, "offsets"},
+    {"dynamic_asymmetric", {sinter_u8, sinter_f16, sinter_f16}, 32, 1, "zero_points"},
+    {"dynamic_nv", {sinter_f4_e2m1, sinter_f8_e4m3}, 16, 0, NULL},
 };
 
 /* ---- caches ---------------------------------------------------------------------------------- */
@@ -135,12 +139,19 @@ static void tokens_lt(const cache_t *c, int p, int first_id, int64_t tokens,
 
 /* ---- appending ------------------------------------------------------------------------------- */
 
+static orc_attr_t zps_kind_of(const cache_t *c)
+{
+    const char *kind = c->scheme->zps_kind;
+    return (orc_attr_t){.id = sinter_op_attr_zps_kind, .str = kind ? kind : "zero_points"};
+}
+
 static node_t append_node(const cache_t *c)
 {
     const sinter_dim_t dims[4] = {BATCH, HEADS, 1, D};
-    node_t n = {sinter_op_dynamic_quantize, 1, c->n_parts, 2,
+    node_t n = {sinter_op_dynamic_quantize, 1, c->n_parts, 3,
                 .attrs = {{.id = sinter_op_attr_quantization_kind, .str = c->scheme->kind},
-                          {.id = sinter_op_attr_qtype, .str = "per_group"}}};
+                          {.id = sinter_op_attr_qtype, .str = "per_group"},
+                          zps_kind_of(c)}};
 
     CHECK_THAT(sinter_logical_tensor_init(&n.in[0], TOKEN, sinter_f32, 4, dims,
                                           sinter_tensor_property_undef) == sinter_success);
@@ -203,8 +214,8 @@ static sinter_logical_tensor_t dense(int id, int64_t rows, int64_t columns)
 
 static node_t dequantise_node(const cache_t *c, int first_id, int id, int64_t tokens)
 {
-    node_t n = {sinter_op_dynamic_dequantize, c->n_parts, 1, 1,
-                .attrs = {{.id = sinter_op_attr_qtype, .str = "per_group"}}};
+    node_t n = {sinter_op_dynamic_dequantize, c->n_parts, 1, 2,
+                .attrs = {{.id = sinter_op_attr_qtype, .str = "per_group"}, zps_kind_of(c)}};
 
     for (int p = 0; p < c->n_parts; p++) {
         tokens_lt(c, p, first_id, tokens, &n.in[p]);

@@ -49,6 +49,9 @@ static const char *refuse_chunks(int way, const void *config, void *state)
     if (quantiser_splits(&st->q)) {
         return "split codes";
     }
+    if (quantiser_is_open(&st->q)) {
+        return "zero points are floats or offsets";
+    }
     if (s->by_pieces) {
         return "too few groups for the threads, or groups too tall for a cache";
     }
@@ -86,6 +89,9 @@ static const char *refuse_registers(int way, const void *config, void *state)
     (void)way, (void)config;
     if (quantiser_splits(&st->q)) {
         return "split codes";
+    }
+    if (quantiser_is_open(&st->q)) {
+        return "zero points are floats or offsets";
     }
     if (st->q.codes->store_scaled == NULL) {
         return "no function for this type of codes";
@@ -217,7 +223,7 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
     dynquant_scratch_t m;
     (void)self, (void)p, (void)arena;
     out->state_bytes = sizeof(dynquant_state_t);
-    out->share_bytes = dynquant_carve(NULL, true, &m);
+    out->share_bytes = dynquant_carve(NULL, NULL, &m);
     out->note = "slabs that stay in a cache, walked twice";
     return sinter_success;
 }

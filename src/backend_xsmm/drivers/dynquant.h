@@ -92,7 +92,7 @@ typedef struct dynquant_scratch {
     const float *row; /* the last one that was measured */
     group_values_t m;
 } dynquant_scratch_t;
-size_t dynquant_carve(unsigned char *base, bool zps, dynquant_scratch_t *m);
+size_t dynquant_carve(unsigned char *base, const quantiser_t *q, dynquant_scratch_t *m);
 
 /* Extremes that a slab has: `at` says where it lies, at->n how many groups a row of it has. */
 int64_t dynquant_extremes(const dynquant_state_t *st, const quant_span_t *at);

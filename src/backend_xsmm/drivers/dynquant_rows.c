@@ -11,13 +11,13 @@ enum {
     FETCH_COLUMNS = 4096, /* how far ahead of short rows memory is fetched */
 };
 
-size_t dynquant_carve(unsigned char *base, bool zps, dynquant_scratch_t *m)
+size_t dynquant_carve(unsigned char *base, const quantiser_t *q, dynquant_scratch_t *m)
 {
     size_t at = 0;
     m->x = carve(base, &at, QUANT_COLUMNS, sizeof *m->x);
     m->y = carve(base, &at, QUANT_COLUMNS, sizeof *m->y);
     m->row = NULL;
-    return at + group_values_carve(base != NULL ? base + at : NULL, QUANT_COLUMNS, zps, &m->m);
+    return at + group_values_carve(base != NULL ? base + at : NULL, QUANT_COLUMNS, q, &m->m);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -177,7 +177,7 @@ void dynquant_measure(const dynquant_state_t *st, const quant_span_t *at, int64_
     for (int64_t i = begin, rows = 1; i < end; i += rows, skip_rows(&st->s, &c, rows)) {
         const quant_span_t p = piece_at(&st->s, at, &c);
         const shape_t shape = shape_of(st, &p);
-        if (shape.size == 1 && dynquant_are_floats(&st->s)) {
+        if (shape.size == 1 && dynquant_are_floats(&st->s) && !quantiser_is_open(&st->q)) {
             rows = rows_in_line(&st->s, &c, end - i);
             m->row = read_row(st, &p, m->x);
             st->q.fn->widen_rows(m->row, row_stride(&st->s), rows, shape.n, rows_ahead(&st->s, p.n),
@@ -191,7 +191,7 @@ void dynquant_measure(const dynquant_state_t *st, const quant_span_t *at, int64_
             continue;
         }
         m->row = read_row(st, &p, m->x);
-        st->q.fn->widen(m->row, shape.size, shape.n, m->m.top, m->m.bottom);
+        quantiser_widen(&st->q, m->row, shape.size, shape.n, &m->m);
     }
 }
 
@@ -250,7 +250,7 @@ static int64_t fused_columns(const dynquant_state_t *st, const quant_span_t *p,
                              const shape_t *shape, const dynquant_scratch_t *m)
 {
     const bool plain = st->q.codes->store_scaled != NULL && st->s.column.to[IN_CODES] == 1 &&
-                       !quantiser_splits(&st->q) && !m->m.any_special;
+                       !quantiser_splits(&st->q) && !quantiser_is_open(&st->q) && !m->m.any_special;
     if (!plain || p->to[IN_CODES] % code_type(st)->block_elems != 0) {
         return 0;
     }

@@ -189,7 +189,7 @@ void dynquant_work(const kernel_t *self, const problem_t *p, const void *config,
     if (quant_slabs(&st->s) == 0 || (st->serial && w->tid > 0)) {
         return;
     }
-    dynquant_carve(w->scratch, st->q.zp != NULL, &m);
+    dynquant_carve(w->scratch, &st->q, &m);
     if (st->s.by_pieces) {
         work_pieces(st, w, &m);
     } else if (w->phase == 0) {

@@ -154,7 +154,7 @@ void quant_tail_merge(quant_tail_t *t, int d)
 size_t quant_tail_scratch(void)
 {
     group_values_t m;
-    return group_values_carve(NULL, TAIL_COLUMNS, true, &m);
+    return group_values_carve(NULL, TAIL_COLUMNS, NULL, &m);
 }
 
 /* Where the output has what belongs to index idx. */
@@ -190,10 +190,10 @@ static void run_groups(const quant_tail_t *t, const int64_t *idx, int rows, int 
     const quant_span_t along = step_of(t, last), down = step_of(t, last - 1);
     quant_span_t at = place_of(t, idx);
     group_values_t m;
-    group_values_carve(scratch, TAIL_COLUMNS, q->zp != NULL, &m);
+    group_values_carve(scratch, TAIL_COLUMNS, q, &m);
     group_values_clear(&m, n);
     for (int r = 0; r < rows; r++) {
-        q->fn->widen(x + r * ld, size, n, m.top, m.bottom);
+        quantiser_widen(q, x + r * ld, size, n, &m);
     }
     quantiser_derive(q, n, &m);
     quantiser_put_groups(q, &at, &along, n, &m);
@@ -228,10 +228,10 @@ void quant_tail_long_group(const quant_tail_t *t, const int64_t *idx, int64_t n,
     const quant_span_t along = step_of(t, q->out.ndims - 1);
     quant_span_t at = place_of(t, idx);
     group_values_t m;
-    group_values_carve(scratch, TAIL_COLUMNS, q->zp != NULL, &m);
+    group_values_carve(scratch, TAIL_COLUMNS, q, &m);
     group_values_clear(&m, 1);
     for (int64_t i = 0; i < n; i += TAIL_COLUMNS) {
-        q->fn->widen(x + i, (int)at_most(n - i, TAIL_COLUMNS), 1, m.top, m.bottom);
+        quantiser_widen(q, x + i, (int)at_most(n - i, TAIL_COLUMNS), 1, &m);
     }
     quantiser_derive(q, 1, &m);
     quantiser_put_groups(q, &at, &along, 1, &m);

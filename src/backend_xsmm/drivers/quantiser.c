@@ -40,6 +40,10 @@ sinter_status_t quantiser_bind(const dynquant_params_t *p, const frame_t *frame,
                                    .elem_min = (float)elem->min,
                                    .scale_max = base->scale.type->max,
                                    .tensor_scale = 1};
+    if (base->zp.type != NULL && base->zp.type->cls != DTYPE_INT) {
+        q->formula.zps = p->out.offsets ? ZPS_OFFSETS : ZPS_FLOATS;
+        q->formula.zp_max = (float)base->zp.type->max;
+    }
     q->codes = dtype_bulk(codes, features);
     q->scale = dtype_bulk(base->scale.dtype, features);
     q->zp = base->zp.type != NULL ? dtype_bulk(base->zp.dtype, features) : NULL;
@@ -57,7 +61,7 @@ void quantiser_start(const dynquant_params_t *p, const frame_t *frame, quantiser
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-size_t group_values_carve(unsigned char *base, int most, bool zps, group_values_t *m)
+size_t group_values_carve(unsigned char *base, int most, const quantiser_t *q, group_values_t *m)
 {
     const size_t n = (size_t)most;
     size_t at = 0;
@@ -68,17 +72,25 @@ size_t group_values_carve(unsigned char *base, int most, bool zps, group_values_
     m->by = carve(base, &at, n, sizeof *m->by);
     m->zp = carve(base, &at, n, sizeof *m->zp);
     m->codes = carve(base, &at, n, sizeof(float));
-    m->bottom = zps ? m->bottom : NULL;
+    m->bottom = q != NULL && q->zp != NULL ? m->bottom : NULL;
+    m->none = q != NULL && quantiser_is_open(q) ? INT32_MIN : 0;
     m->any_special = false;
     return at;
 }
 
 void group_values_clear(const group_values_t *m, int64_t n)
 {
-    memset(m->top, 0, (size_t)n * sizeof *m->top);
-    if (m->bottom != NULL) {
-        memset(m->bottom, 0, (size_t)n * sizeof *m->bottom);
+    for (int64_t i = 0; i < n; i++) {
+        m->top[i] = m->none;
     }
+    for (int64_t i = 0; m->bottom != NULL && i < n; i++) {
+        m->bottom[i] = m->none;
+    }
+}
+
+void quantiser_widen(const quantiser_t *q, const float *x, int size, int n, group_values_t *m)
+{
+    (quantiser_is_open(q) ? q->fn->widen_open : q->fn->widen)(x, size, n, m->top, m->bottom);
 }
 
 /* x as its type stores it. */
@@ -95,7 +107,9 @@ void quantiser_derive(const quantiser_t *q, int n, group_values_t *m)
     m->any_special = q->fn->factors(&q->formula, n, m->scale, m->by, m->special) != 0;
     if (q->zp != NULL) {
         q->fn->zero_points(&q->formula, n, m->bottom, m->scale, m->zp);
-        round_trip(q->codes, n, m->zp, m->codes);
+        if (!quantiser_is_open(q)) {
+            round_trip(q->codes, n, m->zp, m->codes);
+        }
         round_trip(q->zp, n, m->zp, m->codes);
     }
     for (int g = 0; m->any_special && g < n; g++) {

@@ -6,6 +6,8 @@
  *   symmetric   S = amax / qmax                                             q = elem(x / S)
  *   asymmetric  S = (hi - lo) / (qmax - qmin), zp = sat(round(qmin - lo / S))
  *                                                                 q = sat(round(x / S) + zp)
+ *     zp a float             zp = qmin - lo / S                     q = sat(round(x / S + zp))
+ *     offsets                o = lo - S qmin                        q = sat(round((x - o) / S))
  *   nv          S = e4m3(clamp(amax / 6 / t, 2^-9, 448))                    q = elem(x / (S t))
  *
  * Elements saturate, those of mx and mx_rceil to the largest number with either sign (s8: -127).
@@ -45,6 +47,7 @@ static inline void span_move(quant_span_t *at, const quant_span_t *axis, int64_t
 typedef struct group_values {
     int32_t *top, *bottom, *special; /* bottom NULL: there are no zero points */
     float *scale, *by, *zp;
+    int32_t none;         /* the extremes of no elements */
     unsigned char *codes; /* on their way: four bytes for each group, or element of a row */
     bool any_special;
 } group_values_t;
@@ -58,10 +61,18 @@ static inline bool quantiser_splits(const quantiser_t *q)
     return q->out.base.high.type != NULL;
 }
 
+/* Whether groups go from their least to their largest number, without a 0 among them. */
+static inline bool quantiser_is_open(const quantiser_t *q)
+{
+    return q->formula.zps != ZPS_INTEGERS;
+}
+
 /* Memory for the values of `most` groups, aligned to 64 bytes; returns its size. base NULL: only
- * the size. */
-size_t group_values_carve(unsigned char *base, int most, bool zps, group_values_t *m);
+ * the size, for which q may be NULL. */
+size_t group_values_carve(unsigned char *base, int most, const quantiser_t *q, group_values_t *m);
 void group_values_clear(const group_values_t *m, int64_t n);
+/* Widens the extremes by n groups of `size` elements. */
+void quantiser_widen(const quantiser_t *q, const float *x, int size, int n, group_values_t *m);
 /* Scales, zero points and factors of n groups from their extremes. */
 void quantiser_derive(const quantiser_t *q, int n, group_values_t *m);
 /* Makes the elements of special groups 0: x has n groups of `size` elements. */

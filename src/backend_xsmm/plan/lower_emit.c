@@ -636,7 +636,8 @@ static sinter_status_t dynquant_params(const lowering_t *lo, int node, dynquant_
                                      .scale = n->n_out > 1 ? n->out[1] : -1,
                                      .zp = q->has_zp ? n->out[2] : -1,
                                      .high = q->high_port >= 0 ? n->out[q->high_port] : -1,
-                                     .split = q->split},
+                                     .split = q->split,
+                                     .offsets = q->offsets},
                              .kind = (int)q->kind,
                              .tensor_scale = scaled_twice ? n->in[1] : -1};
     map_from(geom.scale_dim, p->out.scale_dim);
