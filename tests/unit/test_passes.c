@@ -323,6 +323,14 @@ static lt_t dequant(mini_t *m, const char *qtype, const char *data, const char *
                    strcmp(qtype, "per_channel") == 0 ? 2 : 1);
 }
 
+/* Rows in groups of 7. */
+static lt_t short_dequant(mini_t *m, const char *data, const char *scales)
+{
+    const lt_t in[2] = {IN(m, s8, data), IN(m, f16, scales)};
+    const attr_t attrs[] = {STR(qtype, "per_group"), S64S(group_shape, 1, 7)};
+    return mini_op(m, sinter_op_dynamic_dequantize, sinter_f16, in, 2, attrs, 2);
+}
+
 static lt_t static_dequant(mini_t *m, const char *data)
 {
     return OPA(m, dequantize, f32,
@@ -375,6 +383,17 @@ static void test_sink_dequant(sinter_engine_t *engine)
     EXPECT(&m, "DynamicDequantize(s8[48 16], f16[3 16]) -> f16[48 16] | StaticReshape(f16[48 16]) "
                "-> f16[4 12 16] | "
                "MatMul(f16[5 12], f16[4 12 16]) -> f32[4 5 16]!");
+    /* A short last group moves along, and stays where its dim is split. */
+    mini_begin(&m, engine);
+    OP(&m, matmul, f32, IN(&m, f16, "5x16"),
+       TRANSPOSE(&m, f16, short_dequant(&m, "9x16", "9x3"), 1, 0));
+    EXPECT(&m, "StaticTranspose(f16[9 3]) -> f16[3 9] | StaticTranspose(s8[9 16]) -> s8[16 9] | "
+               "MatMul(f16[5 16], s8[16 9]{f16[3 9]}) -> f32[5 9]!");
+    mini_begin(&m, engine);
+    k = RESHAPE(&m, f16, short_dequant(&m, "9x16", "9x3"), 9, 8, 2);
+    OP(&m, matmul, f32, IN(&m, f16, "5x8"), k);
+    EXPECT(&m, "DynamicDequantize(s8[9 16], f16[9 3]) -> f16[9 16] | StaticReshape(f16[9 16]) -> "
+               "f16[9 8 2] | MatMul(f16[5 8], f16[9 8 2]) -> f32[9 5 2]!");
     /* Scales in attributes: the axis moves along; in two dims it cannot. */
     mini_begin(&m, engine);
     OP(&m, matmul, f32, IN(&m, f32, "5x3"),

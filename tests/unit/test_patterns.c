@@ -176,17 +176,22 @@ static void test_sdpa(sinter_engine_t *engine)
 static void test_sdpa_torn_groups(sinter_engine_t *engine)
 {
     mini_t m;
-    mini_begin(&m, engine);
-    lt_t k = OPA(&m, dynamic_dequantize, f16, ATTRS(STR(qtype, "per_group")),
-                 IN(&m, s4, "2x4x48x16"), IN(&m, f16, "2x4x3x16"));
-    /* 48 = 3 groups of 16, folded as 4 rows of 12: a group would end inside a row. */
-    k = OPA(&m, static_reshape, f16, ATTRS(S64S(shape, 2, 4, 4, 12, 16), BOOL(special_zero, false)),
-            k);
-    const lt_t score = OP(&m, matmul, f32, IN(&m, f16, "2x4x1x5x12"), k);
-    const lt_t p = OPA(&m, softmax, f16, ATTRS(S64S(axis, -1)), score);
-    OP(&m, matmul, f16, p, IN(&m, f16, "2x4x4x16x8"));
-    EXPECT_WHY(&m, "matmul 3, single 1, single 1",
-               "groups of op 0 (DynamicDequantize) do not fit op 1 (StaticReshape)");
+    lt_t k;
+    for (int ragged = 0; ragged < 2; ragged++) {
+        mini_begin(&m, engine);
+        const lt_t codes[2] = {IN(&m, s4, "2x4x48x16"), IN(&m, f16, "2x4x3x16")};
+        const attr_t groups[] = {STR(qtype, "per_group"), S64S(group_shape, 1, 1, 20, 1)};
+        k = mini_op(&m, sinter_op_dynamic_dequantize, sinter_f16, codes, 2, groups, 1 + ragged);
+        /* 48 = 3 groups of 16, or of 20, 20 and 8, folded as 4 rows of 12: a group would end
+         * inside a row. */
+        k = OPA(&m, static_reshape, f16,
+                ATTRS(S64S(shape, 2, 4, 4, 12, 16), BOOL(special_zero, false)), k);
+        const lt_t score = OP(&m, matmul, f32, IN(&m, f16, "2x4x1x5x12"), k);
+        const lt_t p = OPA(&m, softmax, f16, ATTRS(S64S(axis, -1)), score);
+        OP(&m, matmul, f16, p, IN(&m, f16, "2x4x4x16x8"));
+        EXPECT_WHY(&m, "matmul 3, single 1, single 1",
+                   "groups of op 0 (DynamicDequantize) do not fit op 1 (StaticReshape)");
+    }
     for (int split = 0; split < 2; split++) { /* the number of rows, or of sequences of two rows */
         mini_begin(&m, engine);
         k = OPA(&m, dynamic_dequantize, f16, ATTRS(STR(qtype, "per_group")), IN(&m, s4, "4x?x16"),
