@@ -201,15 +201,15 @@ static void check_store(const taps_table_t *table)
     static const float scales[] = {1, 0.05f, -0.3f, 3e-4f, 7e20f, 0x1p-120f, 0x1p110f, 0};
     static const float special[] = {NAN, INFINITY, -INFINITY, -0.0f, 3e38f, 0x1p-140f};
     for (int round = 0; round < 4000; round++) {
-        float x[80], bias[65];
+        float x[2 * TAPS_CODES], bias[65];
         unsigned char to[65];
         const int n = 1 + pick(64);
         const taps_codes_of_t how = {.bias = pick(2) ? bias : NULL,
                                      .relu = pick(2),
                                      .is_signed = pick(2),
                                      .scale = scales[pick(8)],
-                                     .zp = (float)(pick(256) - 128)};
-        for (int i = 0; i < 80; i++) {
+                                     .zp = (float)(pick(8) == 0 ? 100000 : pick(256) - 128)};
+        for (int i = 0; i < 2 * TAPS_CODES; i++) {
             const float unit = how.scale == 0 || fabsf(how.scale) > 1e30f ? 1 : how.scale;
             x[i] = pick(20) == 0 ? special[pick(6)] : (float)(pick(1200) - 600) * unit / 2;
         }

@@ -176,6 +176,10 @@ bool chain_stores_codes(const chain_bound_t *bound);
 /* For such a chain and n <= CHAIN_BLOCK elements from idx on. */
 chain_codes_run_t chain_codes_run(const chain_bound_t *bound, const int64_t *idx, int n,
                                   void *scratch);
+/* Where such a chain stores from idx on. */
+unsigned char *chain_codes_to(const chain_bound_t *bound, const int64_t *idx);
+/* Whether what it computes with is the same wherever the run is but for the last dim. */
+bool chain_codes_repeat(const chain_bound_t *bound);
 
 /* The chain does nothing but load one tensor, whole bytes that follow the last dim element by
  * element; and where it does so from idx on. */

@@ -699,16 +699,30 @@ chain_codes_run_t chain_codes_run(const chain_bound_t *b, const int64_t *idx, in
     const block_t k = {idx, 1, n};
     chain_codes_run_t run = {0};
     const chain_instr_t *quant = &c->instrs[quantising(c, &run.relu)];
-    const chain_ref_t *to = &b->refs[quant[1].operand];
     float *const values = scratch, *const tmp = values + CHAIN_BLOCK;
     run.bias = affine_values(b, c->affine.beta, &k, true, values, tmp);
     load(b, &b->refs[quant->scale], run_of(b, &b->refs[quant->scale], idx).first, 0, 1, &run.scale);
     if (quant->zp >= 0) {
         load(b, &b->refs[quant->zp], run_of(b, &b->refs[quant->zp], idx).first, 0, 1, &run.zp);
     }
-    run.is_signed = to->dtype == sinter_s8;
-    run.to = to->data + run_of(b, to, idx).first;
+    run.is_signed = b->refs[quant[1].operand].dtype == sinter_s8;
+    run.to = chain_codes_to(b, idx);
     return run;
+}
+
+unsigned char *chain_codes_to(const chain_bound_t *b, const int64_t *idx)
+{
+    const chain_ref_t *to = &b->refs[b->chain->instrs[b->chain->n_instrs - 1].operand];
+    return to->data + run_of(b, to, idx).first;
+}
+
+bool chain_codes_repeat(const chain_bound_t *b)
+{
+    bool repeat = true;
+    for (int d = 0; d < b->ndims - 1 && b->chain->affine.beta >= 0; d++) {
+        repeat = repeat && b->refs[b->chain->affine.beta].stride[d] == 0;
+    }
+    return repeat;
 }
 
 /* ---- double ---------------------------------------------------------------------------------- */

@@ -451,7 +451,7 @@ sinter_status_t matmul_bind(const kernel_t *self, const problem_t *p, const matm
     }
     blocks_bind(c, st);
     const bool packed = m->conv != NULL && m->taps >= 0 && c->taps == taps_table(p->plan->features);
-    taps_bind(c, packed ? &p->frame->v[m->taps] : NULL, st);
+    taps_bind(c, packed ? &p->frame->v[m->taps] : NULL, p->frame->shares, st);
     return matmul_count(p->step, st);
 }
 

@@ -100,7 +100,34 @@ static bool has_room(const matmul_config_t *c, const matmul_state_t *all)
            sums <= MOST_BYTES && c->taps != NULL;
 }
 
-void taps_bind(const matmul_config_t *c, const bound_t *packed, matmul_state_t *all)
+/* Tiles that are as even as possible for the shares. What a share has to do grows by reading A for
+ * each panel, and B for each block; costs are in products, by element of a row or a column. */
+static void choose_tiles(const matmul_config_t *c, int shares, matmul_state_t *all)
+{
+    enum { MORE_BLOCKS = 4 };
+    const double of_a = 8, of_b = 4;
+    double least = 0;
+    for (int panel = MM_PANEL; panel >= c->taps->codes; panel /= 2) {
+        const int64_t panels = parts_of(all->N, panel);
+        for (int64_t n = 1; n <= (int64_t)shares * MORE_BLOCKS; n++) {
+            const int64_t block = parts_of(parts_of(all->rows, n), TAPS_GRAIN) * TAPS_GRAIN,
+                          blocks = parts_of(all->rows, block),
+                          items = parts_of(all->mats * panels * blocks, shares);
+            const double rows = (double)at_most(block, all->rows),
+                         columns = (double)at_most(panel, all->N),
+                         cost = (double)items * rows * columns * (1 + of_b / rows + of_a / columns);
+            if (block <= INT32_MAX / 2 && (least == 0 || cost < least)) {
+                least = cost;
+                all->panel = panel;
+                all->block = (int)block;
+                all->n_panels = panels;
+                all->n_blocks = blocks;
+            }
+        }
+    }
+}
+
+void taps_bind(const matmul_config_t *c, const bound_t *packed, int shares, matmul_state_t *all)
 {
     const groups_t *a = &all->a.base.codes, *b = &all->b.base.codes;
     taps_state_t *st = &all->taps;
@@ -115,19 +142,19 @@ void taps_bind(const matmul_config_t *c, const bound_t *packed, matmul_state_t *
     bind_weights(c->taps, c->taps_words, all);
     st->flip_a = (a->dtype == sinter_u8) == c->taps_words ? 128 : 0;
     st->bias = c->taps_words || a->dtype == sinter_u8 ? 0 : 128;
-    if (all->panel % c->taps->strip != 0 && all->n_panels > 1) {
-        st->why = "panels are narrower than strips";
-        return;
-    }
-    const int64_t times = parts_of(at_most(all->rows, all->block), TAPS_ROWS),
-                  rows = parts_of(at_most(all->rows, all->block), times);
-    st->rows =
-        all->tail.rows > 1 ? TAPS_ROWS : (int)at_most(parts_of(rows, TAPS_GRAIN) * TAPS_GRAIN, 60);
     st->why = bind_image(all, st);
     if (st->why == NULL && !has_room(c, all)) {
         st->why = "the image or the weights are too large";
     }
     st->on = st->why == NULL;
+    if (!st->on) {
+        return;
+    }
+    if (all->tail.cols == 1) {
+        choose_tiles(c, shares, all);
+    }
+    const int64_t most = at_most(all->rows, all->block), rows = parts_of(most, parts_of(most, 60));
+    st->rows = (int)(parts_of(rows, TAPS_GRAIN) * TAPS_GRAIN);
     st->packed = packed != NULL && packed->strip == c->taps->strip;
     st->given = st->packed ? packed->data : NULL;
     st->codes = chain_stores_codes(&all->post);
@@ -528,11 +555,20 @@ static void finish_codes(matmul_task_t *t)
 {
     const matmul_state_t *st = t->st;
     t->idx[st->nb + 1] = t->n0 + t->mat * st->N;
-    for (int r = 0; r < t->rows; r++) {
-        matmul_seek_row(t, r);
-        const chain_codes_run_t run = chain_codes_run(&st->post, t->idx, t->cols, t->buf.chain);
-        const taps_codes_of_t how = {run.bias, run.relu, run.is_signed, run.scale, run.zp};
-        t->c->taps->store(&how, t->buf.acc + (size_t)r * MM_PANEL, t->cols, run.to);
+    const int row = st->row_dim[st->n_row - 1];
+    const bool repeat = chain_codes_repeat(&st->post);
+    taps_codes_of_t how;
+    for (int r = 0, some; r < t->rows; r += some) {
+        some = (int)at_most(matmul_seek_row(t, r), t->rows - r);
+        for (int i = 0; i < some; i++, t->idx[row]++) {
+            if ((r == 0 && i == 0) || !repeat) {
+                const chain_codes_run_t run =
+                    chain_codes_run(&st->post, t->idx, t->cols, t->buf.chain);
+                how = (taps_codes_of_t){run.bias, run.relu, run.is_signed, run.scale, run.zp};
+            }
+            t->c->taps->store(&how, t->buf.acc + (size_t)(r + i) * MM_PANEL, t->cols,
+                              chain_codes_to(&st->post, t->idx));
+        }
     }
 }
 

@@ -49,7 +49,8 @@ const taps_table_t *taps_table(features_t features);
 bool taps_in_words(const problem_t *p, bool sums_bytes);
 /* st->taps, from the rest of the state. packed: the weights of the constant cache, if there they
  * are; NULL: none. */
-void taps_bind(const struct matmul_config *c, const bound_t *packed, struct matmul_state *st);
+void taps_bind(const struct matmul_config *c, const bound_t *packed, int shares,
+               struct matmul_state *st);
 /* Bytes of shared memory at base (NULL: only counts). */
 size_t taps_share(const struct matmul_config *c, const struct matmul_state *st, unsigned char *base,
                   taps_shared_t *out);

@@ -64,7 +64,7 @@ typedef struct taps_table {
     /* Two strips of B, `apart` bytes apart; of bytes, the sums of w are added to `sum`. */
     void (*pack)(bool words, const taps_codes_t *codes, int8_t *to, int64_t apart, int32_t *sum);
     void (*product)(const taps_product_t *p);
-    /* n results; up to a multiple of 16 may be read. */
+    /* n results; up to a multiple of TAPS_CODES may be read. */
     void (*store)(const taps_codes_of_t *how, const float *x, int n, unsigned char *to);
 } taps_table_t;
 
