@@ -143,6 +143,9 @@ void taps_bind(const matmul_config_t *c, const bound_t *packed, int shares, matm
     st->flip_a = (a->dtype == sinter_u8) == c->taps_words ? 128 : 0;
     st->bias = c->taps_words || a->dtype == sinter_u8 ? 0 : 128;
     st->why = bind_image(all, st);
+    if (all->tail.cols > 1 && all->panel % c->taps->strip != 0 && all->n_panels > 1) {
+        st->why = "panels are narrower than strips";
+    }
     if (st->why == NULL && !has_room(c, all)) {
         st->why = "the image or the weights are too large";
     }
