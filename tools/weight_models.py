@@ -1,6 +1,7 @@
 """A part of make_models.py: matmuls with weights in the forms that convert_weights.py makes of
 other programs' files, and weights with offsets at the size of a real network; the list that checks
-the first, and the one that measures the second against the same with integer zero points."""
+the first, the one that measures some of them, and the one that measures the second against the same
+with integer zero points."""
 from graph_json import Graph, transposed
 
 # name: codes, scales, zero points or offsets, kind of these, group; whether the sides are stored
@@ -27,6 +28,7 @@ SHORT = {
 SHORT_N = 1536
 LARGE = (1, 4096, 14336)
 GROUPS = (32, 128)
+FORMS_TIMED = ("q4_0", "q4_1", "q8_0", "q4_k")  # one row at LARGE
 ROWS = {1: "--min-time=0.3", 4: "--min-time=0.3", 512: "--repeat=5"}
 
 
@@ -84,6 +86,19 @@ def lists():
         "# Weights with offsets, each beside the same with integer zero points: 1 and 4 rows "
         "against reading them, 512 against the FMA and int8 peaks. Written by tools/make_models.py."
     ]
+    forms = [
+        "# Weights in the forms of other programs, 4096 x 14336, and one row: against reading "
+        "them. Written by tools/make_models.py."
+    ]
+    for name in FORMS_TIMED:
+        _, k, n = LARGE
+        sides = 2 if FORMS[name][2] else 1
+        shapes = "+".join([f"0:1x{k}", f"1:{n}x{k}"] +
+                          [f"{2 + i}:{n}x{k // FORMS[name][4]}" for i in range(sides)])
+        for mode in ("strict", "int8"):
+            forms.append(f"--mode=P --case=../../models/weight-{name}.json --in-shapes={shapes} "
+                         f"--expected-n-partitions=1 --partition-fpmath=0:{mode}:true "
+                         "--cold-cache --min-time=0.3")
     m, k, _ = SMALL
     for name in FORMS:
         for rows in (1, m, 40):
@@ -107,4 +122,5 @@ def lists():
                                  f"--in-shapes=0:{rows}x{LARGE[1]} --expected-n-partitions=1 "
                                  f"--partition-fpmath=0:{mode}:true --cold-cache {time}")
     return {"weight_forms.list": "\n".join(check) + "\n",
+            "perf_weight_forms.list": "\n".join(forms) + "\n",
             "perf_offsets.list": "\n".join(speed) + "\n"}
