@@ -154,7 +154,7 @@ int fz_post_op(fz_t *f, int x)
     if (what == 6 && f->tensors[x].ndims) {
         return prelu(f, x, type);
     }
-    if (what == 7 && fz_chance(f, 30)) {
+    if (what == 7 && gr_dtype(f->tensors[x].type)->bits > 8 && fz_chance(f, 30)) {
         return dropout(f, x);
     }
     if (fz_chance(f, 20)) {
