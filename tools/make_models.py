@@ -171,12 +171,12 @@ def matmul_codes(m, k, n):
     return g.output(linear(g, Codes("s4", "f16", None, 128, "f32"), x, n, "f32"))
 
 
-def matmul_blocks(m, k, n):
+def matmul_blocks(m, k, n, prop="constant"):
     """Weights as GGUF's Q8_0 has them: blocks of a scale in f16 and 32 bytes, one after the other
     in memory, seen as codes and scales of three dims whose strides leave out the other part."""
     blocks, g = k // 32, Graph()
-    codes = g.input("s8", [n, blocks, 32], [34 * blocks, 34, 1], "constant")
-    scales = g.input("f16", [n, blocks, 1], [17 * blocks, 17, 1], "constant")
+    codes = g.input("s8", [n, blocks, 32], [34 * blocks, 34, 1], prop)
+    scales = g.input("f16", [n, blocks, 1], [17 * blocks, 17, 1], prop)
     w = g.op("DynamicDequantize", [codes, scales], "f32", qtype="per_group", group_shape=[1, 1, 32])
     w = g.op("StaticReshape", [w], "f32", shape=[n, k], special_zero=False)
     x = g.input("f32", [m, k])
@@ -388,6 +388,8 @@ def network_models():
         matmul_codes(1, 4096, 4096),
         "matmul-q8-blocks-576x1536":
         matmul_blocks(1, 576, 1536),
+        "matmul-q8-blocks-variable-576x1538":
+        matmul_blocks(1, 576, 1538, "variable"),
         "matmul-mxfp4-2880x2880":
         matmul(MXFP4, 1, 2880, 2880),
         "matmul-mxfp6-2880x2880":

@@ -112,6 +112,10 @@ def lists():
                 check.append(f"--mode=C --case=../../models/weight-short-{name}.json "
                              f"--in-shapes=0:{rows}x{k} --partition-fpmath=0:{mode}:true "
                              "--expected-n-partitions=1")
+    # Q8_0 where it lies: one row, fours of columns that end early, panels and blocks of integers.
+    check += [f"--mode=C --case=../../models/matmul-q8-blocks-variable-576x1538.json "
+              f"--in-shapes=4:{rows}x576 --partition-fpmath=0:{mode}:true --expected-n-partitions=1"
+              for rows in (1, 5, 16, 17, 70) for mode in ("strict", "bf16", "int8")]
     check.append("--mode=C --case=../../models/weight-gptq-act-order.json "
                  "--in=1:=200,37,74,0,148,255,222,3 --expected-n-partitions=2")
     for rows, time in ROWS.items():

@@ -27,6 +27,9 @@ typedef struct bound {
      * each with all rows, which are the dims but the first and the last. Rows of zeros fill up a
      * strip. Strides are those within a strip, and that of the first dim. */
     int strip;
+    /* Elements of a block, and from one block to the next: the last dim lies in blocks, within
+     * which its stride is 1. 0: no blocks. Only a MatMul's B does. */
+    int64_t block, apart;
 } bound_t;
 
 typedef struct frame {
@@ -279,6 +282,7 @@ typedef struct plan_value {
      * from this. Or the Concat that makes base; this is then the place of its input `part`. */
     const node_t *op;
     bool inverse;
+    bool in_blocks; /* VIEW: a StaticReshape that no strides express, as in bound_t */
     int part;
     const void *data; /* CONST */
     /* TEMP: live steps. INPUT, OUTPUT: the first and the last step that access it. -1: none. */

@@ -27,6 +27,10 @@ typedef struct groups {
     sinter_data_type_t dtype;
     int64_t first; /* the data element of the group that element (0, 0) is in */
     axis_t row, column;
+    /* Codes that lie in blocks along the axis with stride 1: so many elements, and elements from
+     * one block to the next. All functions but codes_of_block know the first block only. 0: none.
+     */
+    int64_t block, apart;
 } groups_t;
 
 /* A matrix at one batch index. */
@@ -59,6 +63,15 @@ static inline int64_t groups_at(const groups_t *g, int64_t row, int64_t column)
 static inline int64_t codes_at(const groups_t *codes, int64_t row, int64_t column)
 {
     return codes->first + row * codes->row.stride + column * codes->column.stride;
+}
+
+/* A matrix that has the codes of block i where they lie. Elements of other blocks are not in it. */
+static inline matrix_t codes_of_block(const matrix_t *m, int64_t i)
+{
+    matrix_t of = *m;
+    of.codes.first += i * (m->codes.apart - m->codes.block);
+    of.codes.block = 0;
+    return of;
 }
 
 /* The byte that a data element begins in. */

@@ -1,6 +1,8 @@
 /* One MatMul: batch broadcasting, transposes, bias, compressed operands, and what rides on it. */
 #include "fuzz.h"
 
+#include <string.h>
+
 typedef struct product {
     int batch_dims;
     int64_t batch[FZ_MAX_RANK], m, n, k;
@@ -36,11 +38,29 @@ static int float_operand(fz_t *f, int ndims, const int64_t *dims)
     return x;
 }
 
+/* The last dim in blocks, between which a loose stride leaves something else. */
+static int in_blocks(fz_t *f, int ndims, const int64_t *dims, int64_t block)
+{
+    int64_t apart[FZ_MAX_RANK + 1];
+
+    memcpy(apart, dims, sizeof(int64_t) * (size_t)(ndims - 1));
+    apart[ndims - 1] = dims[ndims - 1] / block;
+    apart[ndims] = block;
+    const int x = fz_chance(f, 70) ? fz_dequantized(f, fz_float(f), ndims + 1, apart, -1)
+                                   : fz_input(f, fz_float(f), ndims + 1, apart);
+    return fz_reshape(f, x, ndims, dims);
+}
+
 /* Compressed, perhaps stored as the transpose and turned by an op. */
 static int compressed_operand(fz_t *f, int ndims, const int64_t *dims)
 {
     int64_t turned[FZ_MAX_RANK], order[FZ_MAX_RANK];
     int turn = ndims > 1 && fz_chance(f, 15), x;
+    const int64_t last = dims[ndims - 1], block = FZ_ONE_OF(f, 1, 4, 8, 32, 32);
+
+    if (ndims > 1 && ndims < FZ_MAX_RANK && last > 0 && last % block == 0 && fz_chance(f, 15)) {
+        return in_blocks(f, ndims, dims, block);
+    }
 
     for (int d = 0; d < ndims; d++) {
         order[d] = turn && d >= ndims - 2 ? 2 * ndims - 3 - d : d;

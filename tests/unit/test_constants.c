@@ -229,8 +229,8 @@ static void test_budget(void)
 }
 
 /* Blocks of scales and codes, which no strides show as a matrix: the step that copies them does not
- * run where the cache has room, and the results are right without room and where they are not
- * constant, too. */
+ * run where the cache has room, and the results are right without room, too. Where they are not
+ * constant they are read in place. */
 static void test_blocks(void)
 {
     const sinter_tensor_property_t properties[] = {sinter_tensor_property_constant,
@@ -257,7 +257,7 @@ static void test_blocks(void)
         const char *report = "";
         CHECK_THAT(sinter_compiled_partition_report(x.compiled, &report) == sinter_success);
         CHECK(strstr(report, i == 0 ? "it is constant, so once, into the constant cache"
-                                    : "at every execute, because it is not constant") != NULL,
+                                    : "reads tensor 0 in place, in the blocks") != NULL,
               "%s", report);
         CHECK_THAT(execute(&x) == sinter_success && stats().packed == 1);
         close_matmul(&x);

@@ -182,9 +182,9 @@ static void bind_direct(const matmul_state_t *all, blocks_state_t *st)
     const int bits = codes->type->bits, each = 32 / bits; /* codes of a dword */
     const int64_t stride = codes->column.stride;
     float x[16];
-    st->direct = !all->patches.on && (bits == 4 || bits == 8) && codes->row.stride == 1 &&
-                 stride > 0 && stride < INT32_MAX / 16 && matrices_on_bytes(&all->b, false) &&
-                 st->block % each == 0 && all->K % each == 0;
+    st->direct = !all->patches.on && codes->block == 0 && (bits == 4 || bits == 8) &&
+                 codes->row.stride == 1 && stride > 0 && stride < INT32_MAX / 16 &&
+                 matrices_on_bytes(&all->b, false) && st->block % each == 0 && all->K % each == 0;
     st->order = st->direct ? blocks_order(bits, st->words) : NULL;
     if (st->direct && bits == 4) {
         dtype_nibble_values(&codes->type->codec, x);

@@ -116,6 +116,7 @@ size_t rows_buffers(const rows_state_t *st, unsigned char *base, rows_buffers_t 
     out->q = carve(base, &at, integers ? 0 : chunks * (size_t)st->elems, sizeof(float));
     out->raw = carve(base, &at, units, sizeof(float));
     out->raw_zp = carve(base, &at, units, sizeof(float));
+    out->lines = carve(base, &at, (size_t)st->gathered * ROWS_LINES, 1);
     out->usable = carve(base, &at, 1, sizeof(bool));
     /* Always, so that steps that leave their rows to one another have them in the same places. */
     out->sums = carve(base, &at, (size_t)(st->units * st->panel.rows), sizeof(float));
@@ -124,6 +125,11 @@ size_t rows_buffers(const rows_state_t *st, unsigned char *base, rows_buffers_t 
 }
 
 /* ---- setup ----------------------------------------------------------------------------------- */
+
+static int64_t gathered_bytes(int64_t K, int bits)
+{
+    return (K * bits / 8 + CODES_CHUNK - 1) / CODES_CHUNK * CODES_CHUNK;
+}
 
 /* What the most rows need by the way that needs most. */
 static size_t reserve_bytes(const rows_config_t *c, const problem_t *p)
@@ -139,6 +145,9 @@ static size_t reserve_bytes(const rows_config_t *c, const problem_t *p)
         rows_buffers_t buffers;
         if (elems > 0) {
             size_line(&st, K);
+            st.gathered = p->plan->values[b->data].in_blocks
+                              ? gathered_bytes(K, dtype_traits(problem_type(p, b->data))->bits)
+                              : 0;
             const size_t bytes = rows_buffers(&st, NULL, &buffers);
             most = bytes > most ? bytes : most;
         }
@@ -301,6 +310,12 @@ static void bind_lines(rows_state_t *st)
     st->ahead = four > 0 ? (READ_AHEAD + four - 1) / four * four : READ_AHEAD;
     st->ahead_lines = four > 0 ? st->ahead / four * ROWS_LINES : 0;
     st->in_order = four == ROWS_LINES * st->bytes && st->ahead <= IN_ORDER_MOST;
+    st->gathered = 0;
+    if (codes->block > 0) {
+        st->gathered = gathered_bytes(K, bits);
+        st->ahead = 0; /* gathering reads lines from end to end, which needs no prefetches */
+        st->in_order = false;
+    }
 }
 
 /* Offsets that lie along K are read as they are; others are copied for four lines at a time. */

@@ -52,6 +52,7 @@ typedef struct rows_state {
     int64_t units;              /* room for the units of a line */
     int64_t ahead, ahead_lines; /* bytes, and lines that they are */
     bool in_order;              /* as in code_rows_t */
+    int64_t gathered;           /* bytes of a line copied from its blocks; 0: read in place */
     rows_units_t scale, zp;
     rows_offsets_t plus;
     /* What the step before has left: those of its shares that had items have the same A as integers
@@ -69,9 +70,10 @@ typedef struct rows_buffers {
     float *raw, *raw_zp; /* [line][units] */
     float *scale;        /* [unit][line] */
     int32_t *zp;
-    bool *usable;  /* what load_rows has found: codes or q are of use */
-    float *sums;   /* [row][units]: of A, by group of the offsets */
-    float *q_sums; /* the same as the decoder of offsets wants it */
+    unsigned char *lines; /* of codes that lie in blocks: four */
+    bool *usable;         /* what load_rows has found: codes or q are of use */
+    float *sums;          /* [row][units]: of A, by group of the offsets */
+    float *q_sums;        /* the same as the decoder of offsets wants it */
 } rows_buffers_t;
 
 /* Carves base (NULL: only counts); returns the bytes. */

@@ -273,17 +273,39 @@ static void begin_fours(rows_task_t *w)
     const rows_state_t *st = w->st;
     const matrix_t *b = &st->panel.b.base;
     const groups_t none = {.type = NULL}, *zp = b->offsets ? &none : &b->zp;
-    w->four = (code_rows_t){.stride = b->codes.column.stride * b->codes.type->bits / 8,
-                            .bytes = st->bytes,
-                            .ahead = st->ahead,
-                            .in_order = st->in_order,
-                            .scale = coefs_of(w, &b->scale, &st->scale, w->buf.raw, w->buf.scale),
-                            .zp = coefs_of(w, zp, &st->zp, w->buf.raw_zp, w->buf.zp),
-                            .values = st->values,
-                            .type = w->c->type,
-                            .zps_are_floats = in_integers(st->way) && zp->type != NULL &&
-                                              zp->type->cls != DTYPE_INT,
-                            .table = st->table};
+    w->four = (code_rows_t){
+        .stride =
+            st->gathered > 0 ? st->gathered : b->codes.column.stride * b->codes.type->bits / 8,
+        .bytes = st->bytes,
+        .ahead = st->ahead,
+        .in_order = st->in_order,
+        .scale = coefs_of(w, &b->scale, &st->scale, w->buf.raw, w->buf.scale),
+        .zp = coefs_of(w, zp, &st->zp, w->buf.raw_zp, w->buf.zp),
+        .values = st->values,
+        .type = w->c->type,
+        .zps_are_floats = in_integers(st->way) && zp->type != NULL && zp->type->cls != DTYPE_INT,
+        .table = st->table};
+}
+
+/* n lines from `line` on, copied from their blocks into the first cache. */
+static const unsigned char *gather_lines(const rows_task_t *w, int64_t line, int n)
+{
+    enum { OFTEN = 32 };
+    const groups_t *codes = &w->t.b.codes;
+    const int64_t bytes = codes->type->bits / 8, block = codes->block * bytes,
+                  apart = codes->apart * bytes, blocks = w->st->panel.K / codes->block;
+    for (int i = 0; i < n; i++) {
+        const unsigned char *from = groups_byte(codes, codes_at(codes, 0, line + i));
+        unsigned char *to = w->buf.lines + i * w->st->gathered;
+        for (int64_t b = 0; b < blocks; b++, from += apart, to += block) {
+            if (block == OFTEN) {
+                memcpy(to, from, OFTEN);
+            } else {
+                memcpy(to, from, (size_t)block);
+            }
+        }
+    }
+    return w->buf.lines;
 }
 
 /* Four lines from column n of B on, of which `there` exist. */
@@ -292,7 +314,8 @@ static void next_four(rows_task_t *w, int64_t n, int there)
     const rows_state_t *st = w->st;
     const groups_t *codes = &w->t.b.codes, *scale = &w->t.b.scale, *zp = &w->t.b.zp;
     const codes_table_t *table = w->c->ints;
-    w->four.data = groups_byte(codes, codes_at(codes, 0, n));
+    w->four.data =
+        st->gathered > 0 ? gather_lines(w, n, there) : groups_byte(codes, codes_at(codes, 0, n));
     w->four.rows = there;
     if (scale->type != NULL) {
         fetch_coefs(w, scale, &st->scale, n + st->ahead_lines, &w->four.scale);

@@ -172,9 +172,19 @@ static void bound_from_lt(bound_t *b, const lt_t *lt)
 {
     b->dtype = lt->data_type;
     b->strip = 0;
+    b->block = b->apart = 0;
     b->ndims = lt->ndims < 0 ? 0 : lt->ndims;
     memcpy(b->dims, lt->dims, sizeof(b->dims));
     memcpy(b->strides, lt->strides, sizeof(b->strides));
+}
+
+void view_in_blocks(const bound_t *base, bound_t *b)
+{
+    const int last = b->ndims - 1;
+    b->block = base->dims[last + 1];
+    b->apart = base->strides[last];
+    memcpy(b->strides, base->strides, sizeof(int64_t) * (size_t)last);
+    b->strides[last] = 1;
 }
 
 static sinter_status_t resolve_value(const plan_t *plan, frame_mem_t *fm, int i)
@@ -190,6 +200,10 @@ static sinter_status_t resolve_value(const plan_t *plan, frame_mem_t *fm, int i)
         lt_set_dense(&lt);
     }
     bound_from_lt(b, &lt);
+    if (pv->in_blocks) {
+        view_in_blocks(&fm->v[pv->base], b);
+        return sinter_success;
+    }
     if (pv->kind == PV_VIEW &&
         !view_strides(pv->op, pv->inverse, &fm->v[pv->base], b->ndims, b->dims, b->strides)) {
         return sg_fail(

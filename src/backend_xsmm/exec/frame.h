@@ -78,6 +78,9 @@ static inline bool frame_has_copy(const plan_t *plan, const frame_mem_t *fm, con
  * False: strides cannot express it. */
 bool view_strides(const node_t *op, bool inverse, const bound_t *base, int ndims,
                   const int64_t *dims, int64_t *strides);
+/* The dims of b without the strides: base with its last two dims merged, where they cannot be one
+ * dim. The last dim of base must have stride 1. */
+void view_in_blocks(const bound_t *base, bound_t *b);
 
 /* An error if a part of a Concat, or what a Slice takes, would not begin with a whole byte of base.
  * lts: the dims of graph values. */

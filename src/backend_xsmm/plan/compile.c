@@ -253,10 +253,14 @@ static sinter_status_t lower_and_select(plan_t *plan, family_t family, textbuf_t
 
 /* ---- report ---------------------------------------------------------------------------------- */
 
-/* Operands that are read from the constant cache. */
+/* Operands that are read from the constant cache, or in blocks. */
 static void report_packed(const plan_t *plan, const step_t *step, textbuf_t *text)
 {
     const matmul_params_t *m = step->kind == STEP_MATMUL ? &step->p.matmul : NULL;
+    if (m != NULL && plan->values[m->b.data].in_blocks) {
+        text_add(text, "  reads tensor %llu in place, in the blocks that its dims say\n",
+                 (unsigned long long)plan->values[plan->values[m->b.data].base].lt.id);
+    }
     for (int i = 0; i < 4 && m != NULL; i++) {
         const int value = i == 0    ? m->b.data
                           : i == 1  ? m->b.scale

@@ -136,6 +136,52 @@ static sinter_status_t check_begin(const lowering_t *lo, int v)
     return known ? view_begins_byte(pv, &lo->bound[pv->base], lo->probe) : sinter_success;
 }
 
+/* Only MatMuls read v, as a B that runs along K with its last dim. */
+static bool only_as_b(const lowering_t *lo, int v)
+{
+    const graph_t *g = lo->g;
+    bool only = !g->values[v].is_output && g->values[v].n_uses > 0;
+    for (int u = g->uses_begin[v]; u < g->uses_begin[v + 1]; u++) {
+        const node_t *n = &g->nodes[g->uses[u]];
+        only = only && n->kind == sinter_op_matmul && n->in[1] == v && n->in[0] != v &&
+               node_bool(n, sinter_op_attr_transpose_b, false) &&
+               (n->in_dequant == NULL || n->in_dequant[1] == NULL ||
+                quant_split_of(n->in_dequant[1]) == sinter_data_type_undef);
+    }
+    return only;
+}
+
+/* A weight whose blocks of codes have something else between them (scales, in files of GGUF) is
+ * read where it lies. Constants are copied once instead, since dense codes are read faster. */
+static bool place_in_blocks(lowering_t *lo, const node_t *view)
+{
+    const int x = view->in[0], y = view->out[0], last = lo->probe[y].ndims - 1;
+    const lt_t *from = &lo->probe[x], *to = &lo->probe[y], *port = &lo->g->values[x].lt;
+    bool blocks = !lo->attention && view->kind == sinter_op_static_reshape &&
+                  lo->plan->values[x].kind == PV_INPUT && last >= 1 && from->ndims == last + 2 &&
+                  port->property != sinter_tensor_property_constant && lt_strides_known(port) &&
+                  port->dims[last + 1] != SINTER_UNKNOWN_DIM && port->strides[last + 1] == 1 &&
+                  dtype_traits(port->data_type)->bits % 8 == 0 && only_as_b(lo, y);
+    for (int d = 0; d < last && blocks; d++) {
+        blocks = from->dims[d] == to->dims[d];
+    }
+    if (!blocks) {
+        return false;
+    }
+    plan_value_t *pv = &lo->plan->values[y];
+    lo->bound[y] = (bound_t){.dtype = to->data_type, .ndims = to->ndims};
+    memcpy(lo->bound[y].dims, to->dims, sizeof(to->dims));
+    view_in_blocks(&lo->bound[x], &lo->bound[y]);
+    lo->placed[y] = true;
+    pv->kind = PV_VIEW;
+    pv->base = x;
+    pv->op = view;
+    pv->in_blocks = true;
+    pv->port = y;
+    lo->plan->view_order[lo->plan->n_views++] = y;
+    return true;
+}
+
 /* Places y = view(x) where x is in memory already. */
 static sinter_status_t look_at(lowering_t *lo, const node_t *view)
 {
@@ -145,6 +191,9 @@ static sinter_status_t look_at(lowering_t *lo, const node_t *view)
     const bool copied = output || (view->kind == sinter_op_slice && slice_goes_back(view));
     if (!copied && place_view(lo, y, y, x, view, false)) {
         return check_begin(lo, y);
+    }
+    if (!copied && place_in_blocks(lo, view)) {
+        return sinter_success;
     }
     const int hidden = extra_value(lo, y);
     if (hidden < 0) {

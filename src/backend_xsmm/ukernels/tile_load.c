@@ -303,10 +303,28 @@ static bool are_floats(const matrix_t *m)
            m->zp.data == NULL && m->high.data == NULL;
 }
 
+/* Block by block, along the axis that lies in blocks. */
+static void load_blocks(const tile_isa_t *isa, const matrix_t *m, rect_t at, float *dst, int64_t ld)
+{
+    const int64_t block = m->codes.block;
+    const bool down = m->codes.column.stride != 1;
+    const int64_t first = down ? at.row : at.column;
+    const int n = down ? at.rows : at.columns;
+    for (int i = 0, some; i < n; i += some) {
+        const matrix_t of = codes_of_block(m, (first + i) / block);
+        some = least(n - i, (int)(block - (first + i) % block));
+        const rect_t part = down ? (rect_t){first + i, some, at.column, at.columns}
+                                 : (rect_t){at.row, at.rows, first + i, some};
+        tile_load(isa, &of, part, down ? dst + i * ld : dst + i, ld, 0, 0);
+    }
+}
+
 void tile_load(const tile_isa_t *isa, const matrix_t *m, rect_t at, float *dst, int64_t ld,
                int pad_rows, int pad_columns)
 {
-    if (are_floats(m)) {
+    if (m->codes.block > 0) {
+        load_blocks(isa, m, at, dst, ld);
+    } else if (are_floats(m)) {
         isa->copy(groups_byte(&m->codes, codes_at(&m->codes, at.row, at.column)),
                   m->codes.row.stride, at.rows, at.columns, dst, ld);
     } else if (m->codes.column.stride != 1 && m->codes.row.stride == 1) {
