@@ -143,15 +143,28 @@ static const char *make_kernel(matmul_config_t *c, int width, int height, featur
     return why;
 }
 
+/* What is left over of so many rows, or of blocks of them that are multiples of `unit`, has a
+ * height. */
+static bool is_left(int64_t rows, int unit, int height)
+{
+    bool is = false;
+    for (int64_t rest = rows % unit; rest < MM_HEIGHT && rest <= rows; rest += unit) {
+        is = is || (rest > 0 && height_for((int)rest) == height);
+    }
+    for (int rest = unit; rest < MM_HEIGHT && rest <= rows; rest += unit) {
+        is = is || height_for(rest) == height;
+    }
+    return is;
+}
+
 /* Kernels for all heights that can occur: with the number of rows known that is the full one and
  * what is left over. NULL, or why there are none. */
-static const char *make_kernels(matmul_config_t *c, int64_t rows, features_t features)
+static const char *make_kernels(matmul_config_t *c, int64_t rows, int unit, features_t features)
 {
     const char *why = NULL;
-    const int rest = rows < 0 || rows % MM_HEIGHT == 0 ? -1 : height_for((int)(rows % MM_HEIGHT));
     for (int h = 0; h < MM_LADDER && why == NULL; h++) {
         const bool full = matmul_ladder[h] == MM_HEIGHT && rows >= MM_HEIGHT;
-        const bool occurs = rows < 0 ? matmul_ladder[h] <= c->rows : full || h == rest;
+        const bool occurs = rows < 0 ? matmul_ladder[h] <= c->rows : full || is_left(rows, unit, h);
         for (int w = c->widest; w >= 0 && w >= c->widest - 1 && why == NULL && occurs; w--) {
             why = make_kernel(c, w, h, features);
         }
@@ -181,7 +194,8 @@ const char *matmul_configure(const kernel_t *self, const problem_t *p, int most_
     c->rows = most > MM_HEIGHT ? (int)((most + MM_HEIGHT - 1) / MM_HEIGHT * MM_HEIGHT)
                                : matmul_ladder[height_for((int)most)];
     c->widest = widest_for(N);
-    const char *why = make_kernels(c, rows, products_features(self, p, bf16));
+    const char *why = make_kernels(c, rows, m->conv != NULL ? MM_UNIT : MM_HEIGHT,
+                                   products_features(self, p, bf16));
     c->jit = why == NULL;
     c->tall = !c->jit ? MM_TALL : m->conv != NULL && !bf16 ? MM_TALLEST : MM_HEIGHT;
     return why;
@@ -386,12 +400,12 @@ static void choose_tiles_of_strips(matmul_state_t *st, const matmul_config_t *c,
     st->width = c->widest;
     st->strip = strip;
     for (int panel = MM_PANEL; panel >= st->strip; panel /= 2) {
-        const int64_t most = at_most(ACCUMULATORS / panel, c->rows) / MM_HEIGHT * MM_HEIGHT,
+        const int64_t most = at_most(ACCUMULATORS / panel, c->rows) / MM_UNIT * MM_UNIT,
                       panels = (st->N + panel - 1) / panel,
-                      fewest = (st->rows - 1) / at_least(most, MM_HEIGHT) + 1;
+                      fewest = (st->rows - 1) / at_least(most, MM_UNIT) + 1;
         for (int64_t blocks = fewest; blocks < fewest + MORE_BLOCKS; blocks++) {
             const int64_t block =
-                at_most(((st->rows - 1) / blocks / MM_HEIGHT + 1) * MM_HEIGHT, c->rows);
+                at_most(((st->rows - 1) / blocks / MM_UNIT + 1) * MM_UNIT, c->rows);
             const int64_t n_blocks = (st->rows - 1) / block + 1,
                           items = (st->mats * panels * n_blocks - 1) / shares + 1;
             const double rows = (double)at_most(block, st->rows),

@@ -30,6 +30,7 @@
 
 enum {
     MM_ROWS = 512,                  /* most rows of a block */
+    MM_UNIT = 8,                    /* rows that blocks of a convolution are multiples of */
     MM_HEIGHT = 32,                 /* most rows of one product */
     MM_PANEL = TAIL_MATMUL_COLUMNS, /* most columns of a panel */
     MM_TALL = 48,    /* most rows of A that are loaded: whole blocks of own products */
