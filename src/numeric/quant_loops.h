@@ -282,8 +282,9 @@ OP void scales_of_kind(quant_kind_t kind, const quant_formula_t *formula, int n,
         const bool open = f.zps != ZPS_INTEGERS;
         const vm infinite =
             open ? vu_gt((vu)vi_max((vi)t, (vi)b), vu_set1(0x7F7FFFFF)) : beyond_numbers(t, b);
-        t = open ? ordered_bits(t) : t;
-        b = open ? ordered_bits(b) : b;
+        const vm empty = vu_eq(t, vu_set1(INT32_MIN)); /* of open extremes: no number was met */
+        t = open ? vu_select(empty, zero, ordered_bits(t)) : t;
+        b = open ? vu_select(empty, zero, ordered_bits(b)) : b;
         t = vu_select(infinite, zero, t);
         b = vu_select(infinite, zero, b);
         store_some(top + i, t, k);
