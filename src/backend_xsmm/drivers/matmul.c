@@ -426,7 +426,9 @@ static void choose_tiles_of_strips(matmul_state_t *st, const matmul_config_t *c,
 
 sinter_status_t matmul_count(const step_t *step, matmul_state_t *st)
 {
-    st->serial = chain_shares_bytes(&st->post) ||
+    /* Channels of results of two groups of a convolution may share a byte. */
+    const bool meet = st->patches.on && st->mats > 1 && st->N % 4 != 0;
+    st->serial = chain_shares_bytes(&st->post) || (meet && chain_stores_packed(&st->post)) ||
                  (step->tail != NULL && quant_tail_shares_bytes(&st->tail, st->panel));
     if (!mul_i64(st->mats, st->n_panels, &st->items) ||
         !mul_i64(st->items, st->n_blocks, &st->items)) {
