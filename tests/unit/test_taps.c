@@ -251,5 +251,8 @@ int main(void)
         }
         check_store(table);
     }
+    if (seen == NULL) {
+        check_skip("no instruction set here or below has products tap by tap");
+    }
     return check_finish();
 }
