@@ -21,6 +21,19 @@ if(SINTER_SANITIZE)
     target_link_options(sinter_flags INTERFACE -fsanitize=${SINTER_SANITIZERS})
 endif()
 
+# OpenMP, or without it at least POSIX threads; the names are those of SINTER_PRIVATE_LIBS.
+add_library(sinter_threads INTERFACE)
+if(SINTER_OPENMP)
+    find_package(OpenMP REQUIRED COMPONENTS C)
+    target_link_libraries(sinter_threads INTERFACE OpenMP::OpenMP_C)
+    set(SINTER_THREAD_LIBS ${OpenMP_C_LIB_NAMES})
+else()
+    find_package(Threads REQUIRED)
+    target_link_libraries(sinter_threads INTERFACE Threads::Threads)
+    target_compile_options(sinter_threads INTERFACE -Wno-unknown-pragmas)
+    set(SINTER_THREAD_LIBS pthread)
+endif()
+
 # Only files whose names end in _avx2.c, _avxvnni.c, _avx512.c and _vnni.c (AVX-512 VNNI) may use
 # these instructions; they are entered after a run-time check.
 set(SINTER_FLAGS_avx2 -mavx2 -mfma -mf16c)

@@ -37,7 +37,7 @@ ROOMS = {
 }
 THIRD_PARTY = ("omp.h", "libxsmm", "cjson/")
 ONLY_LIBXSMM = "src/backend_xsmm/ukernels/xsmm.c"
-ONLY_OPENMP = "src/backend_xsmm/exec/exec.c"
+ONLY_OPENMP = "src/backend_xsmm/exec/team.c"
 
 
 def room_of(path):

@@ -1,5 +1,6 @@
-/* thread_costs [SECONDS]: what small executes cost with 1, 2 and 3 threads, under each wait policy
- * of OpenMP, on idle cores and beside a busy process. SECONDS is the time for each figure (0.5).
+/* thread_costs [SECONDS]: what small executes cost with 1, 2 and 4 threads, under each wait policy
+ * of OpenMP and in a pool of the caller's, on idle cores and beside a busy process. SECONDS is the
+ * time for each figure (0.5).
  *
  *   tiny   an execute that adds two tensors of 8 elements
  *   token  151 executes, as a language model of 135 million parameters makes them for a token: in
@@ -24,6 +25,8 @@
 #include <unistd.h>
 
 #include <sinter/sinter.h>
+
+#include "pool.h"
 
 enum { PRODUCTS = 6, NUMBERS = 32 };
 enum { LAYERS = 30, KINDS = 5, STEPS = LAYERS * KINDS + 1, GROUP = 32, MOST_SAMPLES = 100000 };
@@ -273,8 +276,8 @@ static double measure(const call_t *calls, int n, sinter_sequence_t *sequence,
     return samples[count / 2];
 }
 
-/* A row of the table: all figures for one policy. */
-static void print_row(const char *cores, double seconds)
+/* Rows of the table: all figures for one policy, or for a pool. */
+static void print_rows(const char *cores, bool in_pool, double seconds)
 {
     static call_t token[STEPS], tiny;
     const char *policy = getenv("OMP_WAIT_POLICY");
@@ -287,19 +290,27 @@ static void print_row(const char *cores, double seconds)
     }
     sinter_sequence_t *all = sequence_of(token, STEPS, 1), *steps = sequence_of(&tiny, STEPS, 0);
     sinter_compiled_graph_t *whole = six_products();
-    for (int threads = 1; threads <= 3; threads++) {
-        const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = threads};
+    for (int threads = 1; threads <= 4; threads *= 2) {
+        sinter_stream_desc_t desc = {.size = sizeof desc, .threads = threads};
         sinter_stream_t *stream = NULL;
+        pool_t *pool = in_pool ? pool_create(threads) : NULL;
+        if (pool != NULL) {
+            desc.parallel_for = pool_for;
+            desc.pool = pool;
+        }
         CHECK(sinter_stream_create(&stream, NULL, &desc));
         printf("| %s | %s | %d | %.2f | %.2f | %.2f | %.2f | %.2f |\n",
-               policy != NULL ? policy : "default", cores, threads,
-               1e6 * measure(&tiny, 1, NULL, stream, seconds),
+               in_pool          ? "pool"
+               : policy != NULL ? policy
+                                : "default",
+               cores, threads, 1e6 * measure(&tiny, 1, NULL, stream, seconds),
                1e3 * measure(token, STEPS, NULL, stream, seconds),
                1e3 * measure(token, STEPS, all, stream, seconds),
                1e6 / STEPS * measure(&tiny, 1, steps, stream, seconds),
                1e6 * measure_graph(whole, stream, seconds));
         fflush(stdout);
         CHECK(sinter_stream_destroy(&stream));
+        pool_destroy(pool);
     }
     CHECK(sinter_sequence_destroy(&all));
     CHECK(sinter_sequence_destroy(&steps));
@@ -319,16 +330,19 @@ static pid_t start_busy(void)
     return child;
 }
 
-static void run_row(const char *program, const char *policy, bool busy, const char *seconds)
+/* policy: of OpenMP, NULL for none; or "pool". */
+static void run_rows(const char *program, const char *policy, bool busy, const char *seconds)
 {
     const pid_t other = busy ? start_busy() : -1, child = fork();
     if (child == 0) {
-        if (policy != NULL) {
+        const bool in_pool = policy != NULL && strcmp(policy, "pool") == 0;
+        if (policy != NULL && !in_pool) {
             setenv("OMP_WAIT_POLICY", policy, 1);
         } else {
             unsetenv("OMP_WAIT_POLICY");
         }
-        execl("/proc/self/exe", program, seconds, busy ? "one busy" : "idle", (char *)NULL);
+        execl("/proc/self/exe", program, seconds, busy ? "one busy" : "idle",
+              in_pool ? "pool" : (char *)NULL, (char *)NULL);
         _exit(1);
     }
     if (child > 0) {
@@ -342,19 +356,20 @@ static void run_row(const char *program, const char *policy, bool busy, const ch
 
 int main(int argc, char **argv)
 {
-    static const char *const policies[] = {NULL, "active", "passive"};
+    enum { POLICIES = 4 };
+    static const char *const policies[POLICIES] = {NULL, "active", "passive", "pool"};
     const char *seconds = argc > 1 ? argv[1] : "0.5";
     if (argc > 2) {
-        print_row(argv[2], strtod(seconds, NULL));
+        print_rows(argv[2], argc > 3, strtod(seconds, NULL));
         return 0;
     }
-    printf("%ld cores; tiny, step and graph in us, token in ms, with 1, 2 and 3 threads\n\n",
+    printf("%ld cores; tiny, step and graph in us, token in ms, with 1, 2 and 4 threads\n\n",
            sysconf(_SC_NPROCESSORS_ONLN));
     printf("| policy | cores | threads | tiny | token | sequence | step | graph |\n"
            "|---|---|---|---|---|---|---|---|\n");
     fflush(stdout);
-    for (int i = 0; i < 6; i++) {
-        run_row(argv[0], policies[i % 3], i >= 3, seconds);
+    for (int i = 0; i < 2 * POLICIES; i++) {
+        run_rows(argv[0], policies[i % POLICIES], i >= POLICIES, seconds);
     }
     return 0;
 }

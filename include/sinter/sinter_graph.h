@@ -196,22 +196,38 @@ SINTER_API sinter_status_t sinter_engine_get_constant_cache_stats(
 SINTER_API sinter_status_t sinter_engine_invalidate_constants(sinter_engine_t *engine,
                                                               const void *data, size_t bytes);
 
+/* A parallel loop over an engine's own threads. It calls run(task, worker) once for each worker in
+ * [0, workers), and returns when all these calls have returned. The calls may come from any
+ * threads, the calling one included, at the same time or one after the other: the workers share
+ * out the work among those that have come, and none waits for one that has not. pool: what the
+ * stream was created with. It must not fail; where it cannot get a thread, it calls run itself, or
+ * leaves workers out. */
+typedef void (*sinter_parallel_for_t)(void *pool, int workers, void (*run)(void *task, int worker),
+                                      void *task);
+
 /* What a stream is created with. Zero what you do not set. */
 typedef struct sinter_stream_desc {
     size_t size; /* sizeof(sinter_stream_desc_t) */
     /* The most threads of an execute. 0: as many as OpenMP would use by default when the stream is
-     * created. */
+     * created; one in a build without OpenMP. With parallel_for the number of workers, at least
+     * 1. */
     int threads;
     /* 0: each step of an execute is divided among as many threads as its work pays for, and an
      * execute of less than some tens of microseconds of work runs in the calling thread alone.
      * Other than 0: all threads take part in every step, as tests of the library want it. */
     int all_threads;
+    /* Runs the threads of an execute, at most one loop for each. NULL: OpenMP does. An execute of
+     * little work does not call it. */
+    sinter_parallel_for_t parallel_for;
+    void *pool; /* its first argument; stays yours, and must live as long as the stream */
 } sinter_stream_desc_t;
 
-/* Creates a stream: how many threads an execute may use. desc NULL: all defaults. threads below 0
- * or too large is sinter_invalid_arguments. It tries how many threads the system allows, and
- * takes no more than that. A stream is for one thread at a time: executes that run side by side
- * need one each. Destroy it with sinter_stream_destroy. Thread-safe. */
+/* Creates a stream: how many threads an execute may use, and whose. desc NULL: all defaults.
+ * threads below 0 or too large, parallel_for without threads, and a pool without parallel_for are
+ * sinter_invalid_arguments. Without parallel_for it tries how many threads the system allows, and
+ * takes no more than that; a build without OpenMP has one. A stream is for one thread at a time:
+ * executes that run side by side need one each. Destroy it with sinter_stream_destroy.
+ * Thread-safe. */
 SINTER_API sinter_status_t sinter_stream_create(sinter_stream_t **stream, sinter_engine_t *engine,
                                                 const sinter_stream_desc_t *desc);
 

@@ -3,6 +3,7 @@
 
 #include <sinter/sinter.h>
 
+#include "api/bind.h"
 #include "backend_xsmm/exec/exec.h"
 #include "backend_xsmm/ukernels/xsmm.h"
 #include "base/alloc.h"
@@ -138,8 +139,15 @@ sinter_status_t sinter_stream_create(sinter_stream_t **stream, sinter_engine_t *
     if (desc != NULL) {
         SG_TRY(copy_sized(&d, desc, desc->size, sizeof(d), "sinter_stream_desc_t"));
     }
-    if (d.threads < 0 || d.threads > EXEC_MOST_THREADS) {
+    if (d.threads < 0 || d.threads > TEAM_MOST_THREADS) {
         return sg_fail(sinter_invalid_arguments, "stream: %d threads", d.threads);
+    }
+    if (d.parallel_for != NULL && d.threads == 0) {
+        return sg_fail(sinter_invalid_arguments,
+                       "stream: parallel_for without a number of threads: it must be 1 or more");
+    }
+    if (d.parallel_for == NULL && d.pool != NULL) {
+        return sg_fail(sinter_invalid_arguments, "stream: a pool without parallel_for");
     }
     SG_TRY(engine_check(engine));
     sinter_engine_t *held = engine_ref(engine);
@@ -149,7 +157,11 @@ sinter_status_t sinter_stream_create(sinter_stream_t **stream, sinter_engine_t *
         return sinter_out_of_memory;
     }
     *s = (sinter_stream_t){
-        .engine = held, .threads = exec_take_threads(d.threads), .all_threads = d.all_threads != 0};
+        .engine = held,
+        .threads = {.most = d.parallel_for != NULL ? d.threads : team_take(d.threads),
+                    .all = d.all_threads != 0,
+                    .parallel_for = d.parallel_for,
+                    .pool = d.pool}};
     *stream = s;
     return sinter_success;
 }
@@ -170,7 +182,7 @@ sinter_status_t sinter_stream_get_threads(const sinter_stream_t *stream, int *th
 {
     SG_REQUIRE(stream != NULL);
     SG_REQUIRE(threads != NULL);
-    *threads = exec_usable_threads(stream->threads);
+    *threads = team_usable(&stream->threads);
     return sinter_success;
 }
 

@@ -263,7 +263,7 @@ sinter_status_t sinter_compiled_partition_execute(const sinter_compiled_partitio
     sinter_compiled_partition_t *cp = (sinter_compiled_partition_t *)(uintptr_t)compiled;
     memory_t m;
     SG_TRY(take_memory(cp, scratchpad, scratchpad_bytes, &m));
-    const execute_args_t args = {{n_inputs, n_outputs, inputs, outputs}, threads_of(stream)};
+    const execute_args_t args = {{n_inputs, n_outputs, inputs, outputs}, stream->threads};
     const sinter_status_t status = execute(cp, &m, &args);
     release(cp, &m);
     return status;
@@ -305,7 +305,7 @@ sinter_status_t sinter_compiled_partition_get_scratchpad_bytes(
     frame_mem_t *fm;
     size_t bytes;
     SG_TRY(query_frame(compiled, n_inputs, inputs, &memory, &fm));
-    const sinter_status_t status = frame_choose(&compiled->plan, fm, threads_of(stream), &bytes);
+    const sinter_status_t status = frame_choose(&compiled->plan, fm, stream->threads, &bytes);
     if (status == sinter_success) {
         /* the caller's pointer may have any alignment */
         *total = bytes + exec_run_bytes(fm->shares) + SCRATCH_ALIGN;

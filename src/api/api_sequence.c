@@ -304,7 +304,7 @@ sinter_status_t sinter_sequence_execute(sinter_sequence_t *sequence, sinter_stre
     SG_REQUIRE(sequence != NULL);
     SG_REQUIRE(stream != NULL);
     sinter_sequence_t *s = sequence;
-    const threads_t threads = threads_of(stream);
+    const threads_t threads = stream->threads;
     const bool logged = (sg_verbose() & SG_VERBOSE_EXEC) != 0;
     const int64_t begin = logged ? crew_clock() : 0;
     exec_run_t run = {.parts = s->parts, .n_parts = s->n, .threads = threads};

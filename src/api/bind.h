@@ -6,6 +6,11 @@
 #include "backend_xsmm/exec/exec.h"
 #include "graph/objects.h"
 
+struct sinter_stream {
+    sinter_engine_t *engine; /* held */
+    threads_t threads;       /* most >= 1 */
+};
+
 /* The tensors of an execute, in any order. */
 typedef struct tensors {
     size_t n_in, n_out;
@@ -35,10 +40,5 @@ void bind_take_outputs(const sinter_compiled_partition_t *cp, const frame_mem_t 
  * data. memory: compiled->frame_bytes, aligned to 64 bytes. */
 sinter_status_t bind_infer(const sinter_compiled_partition_t *cp, void *memory, size_t n,
                            const sinter_tensor_t *const *inputs, lt_t *outputs);
-
-static inline threads_t threads_of(const sinter_stream_t *stream)
-{
-    return (threads_t){.most = stream->threads, .all = stream->all_threads};
-}
 
 #endif

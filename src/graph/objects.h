@@ -5,12 +5,6 @@
 #include "base/alloc.h"
 #include "graph/tensor.h"
 
-struct sinter_stream {
-    sinter_engine_t *engine; /* held */
-    int threads;             /* >= 1 */
-    bool all_threads;        /* each step is divided among all of them */
-};
-
 struct sinter_tensor {
     sinter_engine_t *engine; /* held */
     lt_t lt;                 /* dims known; strides known or layout any, which is dense row-major */

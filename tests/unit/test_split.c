@@ -498,8 +498,9 @@ static void execute(const char *want, sinter_partition_t *partition, int64_t unk
               sinter_success,
           "%s: %s", want, sinter_last_error_message());
     CHECK(sinter_stream_create(&stream, NULL,
-                               &(sinter_stream_desc_t){sizeof(sinter_stream_desc_t), 2, 1}) ==
-              sinter_success,
+                               &(sinter_stream_desc_t){.size = sizeof(sinter_stream_desc_t),
+                                                       .threads = 2,
+                                                       .all_threads = 1}) == sinter_success,
           "stream");
     if (compiled != NULL) {
         CHECK(sinter_compiled_partition_execute(compiled, stream, in.n,

@@ -601,7 +601,8 @@ static void choose_all(const way_case_t *c, sinter_cpu_isa_t isa,
     sinter_status_t status = frame_shapes(plan, fm);
     if (status == sinter_success) {
         frame_data(plan, fm, data, NULL);
-        status = frame_choose(plan, fm, (threads_t){c->threads > 0 ? c->threads : 1, true}, &total);
+        status = frame_choose(
+            plan, fm, (threads_t){.most = c->threads > 0 ? c->threads : 1, .all = true}, &total);
     }
     if (CHECK(status == sinter_success, "%s: %s", c->what, sinter_last_error_message())) {
         const taken_t *last = &fm->taken[plan->n_steps - 1];

@@ -1,10 +1,6 @@
 #include "backend_xsmm/exec/exec.h"
 
-#include <omp.h>
-#include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
-#include <threads.h>
 #if defined(__x86_64__) || defined(__i386__)
 #include <xmmintrin.h>
 #endif
@@ -12,102 +8,6 @@
 #include "backend_xsmm/exec/crew.h"
 #include "backend_xsmm/exec/work.h"
 #include "base/status.h"
-
-/* ---- threads --------------------------------------------------------------------------------- */
-
-/* OpenMP keeps the threads of a team for the next team of the thread that leads it. */
-static _Thread_local int team;       /* threads of this thread's last team, 0 before the first */
-static _Thread_local bool team_lost; /* a fork has left this thread without the others */
-
-/* Runs in the child, in the thread that called fork. OpenMP would wait for the others for ever. */
-static void lose_team(void)
-{
-    team_lost = team_lost || team > 0;
-}
-
-static void watch_forks(void)
-{
-    /* if this fails for lack of memory, a forked child may hang */
-    pthread_atfork(NULL, NULL, lose_team);
-}
-
-/* The size of the stacks of OpenMP's threads. OMP_STACKSIZE is a number and a unit, KiB if there is
- * none. 0: the default of the system. */
-static size_t stack_bytes(void)
-{
-    static const char units[] = "bBkKmMgG";
-    const char *text = getenv("OMP_STACKSIZE");
-    char *end = NULL;
-    const unsigned long long n = text != NULL ? strtoull(text, &end, 10) : 0;
-    if (n == 0) {
-        return 0;
-    }
-    end += strspn(end, " \t");
-    const char *unit = *end != '\0' ? strchr(units, *end) : &units[2];
-    if (unit == NULL) {
-        return 0;
-    }
-    const int shift = (int)(unit - units) / 2 * 10;
-    return n <= SIZE_MAX >> shift ? (size_t)n << shift : SIZE_MAX;
-}
-
-static void *wait_for(void *gate)
-{
-    pthread_mutex_lock(gate);
-    pthread_mutex_unlock(gate);
-    return NULL;
-}
-
-/* How many threads can live at once, the calling thread included, up to `most`. Several limits
- * of the system bear on it (users, control groups, address space), so this starts the threads
- * and ends them again. */
-static int count_possible_threads(int most)
-{
-    pthread_t others[EXEC_MOST_THREADS];
-    pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
-    pthread_attr_t attributes;
-    const size_t stack = stack_bytes();
-    int n = 0;
-    if (pthread_attr_init(&attributes) != 0) {
-        return 1;
-    }
-    if (stack > 0) {
-        pthread_attr_setstacksize(&attributes, stack);
-    }
-    pthread_mutex_lock(&gate);
-    while (n < most - 1 && pthread_create(&others[n], &attributes, wait_for, &gate) == 0) {
-        n++;
-    }
-    pthread_mutex_unlock(&gate);
-    for (int i = 0; i < n; i++) {
-        pthread_join(others[i], NULL);
-    }
-    pthread_attr_destroy(&attributes);
-    return n + 1;
-}
-
-int exec_take_threads(int wanted)
-{
-    static once_flag once = ONCE_FLAG_INIT;
-    call_once(&once, watch_forks);
-    const int all = wanted > 0 ? wanted : omp_get_max_threads();
-    const int most = all < EXEC_MOST_THREADS ? all : EXEC_MOST_THREADS;
-    if (most <= team && !team_lost) {
-        return most; /* OpenMP has them already */
-    }
-    /* libgomp ends the process where the system refuses a thread. */
-    const int possible = count_possible_threads(most);
-    if (possible < most) {
-        sg_log(SG_VERBOSE_DISPATCH | SG_VERBOSE_EXEC,
-               "stream: %d threads instead of %d: the system refuses more", possible, most);
-    }
-    return possible;
-}
-
-int exec_usable_threads(int threads)
-{
-    return team_lost ? 1 : threads;
-}
 
 /* ---- running a plan -------------------------------------------------------------------------- */
 
@@ -413,24 +313,37 @@ static void keep_account(int64_t now, int64_t gain)
     }
 }
 
+/* What the members of a region share. */
+typedef struct region {
+    exec_run_t *run;
+    crew_t *crew;
+    int64_t alone;    /* what member 0 would have needed without the others */
+    atomic_bool over; /* a member has seen the end of the run */
+} region_t;
+
+static void run_worker(void *region, int worker)
+{
+    region_t *r = region;
+    const int64_t alone = run_member(r->run, r->crew, (member_t){worker, r->run->threads.most});
+    if (worker == 0) {
+        r->alone = alone;
+    }
+    atomic_store(&r->over, true);
+}
+
 /* The team is as large as the stream allows, or one thread: libgomp ends threads that a smaller
  * team than the last one leaves over, and making them again takes longer than most executes. */
 static void run_region(exec_run_t *run, crew_t *crew, int shares)
 {
     const int64_t begin = crew_clock();
-    int64_t alone = 0;
+    region_t region = {.run = run, .crew = crew};
     crew_init(crew, shares);
-    team = run->threads.most;
-#pragma omp parallel num_threads(run->threads.most)
-    {
-        const member_t member = {omp_get_thread_num(), omp_get_num_threads()};
-        const int64_t mine = run_member(run, crew, member);
-        if (member.tid == 0) {
-            alone = mine;
-        }
+    team_run(&run->threads, run_worker, &region);
+    if (!atomic_load(&region.over)) {
+        run_worker(&region, 0); /* a pool that has run nothing */
     }
     const int64_t end = crew_clock();
-    keep_account(end, alone - (end - begin));
+    keep_account(end, region.alone - (end - begin));
 }
 
 /* Why one thread should run all shares; NULL: it should not. */
@@ -440,12 +353,12 @@ static const char *alone_because(const exec_run_t *run)
     for (int i = 0; i < run->n_parts; i++) {
         divisible += run->parts[i].fm->divisible;
     }
-    return team_lost                      ? "a fork has taken the others away"
-           : run->threads.all             ? NULL
-           : !work_pays_region(divisible) ? "too little work for more"
-           : alone_until == 0             ? NULL
-           : crew_clock() < alone_until   ? "the others have come late"
-                                          : NULL;
+    return team_usable(&run->threads) == 1 ? "a fork has taken the others away"
+           : run->threads.all              ? NULL
+           : !work_pays_region(divisible)  ? "too little work for more"
+           : alone_until == 0              ? NULL
+           : crew_clock() < alone_until    ? "the others have come late"
+                                           : NULL;
 }
 
 void exec_run(exec_run_t *run, void *memory)

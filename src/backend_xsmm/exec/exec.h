@@ -1,17 +1,9 @@
-/* Running plans: the only OpenMP in the library. */
+/* Running plans. */
 #ifndef SINTER_SRC_EXEC_H
 #define SINTER_SRC_EXEC_H
 
 #include "backend_xsmm/exec/compiled.h"
 
-enum { EXEC_MOST_THREADS = 4096 };
-
-/* The threads that a stream takes: `wanted` (0: as many as OpenMP would use by default), or as
- * many as the system lets the process have now if those are fewer. At most EXEC_MOST_THREADS. */
-int exec_take_threads(int wanted);
-/* How many of a stream's threads the calling thread can execute with: all, or 1 if a fork has
- * taken its team away. */
-int exec_usable_threads(int threads);
 /* Takes packed values and calls every step's choose, in the calling thread. Shapes must have
  * been resolved and data pointers set. owner: as in frame_pack; frame_unpack must follow, as
  * there. *total: as in frame_choose. */

@@ -3,14 +3,9 @@
 #ifndef SINTER_SRC_FRAME_H
 #define SINTER_SRC_FRAME_H
 
+#include "backend_xsmm/exec/team.h"
 #include "backend_xsmm/kernel.h"
 #include "base/constants.h"
-
-/* The threads of a stream. all: each step is divided among all of them, however small it is. */
-typedef struct threads {
-    int most;
-    bool all;
-} threads_t;
 
 /* What runs a step in one execute. */
 typedef struct taken {
