@@ -200,28 +200,26 @@ def time_all(runs, repeat, memory):
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def compare(library, cache, shape, threads):
+def compare(cache, shape, threads):
     """Both over the same codes and one scale: the largest difference relative to the largest
     result."""
     import numpy as np
-    from sinter import Compiled
 
     rng = np.random.default_rng(1)
     arrays = onnx_arrays(rng, cache, shape)
     theirs = Onnx(cache, shape, arrays, threads)
     graph = sinter_graph(cache, shape, True)
     by_id, _ = sinter_arrays(graph, rng, arrays, True)
-    ours = Compiled(library, graph, by_id, "strict", threads)
+    ours = peers.Compiled(graph, by_id, "strict", threads)
     theirs.run()
     ours.run()
     a, b = theirs.output().reshape(-1), by_id[graph.ops[-1][3][0]["id"]]
     return float(np.abs(a - b).max() / np.abs(a).max())
 
 
-def time_case(library, what, cache, options, memory):
+def time_case(what, cache, options, memory):
     import numpy as np
     import quiet
-    from sinter import Compiled
 
     shape = SHAPES[what]
     rng = np.random.default_rng(1)
@@ -231,7 +229,7 @@ def time_case(library, what, cache, options, memory):
     by_id, n_bytes = sinter_arrays(graph, rng, arrays, False)
     runs = {"onnxruntime": theirs.run}
     for mode in options.modes:
-        runs[f"sinter {mode}"] = Compiled(library, graph, by_id, mode, options.threads).run
+        runs[f"sinter {mode}"] = peers.Compiled(graph, by_id, mode, options.threads).run
     kv_heads, per_kv, head, s, t, causal = shape
     their_bytes = arrays["past_key"].nbytes * 2
     flops = 4 * kv_heads * per_kv * head * (s * (s + 1) / 2 if causal else s * t)
@@ -259,9 +257,9 @@ def main():
     peers.enter(options.venv)
     import numpy as np
     import onnxruntime
-    from sinter import Library
+    import sinter
 
-    library = Library(options.library)
+    sinter.load(options.library)
     print(
         f"onnxruntime {onnxruntime.__version__}, {options.threads} threads, medians of "
         f"{options.repeat} cold runs"
@@ -271,12 +269,12 @@ def main():
                                                                                  True))):
             print(
                 f"same codes, one scale: {name} {cache} differs by "
-                f"{compare(library, cache, shape, options.threads):.2g}"
+                f"{compare(cache, shape, options.threads):.2g}"
             )
     memory = np.ones(64 << 20, np.float32)
     for what in options.shapes:
         for cache in options.caches:
-            time_case(library, what, cache, options, memory)
+            time_case(what, cache, options, memory)
 
 
 if __name__ == "__main__":

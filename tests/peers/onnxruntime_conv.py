@@ -122,11 +122,10 @@ class Onnx:
 
 
 class Sinter:
-    def __init__(self, library, case, threads):
+    def __init__(self, case, threads):
         import image_models
         import numpy as np
         from graph_json import Graph
-        from sinter import Compiled
 
         g, codes = Graph(), case.kind == "int8"
         x = g.input("u8" if codes else "f32", list(case.x.shape))
@@ -143,7 +142,7 @@ class Sinter:
         g.output(y)
         self.made = np.zeros(case.wanted.shape, np.uint8 if codes else np.float32)
         arrays[y["id"]] = self.made
-        self.compiled = Compiled(library, g, arrays, threads=threads)
+        self.compiled = peers.Compiled(g, arrays, threads=threads)
 
     def run(self):
         self.compiled.run()
@@ -167,7 +166,7 @@ def time_all(sides, repeat, passes):
     return {name: (statistics.median(values), min(values)) for name, values in times.items()}
 
 
-def time_case(library, name, kind, options):
+def time_case(name, kind, options):
     """Prints a line for each side; returns what is wrong."""
     import quiet
 
@@ -175,7 +174,7 @@ def time_case(library, name, kind, options):
         case = Case(name, kind)
         sides = {
             "onnxruntime": Onnx(case, options.threads),
-            "sinter": Sinter(library, case, options.threads)
+            "sinter": Sinter(case, options.threads)
         }
     times = quiet.measure(lambda: time_all(sides, options.repeat, options.passes), options.lock)
     wrong = []
@@ -212,13 +211,14 @@ def main():
     options = parse_options(shapes)
     peers.enter(options.venv)
     import onnxruntime
-    from sinter import Library
+    import sinter
 
-    library, wrong = Library(options.library), []
+    sinter.load(options.library)
+    wrong = []
     print(f"onnxruntime {onnxruntime.__version__}, {options.threads} threads")
     for kind in options.kinds:
         for name in options.shapes:
-            wrong += time_case(library, name, kind, options)
+            wrong += time_case(name, kind, options)
     for line in wrong:
         print(line)
     return 1 if wrong else 0

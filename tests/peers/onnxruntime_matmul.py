@@ -136,10 +136,9 @@ class Sinter:
     """Executes over all copies of the weights, which are s4 where there are no zero points:
     onnxruntime's is 8 then."""
 
-    def __init__(self, library, case, m, mode, threads):
+    def __init__(self, case, m, mode, threads):
         import numpy as np
         from graph_json import Graph
-        from sinter import Compiled
 
         graph = Graph()
         sides = [graph.input("f32", [case.n, case.blocks], prop="constant")]
@@ -160,7 +159,7 @@ class Sinter:
                 out["id"]: self.results[-1]
             }
             arrays |= {side["id"]: array for side, array in zip(sides, (scales, zero_points))}
-            self.compiled.append(Compiled(library, graph, arrays, mode, threads))
+            self.compiled.append(peers.Compiled(graph, arrays, mode, threads))
 
     def run(self):
         for compiled in self.compiled:
@@ -203,7 +202,7 @@ def time_all(sides, repeat):
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def make_sides(library, case, options):
+def make_sides(case, options):
     """M -> name -> what runs."""
     numbers = {case.copies(m) for m in options.rows}
     sessions = {
@@ -218,7 +217,7 @@ def make_sides(library, case, options):
             f"onnxruntime {name}": Bound(sessions[name, case.copies(m)], m)
             for name in LEVELS
         } | {
-            f"sinter {mode}": Sinter(library, case, m, mode, options.threads)
+            f"sinter {mode}": Sinter(case, m, mode, options.threads)
             for mode in options.modes
         }
         for m in options.rows
@@ -250,12 +249,12 @@ def report(title, case, m, sides, medians):
     return wrong
 
 
-def time_case(library, shape, group, zero_points, options):
+def time_case(shape, group, zero_points, options):
     import quiet
 
     with peers.preparing(options.lock):
         case = Case(shape, group, zero_points, max(options.rows))
-        sides = make_sides(library, case, options)
+        sides = make_sides(case, options)
     medians = quiet.measure(
         lambda: {
             m: time_all(some, options.repeat)
@@ -281,9 +280,10 @@ def main():
     options = parse_options()
     peers.enter(options.venv)
     import onnxruntime
-    from sinter import Library
+    import sinter
 
-    library, wrong = Library(options.library), []
+    sinter.load(options.library)
+    wrong = []
     print(
         f"onnxruntime {onnxruntime.__version__}, {options.threads} threads, medians; "
         f"OMP_WAIT_POLICY={os.environ.get('OMP_WAIT_POLICY', '')}"
@@ -294,7 +294,7 @@ def main():
                 print(f"{shape}: no groups of {group}")
                 continue
             for zero_points in options.zero_points:
-                wrong += time_case(library, shape, group, zero_points == "with", options)
+                wrong += time_case(shape, group, zero_points == "with", options)
     for line in wrong:
         print(line)
     return 1 if wrong else 0

@@ -107,10 +107,9 @@ class Onnx:
 
 
 class Sinter:
-    def __init__(self, library, case, threads):
+    def __init__(self, case, threads):
         import numpy as np
         from graph_json import Graph
-        from sinter import Compiled
 
         g, types = Graph(), {"int64": "s64", "float32": "f32"}
         at = {name: g.input(types[str(a.dtype)], list(a.shape)) for name, a in case.inputs.items()}
@@ -129,7 +128,7 @@ class Sinter:
         self.made = [np.zeros(want.shape, np.float32) for want in case.wanted]
         arrays = {at[name]["id"]: a for name, a in case.inputs.items()}
         arrays |= {tensor["id"]: a for tensor, a in zip(out, self.made)}
-        self.compiled = Compiled(library, g, arrays, threads=threads)
+        self.compiled = peers.Compiled(g, arrays, threads=threads)
 
     def run(self):
         self.compiled.run()
@@ -152,7 +151,7 @@ def time_all(sides, repeat, passes):
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def time_case(library, op, rows, options):
+def time_case(op, rows, options):
     """Prints a line for each side; returns what is wrong."""
     import quiet
 
@@ -160,7 +159,7 @@ def time_case(library, op, rows, options):
         case = Case(op, rows)
         sides = {
             "onnxruntime": Onnx(case, options.threads),
-            "sinter": Sinter(library, case, options.threads)
+            "sinter": Sinter(case, options.threads)
         }
     passes = max(3, 20000 // rows if rows < 100 else 3)
     medians = quiet.measure(lambda: time_all(sides, options.repeat, passes), options.lock)
@@ -189,13 +188,14 @@ def main():
     options = parse_options()
     peers.enter(options.venv)
     import onnxruntime
-    from sinter import Library
+    import sinter
 
-    library, wrong = Library(options.library), []
+    sinter.load(options.library)
+    wrong = []
     print(f"onnxruntime {onnxruntime.__version__}, {options.threads} threads, medians")
     for op in options.ops:
         for rows in options.rows:
-            wrong += time_case(library, op, rows, options)
+            wrong += time_case(op, rows, options)
     for line in wrong:
         print(line)
     return 1 if wrong else 0

@@ -21,13 +21,34 @@ def options(description):
     return parser
 
 
+sys.path += [os.path.join(ROOT, "tools"), os.path.join(ROOT, "python")]
+
+
 def enter(folder):
-    """Runs the script again inside the virtual environment in folder, with the modules of tools/ in
-    reach."""
-    sys.path.insert(0, os.path.join(ROOT, "tools"))
+    """Runs the script again inside the virtual environment in folder."""
     import scratch_venv
 
     scratch_venv.enter(folder, PACKAGES)
+
+
+class Compiled:
+    """A graph of tools/graph_json.py that is one partition, but for Ends, over arrays by tensor id.
+    The memory of an array is the tensor's, whatever the array's shape. run() executes it."""
+
+    def __init__(self, graph, arrays, mode="strict", threads=2):
+        import sinter
+
+        loaded = sinter.Graph.from_json(graph.text(), fpmath=mode, apply_to_int=True)
+        # An End has no outputs: it marks one of the graph that ops of the graph read too.
+        (partition,) = (p for p in loaded.partitions() if p.outputs)
+        compiled = partition.compile()
+        self.execution = compiled.bind({
+            port.id: sinter.view(arrays[port.id], port.dtype, port.shape, port.strides)
+            for port in (*compiled.inputs, *compiled.outputs)})
+        self.stream = sinter.Stream(threads)
+
+    def run(self):
+        self.execution.run(self.stream)
 
 
 @contextlib.contextmanager

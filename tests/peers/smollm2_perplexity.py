@@ -16,7 +16,8 @@ import smollm2  # enters the environment that has NumPy
 import numpy as np
 
 import convert_weights
-from sinter import Compiled, Library
+import peers
+import sinter
 
 LIBRARY = os.path.join(smollm2.ROOT, "build", "release", "libsinter.so")
 
@@ -32,8 +33,8 @@ def weights(path):
 class Products:
     """x times each weight, by a compiled partition for it."""
 
-    def __init__(self, library, weights, mode, rows, threads):
-        self.library, self.mode, self.threads, self.rows = library, mode, threads, rows
+    def __init__(self, weights, mode, rows, threads):
+        self.mode, self.threads, self.rows = mode, threads, rows
         self.compiled = {name: self.compile(weight) for name, weight in weights.items()}
 
     def compile(self, weight):
@@ -42,7 +43,7 @@ class Products:
         arrays = {ids[role]: getattr(weight, role).raw() for role in ids}
         arrays[graph.inputs[0]] = np.zeros((self.rows, k), np.float32)
         arrays[graph.outputs[0]] = np.zeros((self.rows, n), np.float32)
-        compiled = Compiled(self.library, graph, arrays, self.mode, self.threads)
+        compiled = peers.Compiled(graph, arrays, self.mode, self.threads)
         return compiled, arrays[graph.inputs[0]], arrays[graph.outputs[0]]
 
     def linear(self, name, x):
@@ -68,7 +69,8 @@ def main():
     options = parser.parse_args()
     model = smollm2.Model(options.model)
     tokens = model.tokens(options.text, options.tokens)
-    library, stored = Library(options.library), weights(options.model)
+    sinter.load(options.library)
+    stored = weights(options.model)
     expected = smollm2.run(model, tokens, model.linear)[2]
     formats = sorted({weight.format for weight in stored.values()})
     print(f"{len(tokens)} tokens, {len(stored)} weights in {', '.join(formats)}")
@@ -76,7 +78,7 @@ def main():
     failed = False
     for mode in options.modes:
         for rows in options.rows:
-            products = Products(library, stored, mode, rows, options.threads)
+            products = Products(stored, mode, rows, options.threads)
             found = smollm2.run(model, tokens, products.linear)[2]
             differs = mode == "strict" and not abs(found - expected) < 5e-6 * expected
             failed = failed or differs

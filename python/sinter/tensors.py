@@ -1,0 +1,149 @@
+"""Tensors as a graph knows them, and arrays that are bound to them."""
+from dataclasses import dataclass
+from typing import Any, Optional, Union
+
+import numpy as np
+
+from . import _abi
+from ._abi import LogicalTensor
+from ._library import SinterError, fail, name_of, parse, word_of, wrong
+from .arrays import Array, View, bits, data_type_of, dense, empty, numpy_type, view
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """What a graph, a partition or a compiled object knows of a tensor; it has no data.
+
+    id        the tensor's number in its graph
+    dtype     name of its data type
+    shape     dims in elements; None: a dim that is not known yet. None as a whole: not even their
+              number is known.
+    strides   in elements; None: not known, or the library's choice
+    property  "variable", "constant" or "host_scalar"
+    """
+    id: int
+    dtype: str
+    shape: Optional[tuple[Optional[int], ...]]
+    strides: Optional[tuple[Optional[int], ...]] = None
+    property: str = "variable"
+
+
+TensorKey = Union[Tensor, int]
+
+
+def tensor_id(key: TensorKey) -> int:
+    return key.id if isinstance(key, Tensor) else int(key)
+
+
+def _known(value: int) -> Optional[int]:
+    return None if value == _abi.UNKNOWN_DIM else value
+
+
+def from_logical(lt: LogicalTensor) -> Tensor:
+    shape = None if lt.ndims < 0 else tuple(_known(n) for n in lt.dims[:lt.ndims])
+    strided = lt.ndims >= 0 and lt.layout_type == _abi.LAYOUTS["strided"]
+    strides = tuple(_known(n) for n in lt.strides[:lt.ndims]) if strided else None
+    kind = word_of(_abi.PROPERTIES, lt.property)
+    return Tensor(lt.id, name_of("data_type", lt.data_type), shape, strides,
+                  "variable" if kind == "undef" else kind)
+
+
+def to_logical(tensor: Tensor) -> LogicalTensor:
+    lt = LogicalTensor()
+    lt.id, lt.data_type = tensor.id, parse("data_type", tensor.dtype)
+    lt.property = _abi.PROPERTIES[tensor.property]
+    lt.layout_type = _abi.LAYOUTS["strided" if tensor.strides is not None else "any"]
+    if tensor.shape is None:
+        lt.ndims, lt.layout_type = _abi.UNKNOWN_NDIMS, _abi.LAYOUTS["any"]
+        return lt
+    lt.ndims = len(tensor.shape)
+    for values, into in ((tensor.shape, lt.dims), (tensor.strides or (), lt.strides)):
+        for i, value in enumerate(values):
+            into[i] = _abi.UNKNOWN_DIM if value is None else value
+    return lt
+
+
+def _steps(array: "np.ndarray[Any, Any]") -> tuple[int, ...]:
+    """The strides of an array in elements. Those of dims of one element, and of an array without
+    elements, mean nothing: they become dense ones."""
+    if array.size == 0:
+        return dense(array.shape)
+    plain, steps = dense(array.shape), []
+    for n, step, other in zip(array.shape, array.strides, plain):
+        if n > 1 and step < 0:
+            raise fail(_abi.STATUS_INVALID_SHAPE, "an array has a negative stride; "
+                       "np.ascontiguousarray makes a copy without")
+        if n > 1 and step % array.itemsize:
+            raise fail(_abi.STATUS_INVALID_SHAPE, f"an array has a stride of {step} bytes, which "
+                       f"is no multiple of its elements of {array.itemsize}")
+        steps.append(step // array.itemsize if n > 1 else other)
+    return tuple(steps)
+
+
+def tensor_of(array: Array, number: int, kind: str) -> Tensor:
+    """An array as a tensor with its data type, dims and strides."""
+    if isinstance(array, View):
+        return Tensor(number, array.dtype, array.shape, array.strides, kind)
+    return Tensor(number, data_type_of(array.dtype), array.shape, _steps(array), kind)
+
+
+def new_array(port: Tensor) -> Array:
+    """An array for an output whose dims must be known."""
+    shape = port.shape
+    if shape is None or None in shape:
+        raise wrong(f"output tensor {port.id}: its dims follow from inputs that are not bound")
+    steps = port.strides if port.strides and None not in port.strides else None
+    return empty(port.dtype, shape, steps)  # type: ignore[arg-type]
+
+
+@dataclass
+class Bound:
+    """An array at a port: what the library is told, and what keeps the memory alive."""
+    array: Array
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    address: int
+    n_bytes: int
+
+
+def _is_bytes_of(array: "np.ndarray[Any, Any]", port: Tensor) -> bool:
+    """Whether an array is the packed bytes of a port whose dims are known."""
+    return (array.dtype == np.uint8 and bits(port.dtype) < 8 and port.shape is not None
+            and None not in port.shape)
+
+
+def bind(port: Tensor, value: object, output: bool) -> Bound:
+    """Checks what the library cannot see in a pointer: the data type, byte order, whether strides
+    are whole elements, whether an output may be written. Dims and strides are the library's to
+    check."""
+    side = "output" if output else "input"
+    if isinstance(value, (bool, int, float, np.generic)) and not output:
+        dtype = numpy_type(port.dtype)
+        if dtype is None:
+            raise wrong(f"{side} tensor {port.id} is {port.dtype}, which takes arrays only")
+        value = np.full([1] * len(port.shape or ()), value, dtype)
+    if isinstance(value, np.ndarray):
+        if _is_bytes_of(value, port):
+            assert port.shape is not None
+            known = port.strides if port.strides and None not in port.strides else None
+            value = view(value, port.dtype, port.shape, known)  # type: ignore[arg-type]
+    elif not isinstance(value, View):
+        raise wrong(f"{side} tensor {port.id} takes an array or a view, not "
+                    f"{type(value).__name__}")
+    try:
+        tensor = tensor_of(value, port.id, port.property)
+    except SinterError as error:
+        raise SinterError(error.status, f"{side} tensor {port.id}: {error.message}") from None
+    if tensor.dtype != port.dtype:
+        raise fail(_abi.STATUS_INVALID_DATA_TYPE,
+                   f"{side} tensor {port.id} is {port.dtype}, the array {tensor.dtype}; "
+                   "sinter.view gives bytes another data type")
+    memory = value.buffer if isinstance(value, View) else value
+    if output and not memory.flags.writeable:
+        raise wrong(f"output tensor {port.id} is bound to an array that is read-only")
+    shape: Any = tensor.shape
+    steps: Any = tensor.strides
+    n_bytes = memory.nbytes
+    if isinstance(value, np.ndarray) and value.size:
+        n_bytes = value.itemsize * (1 + sum((n - 1) * step for n, step in zip(shape, steps)))
+    return Bound(value, shape, steps, memory.ctypes.data, n_bytes)
