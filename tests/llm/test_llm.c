@@ -1,0 +1,394 @@
+/* The engine of examples/llm against plain loops in double precision, over random models of two
+ * layers. The loops take the numbers that the engine's weights and caches mean, so that only
+ * rounding is left between the two; how far these numbers may be from those of the file follows
+ * from the steps of their formats. */
+#include "llm.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "made.h"
+#include "oracle.h"
+
+/* The first has odd sizes and a last group that is short, in f32 without a weight of its own for
+ * the output; the second all the types that the engine reads. */
+static const made_sizes_t shapes[2] = {
+    {78, 3, 1, 110, 131, 400, {0, 0, 0, 0, 0, 0, 0, 0, -1}},
+    {96, 4, 2, 160, 67, 400, {2, 3, 8, 1, 3, 8, 30, 8, 3}},
+};
+
+/* The largest error of a format, as a part of the largest number of a group. Codes are half a step
+ * off. A scale in f16 adds 2^-11. Scales of MX are rounded down to powers of two, so that the
+ * largest numbers of a group may be cut off. */
+static double error_of(const format_t *f)
+{
+    return f->kind == NULL             ? (f->type == sinter_f16 ? 0x1p-11 : 0.0)
+           : f->type == sinter_s8      ? 0.5 / 127.0 + 0x1p-10
+           : f->type == sinter_s4      ? 0.5 / 7.0 + 0x1p-10
+           : f->type == sinter_f4_e2m1 ? 2.0 / 8.0
+                                       : 64.0 / 512.0;
+}
+
+/* ---- what the engine has in memory ----------------------------------------------------------- */
+
+/* The numbers of codes [n, k]; scales NULL: they are numbers. */
+static double *numbers_of(const weight_t *w)
+{
+    const int64_t groups = (w->k + w->group - 1) / w->group;
+    double *numbers = malloc((size_t)(w->n * w->k) * sizeof *numbers);
+    for (int64_t i = 0; numbers != NULL && i < w->n * w->k; i++) {
+        const int64_t at = i / w->k * groups + i % w->k / w->group;
+        numbers[i] = orc_decode(w->type, w->codes, i);
+        if (w->scales != NULL) {
+            numbers[i] *= orc_decode(w->scale_type, w->scales, at);
+        }
+        if (w->minima != NULL) {
+            numbers[i] += orc_decode(w->scale_type, w->minima, at);
+        }
+    }
+    return numbers;
+}
+
+/* Numbers of a row against those that were stored, within the error of the format and `more`, both
+ * relative to the largest number of each group. */
+static void check_stored(const double *got, const double *want, int64_t n, const format_t *f,
+                         double more)
+{
+    const int64_t group = f->kind != NULL ? f->group : n;
+    for (int64_t first = 0; first < n; first += group) {
+        const int64_t size = n - first < group ? n - first : group;
+        double worst = 0.0, largest = 0.0;
+        for (int64_t i = first; i < first + size; i++) {
+            worst = fmax(worst, fabs(got[i] - want[i]));
+            largest = fmax(largest, fabs(want[i]));
+        }
+        CHECK(worst <= (error_of(f) + more) * largest + 1e-7, "%s: %g of %g are lost", f->name,
+              worst, largest);
+    }
+}
+
+/* ---- plain loops ----------------------------------------------------------------------------- */
+
+typedef struct plain {
+    const made_t *made;
+    const model_t *model;
+    double *weights[MADE_LAYERS][WEIGHTS];
+    double tolerance; /* of what goes into the cache */
+} plain_t;
+
+static void plain_open(plain_t *p, const made_t *made, const model_t *model)
+{
+    char name[32];
+    static const char *const names[WEIGHTS] = {"attn_q",   "attn_k", "attn_v",  "attn_output",
+                                               "ffn_gate", "ffn_up", "ffn_down"};
+    p->made = made;
+    p->model = model;
+    for (int i = 0; i < MADE_LAYERS; i++) {
+        for (int at = 0; at < WEIGHTS; at++) {
+            const weight_t *w = &model->layers[i].weights[at];
+            double *got = p->weights[i][at] = numbers_of(w);
+            snprintf(name, sizeof name, "blk.%d.%s.weight", i, names[at]);
+            const made_tensor_t *t = made_find(made, name);
+            for (int64_t row = 0; row < w->n; row++) {
+                check_stored(got + row * w->k, t->numbers + row * w->k, w->k, model->weights, 0.0);
+            }
+        }
+    }
+}
+
+static void plain_close(plain_t *p)
+{
+    for (int i = 0; i < MADE_LAYERS * WEIGHTS; i++) {
+        free(p->weights[i / WEIGHTS][i % WEIGHTS]);
+    }
+}
+
+static void product(const double *w, int n, int k, const double *x, double *y)
+{
+    for (int i = 0; i < n; i++) {
+        y[i] = 0.0;
+        for (int j = 0; j < k; j++) {
+            y[i] += w[i * k + j] * x[j];
+        }
+    }
+}
+
+static void norm(const made_t *made, const char *name, const double *x, double *y)
+{
+    const made_tensor_t *gamma = made_find(made, name);
+    double sum = 0.0;
+    for (int i = 0; i < gamma->k; i++) {
+        sum += x[i] * x[i];
+    }
+    for (int i = 0; i < gamma->k; i++) {
+        y[i] = x[i] / sqrt(sum / gamma->k + 1e-5) * gamma->numbers[i];
+    }
+}
+
+static void rotate(double *x, int heads, int head, int position)
+{
+    for (int i = 0; i < heads * head; i += 2) {
+        const double angle = position * pow(1000.0, -(double)(i % head) / head), a = x[i];
+        x[i] = a * cos(angle) - x[i + 1] * sin(angle);
+        x[i + 1] = x[i + 1] * cos(angle) + a * sin(angle);
+    }
+}
+
+/* A row of a cache. part 0: K, 1: V */
+static void recall(const plain_t *p, int layer, int part, int64_t row, double *numbers)
+{
+    const model_t *m = p->model;
+    const format_t *f = m->cache;
+    const int64_t head = m->sizes.head, group = f->kind != NULL ? f->group : head;
+    const int64_t groups = (head + group - 1) / group;
+    void *const *cache = m->layers[layer].cache + 2 * part;
+    for (int64_t i = 0; i < head; i++) {
+        numbers[i] = orc_decode(f->type, cache[0], row * head + i);
+        if (f->kind != NULL) {
+            numbers[i] *= orc_decode(f->scale_type, cache[1], row * groups + i / group);
+        }
+    }
+}
+
+/* Attention of one token over the engine's cache, whose newest row must be x's key and value. */
+static void attend(const plain_t *p, int layer, int token, const double *q, double *const kv[2],
+                   double *y)
+{
+    const sizes_t *s = &p->model->sizes;
+    const int head = (int)s->head, queries = (int)(s->heads / s->kv_heads);
+    double row[128], scores[512];
+    for (int h = 0; h < s->heads; h++) {
+        const int64_t first = h / queries * p->model->capacity;
+        double most = -INFINITY, total = 0.0;
+        for (int part = 0; part < 2 && h % queries == 0; part++) {
+            recall(p, layer, part, first + token, row);
+            check_stored(row, kv[part] + h / queries * head, head, p->model->cache, p->tolerance);
+        }
+        for (int t = 0; t <= token; t++) {
+            recall(p, layer, 0, first + t, row);
+            scores[t] = 0.0;
+            for (int d = 0; d < head; d++) {
+                scores[t] += q[h * head + d] * row[d] / sqrt(head);
+            }
+            most = fmax(most, scores[t]);
+        }
+        for (int t = 0; t <= token; t++) {
+            total += scores[t] = exp(scores[t] - most);
+        }
+        for (int d = 0; d < head; d++) {
+            y[h * head + d] = 0.0;
+        }
+        for (int t = 0; t <= token; t++) {
+            recall(p, layer, 1, first + t, row);
+            for (int d = 0; d < head; d++) {
+                y[h * head + d] += scores[t] / total * row[d];
+            }
+        }
+    }
+}
+
+static void plain_layer(const plain_t *p, int layer, int token, double *x)
+{
+    const made_sizes_t *s = &p->made->sizes;
+    double *const *w = p->weights[layer];
+    const int hidden = s->hidden, head = hidden / s->heads, kv = head * s->kv_heads;
+    double h[128], q[128], k[128], v[128], y[128], gate[256], up[256];
+    char name[32];
+    snprintf(name, sizeof name, "blk.%d.attn_norm.weight", layer);
+    norm(p->made, name, x, h);
+    product(w[Q], hidden, hidden, h, q);
+    product(w[K], kv, hidden, h, k);
+    product(w[V], kv, hidden, h, v);
+    rotate(q, s->heads, head, token);
+    rotate(k, s->kv_heads, head, token);
+    attend(p, layer, token, q, (double *const[2]){k, v}, y);
+    product(w[OUT], hidden, hidden, y, h);
+    for (int i = 0; i < hidden; i++) {
+        x[i] += h[i];
+    }
+    snprintf(name, sizeof name, "blk.%d.ffn_norm.weight", layer);
+    norm(p->made, name, x, h);
+    product(w[GATE], s->inner, hidden, h, gate);
+    product(w[UP], s->inner, hidden, h, up);
+    for (int i = 0; i < s->inner; i++) {
+        gate[i] = gate[i] / (1.0 + exp(-gate[i])) * up[i];
+    }
+    product(w[DOWN], hidden, s->inner, gate, h);
+    for (int i = 0; i < hidden; i++) {
+        x[i] += h[i];
+    }
+}
+
+static void plain_logits(const plain_t *p, int token, int32_t id, double *logits)
+{
+    const made_sizes_t *s = &p->made->sizes;
+    const made_tensor_t *embedding = made_find(p->made, "token_embd.weight"),
+                        *output = made_find(p->made, "output.weight");
+    double x[128], y[128];
+    memcpy(x, embedding->numbers + id * s->hidden, (size_t)s->hidden * sizeof x[0]);
+    for (int i = 0; i < MADE_LAYERS; i++) {
+        plain_layer(p, i, token, x);
+    }
+    norm(p->made, "output_norm.weight", x, y);
+    product((output != NULL ? output : embedding)->numbers, s->vocabulary, s->hidden, y, logits);
+}
+
+/* ---- comparisons ----------------------------------------------------------------------------- */
+
+typedef struct job {
+    const format_t *weights, *cache;
+    sinter_fpmath_mode_t mode;
+    int threads, n_steps;
+    int steps[6];     /* tokens of each */
+    double tolerance; /* of logits, as a part of the largest one */
+} job_t;
+
+/* The logits of each step, and all that went into the cache before. */
+static void compare(const made_t *made, const job_t *job)
+{
+    const model_desc_t desc = {job->weights, job->cache, job->mode, job->threads};
+    static int32_t tokens[512];
+    static float got[512];
+    static double want[512];
+    gguf_t file;
+    model_t m;
+    plain_t p = {.tolerance = job->tolerance};
+    const char *error = gguf_open(&file, made->file, made->bytes);
+    error = error != NULL ? error : model_open(&m, &file, &desc);
+    if (!CHECK(error == NULL, "%s", error)) {
+        return;
+    }
+    plain_open(&p, made, &m);
+    int past = 0;
+    for (int step = 0; step < job->n_steps; step++) {
+        const int n = job->steps[step];
+        double worst = 0.0, largest = 0.0;
+        for (int i = 0; i < n; i++) {
+            tokens[i] = (past + i) * 37 % made->sizes.vocabulary;
+        }
+        error = model_step(&m, (size_t)n, tokens, got);
+        if (!CHECK(error == NULL, "%s", error)) {
+            break;
+        }
+        for (int i = 0; i < n; i++) {
+            plain_logits(&p, past + i, tokens[i], want);
+        }
+        past += n;
+        for (int i = 0; i < made->sizes.vocabulary; i++) {
+            worst = fmax(worst, fabs(got[i] - want[i]));
+            largest = fmax(largest, fabs(want[i]));
+        }
+        CHECK(worst <= job->tolerance * largest,
+              "weights %s, cache %s, mode %s, %d of %d tokens: logits are %g of %g off",
+              job->weights->name, job->cache->name, sinter_fpmath_mode_name(job->mode), n, past,
+              worst, largest);
+    }
+    plain_close(&p);
+    model_close(&m);
+}
+
+/* In strict mode sums of f32. In mode int8 each of the 13 products that follow one another (six in a
+ * layer, and the last one) takes an activation whose codes are half a step off, 0.5 / 127 of the
+ * largest number of a group. Results are smaller than such numbers times all weights, because
+ * terms cancel: twice as much. */
+static const double strict = 2e-5, integers = 2 * 13 * 0.5 / 127.0;
+
+static void test_formats(void)
+{
+    for (int shape = 0; shape < 2; shape++) {
+        made_t made;
+        made_model(&made, &shapes[shape], 11);
+        for (int w = 0; w < WEIGHT_FORMATS; w++) {
+            for (int c = 0; c < CACHE_FORMATS; c++) {
+                const job_t whole = {&weight_formats[w],
+                                     &cache_formats[c],
+                                     sinter_fpmath_mode_strict,
+                                     1,
+                                     3,
+                                     {7, 1, 1},
+                                     strict},
+                            chunks = {&weight_formats[w],
+                                      &cache_formats[c],
+                                      sinter_fpmath_mode_strict,
+                                      2,
+                                      4,
+                                      {3, 4, 1, 2},
+                                      strict},
+                            fast = {&weight_formats[w],
+                                    &cache_formats[c],
+                                    sinter_fpmath_mode_int8,
+                                    2,
+                                    3,
+                                    {6, 1, 1},
+                                    integers};
+                compare(&made, &whole);
+                compare(&made, &chunks);
+                compare(&made, &fast);
+            }
+        }
+        made_free(&made);
+    }
+}
+
+/* Caches begin with room for 256 tokens. */
+static void test_growing(void)
+{
+    made_t made;
+    made_model(&made, &shapes[0], 12);
+    for (int c = 0; c < CACHE_FORMATS; c++) {
+        const job_t job = {&weight_formats[2],
+                           &cache_formats[c],
+                           sinter_fpmath_mode_strict,
+                           2,
+                           4,
+                           {254, 1, 9, 1},
+                           strict};
+        compare(&made, &job);
+    }
+    made_free(&made);
+}
+
+static void test_text(void)
+{
+    made_t made;
+    gguf_t file;
+    vocabulary_t v;
+    int32_t tokens[32];
+    made_model(&made, &shapes[0], 13);
+    CHECK_THAT(gguf_open(&file, made.file, made.bytes) == NULL);
+    CHECK_THAT(vocabulary_open(&v, &file) == NULL && v.count == MADE_TOKENS);
+    /* A byte is the token of its number. Of two pairs, the one that is first in the list is joined:
+     * " worl" is made of " w" and "orl". A digit is a word of its own. */
+    static const struct {
+        const char *text;
+        size_t n;
+        int32_t tokens[8];
+    } cases[] = {
+        {"", 0, {0}},
+        {"hello", 1, {259}},
+        {"hell", 1, {258}},
+        {"hello worl 42<|end|>!", 7, {259, 264, ' ', '4', '2', 265, '!'}},
+        {"a  hell\n", 5, {'a', ' ', ' ', 258, '\n'}},
+        {"<|he's", 5, {'<', '|', 256, '\'', 's'}},
+        {"\xC3\xA9 ", 3, {0xC3, 0xA9, ' '}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const size_t n = encode(&v, cases[i].text, tokens);
+        CHECK(n == cases[i].n && memcmp(tokens, cases[i].tokens, n * sizeof tokens[0]) == 0,
+              "\"%s\": %zu tokens", cases[i].text, n);
+    }
+    CHECK_THAT(is_token(&v, 265, "<|end|>") && !is_token(&v, 264, "<|end|>"));
+    vocabulary_close(&v);
+    made_free(&made);
+}
+
+int main(void)
+{
+    test_text();
+    test_formats();
+    test_growing();
+    return check_finish();
+}
