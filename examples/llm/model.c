@@ -434,7 +434,7 @@ const char *model_step(model_t *m, size_t n, const int32_t *tokens, float *logit
 
 /* ---- partition by partition ------------------------------------------------------------------ */
 
-/* The memory of a tensor for one partition alone: what is bound, or what lies between partitions. */
+/* The memory of a tensor of one partition: what is bound, or what lies between partitions. */
 static void *memory_of(model_t *m, layer_t *l, uint64_t id, void **between, size_t bytes)
 {
     void *const ports[PORT_WEIGHT] = {

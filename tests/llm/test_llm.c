@@ -290,8 +290,8 @@ static void compare(const made_t *made, const job_t *job)
     model_close(&m);
 }
 
-/* In strict mode sums of f32. In mode int8 each of the 13 products that follow one another (six in a
- * layer, and the last one) takes an activation whose codes are half a step off, 0.5 / 127 of the
+/* In strict mode sums of f32. In mode int8 each of the 13 products that follow one another (six in
+ * a layer, and the last one) takes an activation whose codes are half a step off, 0.5 / 127 of the
  * largest number of a group. Results are smaller than such numbers times all weights, because
  * terms cancel: twice as much. */
 static const double strict = 2e-5, integers = 2 * 13 * 0.5 / 127.0;
