@@ -1,0 +1,178 @@
+/* Buffers in host memory whose quantised tensors are planes (layout.c). */
+#include "sinter_ggml.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGNMENT = 64 };
+
+const struct ggml_tensor *sg_root(const struct ggml_tensor *tensor)
+{
+    return tensor->view_src ? tensor->view_src : tensor;
+}
+
+bool sg_is_ours(const struct ggml_tensor *tensor)
+{
+    const ggml_backend_buffer_t buffer = sg_root(tensor)->buffer;
+    return buffer && buffer->buft == sg_buffer_type();
+}
+
+static void free_buffer(ggml_backend_buffer_t buffer)
+{
+    sinter_engine_invalidate_constants(sg_engine(), buffer->context, buffer->size);
+    free(buffer->context);
+}
+
+static void *get_base(ggml_backend_buffer_t buffer)
+{
+    return buffer->context;
+}
+
+/* Some bytes of a tensor in planes. They need not be whole rows: rows are packed to blocks of ggml
+ * first, and taken apart again where they are written. */
+typedef struct span {
+    const sg_layout_t *layout;
+    int64_t elements, first, rows;
+    size_t row_bytes, begin; /* of ggml's rows; of the span in the first row */
+    uint8_t *planes;
+    uint8_t *blocks; /* rows * row_bytes */
+} span_t;
+
+static bool span_open(span_t *span, const struct ggml_tensor *tensor, size_t offset, size_t size)
+{
+    const struct ggml_tensor *root = sg_root(tensor);
+    span->layout = sg_layout_of(tensor->type);
+    span->elements = root->ne[0];
+    span->row_bytes = ggml_row_size(root->type, root->ne[0]);
+    const size_t begin = (size_t)((uint8_t *)tensor->data - (uint8_t *)root->data) + offset;
+    span->first = (int64_t)(begin / span->row_bytes);
+    span->begin = begin % span->row_bytes;
+    span->rows = (int64_t)((span->begin + size + span->row_bytes - 1) / span->row_bytes);
+    span->planes = (uint8_t *)root->data +
+                   (size_t)span->first * sg_row_bytes(span->layout, span->elements);
+    span->blocks = malloc((size_t)span->rows * span->row_bytes);
+    return span->blocks != NULL;
+}
+
+static void set_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, const void *data,
+                       size_t offset, size_t size)
+{
+    const sg_layout_t *layout = sg_layout_of(tensor->type);
+    if (buffer->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS) {
+        const struct ggml_tensor *root = sg_root(tensor);
+        sinter_engine_invalidate_constants(sg_engine(), root->data, sg_tensor_bytes(root));
+    }
+    if (!layout) {
+        memcpy((uint8_t *)tensor->data + offset, data, size);
+        return;
+    }
+    span_t span;
+    if (size == 0) {
+        return;
+    }
+    GGML_ASSERT(span_open(&span, tensor, offset, size));
+    if (span.begin == 0 && size % span.row_bytes == 0) {
+        sg_unpack_rows(layout, span.elements, span.rows, data, span.planes);
+    } else {
+        sg_pack_rows(layout, span.elements, span.rows, span.blocks, span.planes);
+        memcpy(span.blocks + span.begin, data, size);
+        sg_unpack_rows(layout, span.elements, span.rows, span.blocks, span.planes);
+    }
+    free(span.blocks);
+}
+
+static void get_tensor(ggml_backend_buffer_t buffer, const struct ggml_tensor *tensor, void *data,
+                       size_t offset, size_t size)
+{
+    (void)buffer;
+    const sg_layout_t *layout = sg_layout_of(tensor->type);
+    if (!layout) {
+        memcpy(data, (const uint8_t *)tensor->data + offset, size);
+        return;
+    }
+    span_t span;
+    if (size == 0) {
+        return;
+    }
+    GGML_ASSERT(span_open(&span, tensor, offset, size));
+    sg_pack_rows(layout, span.elements, span.rows, span.blocks, span.planes);
+    memcpy(data, span.blocks + span.begin, size);
+    free(span.blocks);
+}
+
+static void memset_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, uint8_t value,
+                          size_t offset, size_t size)
+{
+    if (!sg_layout_of(tensor->type)) {
+        memset((uint8_t *)tensor->data + offset, value, size);
+        return;
+    }
+    void *bytes = malloc(size + 1);
+    GGML_ASSERT(bytes);
+    memset(bytes, value, size);
+    set_tensor(buffer, tensor, bytes, offset, size);
+    free(bytes);
+}
+
+static void clear(ggml_backend_buffer_t buffer, uint8_t value)
+{
+    memset(buffer->context, value, buffer->size);
+}
+
+static const char *type_name(ggml_backend_buffer_type_t type)
+{
+    (void)type;
+    return "Sinter";
+}
+
+static ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t type, size_t size)
+{
+    const struct ggml_backend_buffer_i interface = {
+        .free_buffer = free_buffer,
+        .get_base = get_base,
+        .memset_tensor = memset_tensor,
+        .set_tensor = set_tensor,
+        .get_tensor = get_tensor,
+        .clear = clear,
+    };
+    if (size > SIZE_MAX - ALIGNMENT) {
+        return NULL;
+    }
+    const size_t bytes = (size + ALIGNMENT) / ALIGNMENT * ALIGNMENT;
+    void *memory = aligned_alloc(ALIGNMENT, bytes);
+    return memory ? ggml_backend_buffer_init(type, interface, memory, size) : NULL;
+}
+
+static size_t get_alignment(ggml_backend_buffer_type_t type)
+{
+    (void)type;
+    return ALIGNMENT;
+}
+
+static size_t get_alloc_size(ggml_backend_buffer_type_t type, const struct ggml_tensor *tensor)
+{
+    (void)type;
+    return sg_tensor_bytes(tensor);
+}
+
+/* Another backend must not read planes as blocks. */
+static bool is_host(ggml_backend_buffer_type_t type)
+{
+    (void)type;
+    return false;
+}
+
+extern struct ggml_backend_device sg_device;
+
+ggml_backend_buffer_type_t sg_buffer_type(void)
+{
+    static struct ggml_backend_buffer_type type = {
+        .iface = {.get_name = type_name,
+                  .alloc_buffer = alloc_buffer,
+                  .get_alignment = get_alignment,
+                  .get_alloc_size = get_alloc_size,
+                  .is_host = is_host},
+        .device = &sg_device,
+    };
+    return &type;
+}

@@ -1,0 +1,263 @@
+/* Quantised rows as planes: codes, scales, offsets, and fields that only the way back needs. */
+#include "sinter_ggml.h"
+
+#include <string.h>
+
+static float half_at(const uint8_t *bytes)
+{
+    ggml_fp16_t half;
+    memcpy(&half, bytes, sizeof(half));
+    return ggml_fp16_to_fp32(half);
+}
+
+static void put_float(uint8_t *plane, int i, float value)
+{
+    memcpy(plane + 4 * i, &value, sizeof(value));
+}
+
+/* ggml has elements i and i + half in one byte, Sinter neighbours. */
+static void nibbles_to_pairs(const uint8_t *from, uint8_t *to, int half, uint8_t flip)
+{
+    for (int i = 0; i < half / 2; i++) {
+        const uint8_t a = from[2 * i], b = from[2 * i + 1];
+        to[i] = (uint8_t)((a & 15) | (b & 15) << 4) ^ flip;
+        to[half / 2 + i] = (uint8_t)(a >> 4 | (b & 0xF0)) ^ flip;
+    }
+}
+
+static void pairs_to_nibbles(uint8_t *to, const uint8_t *from, int half, uint8_t flip)
+{
+    for (int i = 0; i < half / 2; i++) {
+        const uint8_t low = from[i] ^ flip, high = from[half / 2 + i] ^ flip;
+        to[2 * i] = (uint8_t)((low & 15) | (high & 15) << 4);
+        to[2 * i + 1] = (uint8_t)(low >> 4 | (high & 0xF0));
+    }
+}
+
+/* Q8_0: f16 scale, 32 codes. */
+static void unpack_q8_0(const uint8_t *block, uint8_t *const *planes)
+{
+    memcpy(planes[SG_SCALES], block, 2);
+    memcpy(planes[SG_CODES], block + 2, 32);
+}
+
+static void pack_q8_0(uint8_t *block, uint8_t *const *planes)
+{
+    memcpy(block, planes[SG_SCALES], 2);
+    memcpy(block + 2, planes[SG_CODES], 32);
+}
+
+/* Q4_0: f16 scale, 32 codes less 8; as s4 their highest bit is flipped. */
+static void unpack_q4_0(const uint8_t *block, uint8_t *const *planes)
+{
+    memcpy(planes[SG_SCALES], block, 2);
+    nibbles_to_pairs(block + 2, planes[SG_CODES], 16, 0x88);
+}
+
+static void pack_q4_0(uint8_t *block, uint8_t *const *planes)
+{
+    memcpy(block, planes[SG_SCALES], 2);
+    pairs_to_nibbles(block + 2, planes[SG_CODES], 16, 0x88);
+}
+
+/* Q4_1: f16 scale, f16 offset, 32 codes. */
+static void unpack_q4_1(const uint8_t *block, uint8_t *const *planes)
+{
+    memcpy(planes[SG_SCALES], block, 2);
+    memcpy(planes[SG_OFFSETS], block + 2, 2);
+    nibbles_to_pairs(block + 4, planes[SG_CODES], 16, 0);
+}
+
+static void pack_q4_1(uint8_t *block, uint8_t *const *planes)
+{
+    memcpy(block, planes[SG_SCALES], 2);
+    memcpy(block + 2, planes[SG_OFFSETS], 2);
+    pairs_to_nibbles(block + 4, planes[SG_CODES], 16, 0);
+}
+
+/* Q5_0: f16 scale, the fifth bits, 32 codes less 16. */
+static void unpack_q5_0(const uint8_t *block, uint8_t *const *planes)
+{
+    memcpy(planes[SG_SCALES], block, 2);
+    for (int i = 0; i < 32; i++) {
+        const int low = i < 16 ? block[6 + i] & 15 : block[6 + i - 16] >> 4;
+        const int high = block[2 + i / 8] >> (i % 8) & 1;
+        planes[SG_CODES][i] = (uint8_t)((low | high << 4) - 16);
+    }
+}
+
+static void pack_q5_0(uint8_t *block, uint8_t *const *planes)
+{
+    memset(block, 0, 22);
+    memcpy(block, planes[SG_SCALES], 2);
+    for (int i = 0; i < 32; i++) {
+        const int code = (int8_t)planes[SG_CODES][i] + 16;
+        block[2 + i / 8] |= (uint8_t)((code >> 4 & 1) << (i % 8));
+        block[6 + i % 16] |= (uint8_t)((code & 15) << (i < 16 ? 0 : 4));
+    }
+}
+
+/* Q4_K: f16 scale and minimum, of which 8 groups have 6 bits each, 256 codes. */
+static void unpack_q4_k(const uint8_t *block, uint8_t *const *planes)
+{
+    const float d = half_at(block), least = half_at(block + 2);
+    const uint8_t *s = block + 4;
+    for (int g = 0; g < 8; g++) {
+        const int scale = g < 4 ? s[g] & 63 : (s[g + 4] & 15) | (s[g - 4] >> 6) << 4;
+        const int minimum = g < 4 ? s[g + 4] & 63 : s[g + 4] >> 4 | (s[g] >> 6) << 4;
+        put_float(planes[SG_SCALES], g, d * (float)scale);
+        put_float(planes[SG_OFFSETS], g, -least * (float)minimum);
+    }
+    for (int i = 0; i < 4; i++) {
+        nibbles_to_pairs(block + 16 + 32 * i, planes[SG_CODES] + 32 * i, 32, 0);
+    }
+    memcpy(planes[SG_KEPT], block, 16);
+}
+
+static void pack_q4_k(uint8_t *block, uint8_t *const *planes)
+{
+    memcpy(block, planes[SG_KEPT], 16);
+    for (int i = 0; i < 4; i++) {
+        pairs_to_nibbles(block + 16 + 32 * i, planes[SG_CODES] + 32 * i, 32, 0);
+    }
+}
+
+/* Q6_K: low and high bits of 256 codes less 32, 16 scales of 8 bits, and an f16 for all. */
+static void unpack_q6_k(const uint8_t *block, uint8_t *const *planes)
+{
+    const float d = half_at(block + 208);
+    for (int g = 0; g < 16; g++) {
+        put_float(planes[SG_SCALES], g, d * (float)(int8_t)block[192 + g]);
+    }
+    for (int i = 0; i < 256; i++) {
+        const int part = i / 128, quarter = i % 128 / 32, j = i % 32;
+        const int low = block[64 * part + 32 * (quarter % 2) + j] >> (quarter < 2 ? 0 : 4) & 15;
+        const int high = block[128 + 32 * part + j] >> (2 * quarter) & 3;
+        planes[SG_CODES][i] = (uint8_t)((low | high << 4) - 32);
+    }
+    memcpy(planes[SG_KEPT], block + 192, 18);
+}
+
+static void pack_q6_k(uint8_t *block, uint8_t *const *planes)
+{
+    memset(block, 0, 192);
+    for (int i = 0; i < 256; i++) {
+        const int part = i / 128, quarter = i % 128 / 32, j = i % 32;
+        const int code = (int8_t)planes[SG_CODES][i] + 32;
+        block[64 * part + 32 * (quarter % 2) + j] |=
+            (uint8_t)((code & 15) << (quarter < 2 ? 0 : 4));
+        block[128 + 32 * part + j] |= (uint8_t)((code >> 4) << (2 * quarter));
+    }
+    memcpy(block + 192, planes[SG_KEPT], 18);
+}
+
+/* MXFP4: e8m0 scale, 32 codes. */
+static void unpack_mxfp4(const uint8_t *block, uint8_t *const *planes)
+{
+    planes[SG_SCALES][0] = block[0];
+    nibbles_to_pairs(block + 1, planes[SG_CODES], 16, 0);
+}
+
+static void pack_mxfp4(uint8_t *block, uint8_t *const *planes)
+{
+    block[0] = planes[SG_SCALES][0];
+    pairs_to_nibbles(block + 1, planes[SG_CODES], 16, 0);
+}
+
+/* One row a type: block, group, data types, bytes of a block in each plane. */
+static const sg_layout_t layouts[] = {
+    {GGML_TYPE_Q8_0, 32, 34, 32, sinter_s8, sinter_f16, sinter_data_type_undef, {32, 2, 0, 0},
+     unpack_q8_0, pack_q8_0},
+    {GGML_TYPE_Q4_0, 32, 18, 32, sinter_s4, sinter_f16, sinter_data_type_undef, {16, 2, 0, 0},
+     unpack_q4_0, pack_q4_0},
+    {GGML_TYPE_Q4_1, 32, 20, 32, sinter_u4, sinter_f16, sinter_f16, {16, 2, 2, 0},
+     unpack_q4_1, pack_q4_1},
+    {GGML_TYPE_Q5_0, 32, 22, 32, sinter_s8, sinter_f16, sinter_data_type_undef, {32, 2, 0, 0},
+     unpack_q5_0, pack_q5_0},
+    {GGML_TYPE_Q4_K, 256, 144, 32, sinter_u4, sinter_f32, sinter_f32, {128, 32, 32, 16},
+     unpack_q4_k, pack_q4_k},
+    {GGML_TYPE_Q6_K, 256, 210, 16, sinter_s8, sinter_f32, sinter_data_type_undef,
+     {256, 64, 0, 20}, unpack_q6_k, pack_q6_k},
+    {GGML_TYPE_MXFP4, 32, 17, 32, sinter_f4_e2m1, sinter_e8m0, sinter_data_type_undef,
+     {16, 1, 0, 0}, unpack_mxfp4, pack_mxfp4},
+};
+
+const sg_layout_t *sg_layout_of(enum ggml_type type)
+{
+    for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
+        if (layouts[i].type == type) {
+            return &layouts[i];
+        }
+    }
+    return NULL;
+}
+
+size_t sg_plane_offset(const sg_layout_t *layout, int64_t elements, int plane)
+{
+    size_t offset = 0;
+    for (int i = 0; i < plane; i++) {
+        offset += (size_t)layout->plane_bytes[i] * (size_t)(elements / layout->elements);
+    }
+    return offset;
+}
+
+size_t sg_row_bytes(const sg_layout_t *layout, int64_t elements)
+{
+    return sg_plane_offset(layout, elements, SG_PLANES);
+}
+
+size_t sg_tensor_bytes(const struct ggml_tensor *tensor)
+{
+    const sg_layout_t *layout = sg_layout_of(tensor->type);
+    const size_t bytes = ggml_nbytes(tensor);
+    if (!layout) {
+        return bytes;
+    }
+    const size_t planes = sg_row_bytes(layout, tensor->ne[0]) * (size_t)ggml_nrows(tensor);
+    return planes > bytes ? planes : bytes;
+}
+
+static void begin_of_planes(const sg_layout_t *layout, int64_t elements, const void *row,
+                            uint8_t **planes)
+{
+    for (int i = 0; i < SG_PLANES; i++) {
+        planes[i] = (uint8_t *)row + sg_plane_offset(layout, elements, i);
+    }
+}
+
+void sg_unpack_rows(const sg_layout_t *layout, int64_t elements, int64_t rows, const void *blocks,
+                    void *planes)
+{
+    const uint8_t *block = blocks;
+    for (int64_t row = 0; row < rows; row++) {
+        uint8_t *at[SG_PLANES];
+        begin_of_planes(layout, elements,
+                        (uint8_t *)planes + (size_t)row * sg_row_bytes(layout, elements), at);
+        for (int64_t i = 0; i < elements; i += layout->elements) {
+            layout->unpack(block, at);
+            block += layout->bytes;
+            for (int p = 0; p < SG_PLANES; p++) {
+                at[p] += layout->plane_bytes[p];
+            }
+        }
+    }
+}
+
+void sg_pack_rows(const sg_layout_t *layout, int64_t elements, int64_t rows, void *blocks,
+                  const void *planes)
+{
+    uint8_t *block = blocks;
+    for (int64_t row = 0; row < rows; row++) {
+        uint8_t *at[SG_PLANES];
+        begin_of_planes(layout, elements,
+                        (const uint8_t *)planes + (size_t)row * sg_row_bytes(layout, elements),
+                        at);
+        for (int64_t i = 0; i < elements; i += layout->elements) {
+            layout->pack(block, at);
+            block += layout->bytes;
+            for (int p = 0; p < SG_PLANES; p++) {
+                at[p] += layout->plane_bytes[p];
+            }
+        }
+    }
+}

@@ -1,0 +1,664 @@
+/* Plans: a run of nodes as compiled Sinter graphs, kept for later runs of the same structure. */
+#include "sinter_ggml.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct ggml_tensor tensor_t;
+
+/* A part of a plan: nodes first ... end - 1 as one compiled graph, by loops of the backend, or, where
+ * Sinter refuses them together, one by one. */
+typedef struct step {
+    int first, end;
+    sinter_compiled_graph_t *whole;
+    sg_native_t native;
+    bool singly;
+    sg_input_t *inputs;
+    sg_output_t *outputs;
+    int n_inputs, n_outputs;
+    void **memory;
+    int n_memory;
+} step_t;
+
+typedef struct geometry {
+    int64_t ne[GGML_MAX_DIMS];
+    size_t nb[GGML_MAX_DIMS], offset; /* of the data in its root's */
+    uint8_t dynamic[GGML_MAX_DIMS];
+} geometry_t;
+
+typedef struct plan {
+    struct plan *next;
+    uint64_t structure;
+    int n_tensors, n_steps, steps_capacity;
+    geometry_t *geometry;
+    const void **bound; /* the data pointers of the last execute; NULL: bind all again */
+    int64_t (*bound_ne)[GGML_MAX_DIMS];
+    step_t *steps;
+} plan_t;
+
+enum { MAX_PLANS = 512 };
+
+struct sg_plans {
+    sinter_engine_t *engine;
+    plan_t *list; /* used last first */
+    int count;
+    uint64_t hits, misses;
+    /* The graph of the last call, if the host has numbered it. */
+    uint64_t uid;
+    plan_t *last;
+    sg_tensors_t last_tensors;
+};
+
+/* ---- the tensors of a run of nodes ----------------------------------------------------------- */
+
+static void tensors_free(sg_tensors_t *tensors)
+{
+    free(tensors->list);
+    free(tensors->outer_uses);
+    free(tensors->dynamic);
+    free(tensors->slots);
+    free(tensors->src);
+    *tensors = (sg_tensors_t){0};
+}
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * 0x9E3779B97F4A7C15u;
+    return hash ^ hash >> 29;
+}
+
+int sg_tensors_find(const sg_tensors_t *tensors, const tensor_t *tensor)
+{
+    const uint64_t hash = mix(0, (uint64_t)(uintptr_t)tensor);
+    for (int i = (int)(hash % (uint64_t)tensors->n_slots);; i = (i + 1) % tensors->n_slots) {
+        if (tensors->slots[i] < 0) {
+            return -1;
+        }
+        if (tensors->list[tensors->slots[i]] == tensor) {
+            return tensors->slots[i];
+        }
+    }
+}
+
+static int tensors_add(sg_tensors_t *tensors, const tensor_t *tensor)
+{
+    const uint64_t hash = mix(0, (uint64_t)(uintptr_t)tensor);
+    int i = (int)(hash % (uint64_t)tensors->n_slots);
+    while (tensors->slots[i] >= 0) {
+        if (tensors->list[tensors->slots[i]] == tensor) {
+            return tensors->slots[i];
+        }
+        i = (i + 1) % tensors->n_slots;
+    }
+    tensors->list[tensors->count] = tensor;
+    return tensors->slots[i] = tensors->count++;
+}
+
+/* Uses of a node in all of the host's graph. A node that nobody uses is what the host wants, and one
+ * that the graph does not know may be. */
+static int uses_of(const struct ggml_cgraph *graph, const tensor_t *node)
+{
+    if (!graph || !graph->use_counts || !graph->visited_hash_set.keys) {
+        return INT32_MAX;
+    }
+    const size_t at = ggml_hash_find(&graph->visited_hash_set, node);
+    if (at == GGML_HASHSET_FULL || !ggml_bitset_get(graph->visited_hash_set.used, at) ||
+        graph->visited_hash_set.keys[at] != node) {
+        return INT32_MAX;
+    }
+    return graph->use_counts[at] > 0 ? graph->use_counts[at] : INT32_MAX;
+}
+
+static bool tensors_collect(sg_tensors_t *tensors, tensor_t *const *nodes, int n_nodes,
+                            const struct ggml_cgraph *graph)
+{
+    *tensors = (sg_tensors_t){.n_nodes = n_nodes};
+    int most = 64;
+    for (int n = 0; n < n_nodes; n++) {
+        most += 2;
+        for (int s = 0; s < GGML_MAX_SRC; s++) {
+            most += nodes[n]->src[s] ? 2 : 0;
+        }
+    }
+    tensors->n_slots = 2 * most;
+    tensors->list = malloc((size_t)most * sizeof(*tensors->list));
+    tensors->slots = malloc((size_t)tensors->n_slots * sizeof(*tensors->slots));
+    tensors->src = malloc((size_t)(n_nodes + 1) * sizeof(*tensors->src));
+    tensors->outer_uses = calloc((size_t)n_nodes + 1, sizeof(*tensors->outer_uses));
+    if (!tensors->list || !tensors->slots || !tensors->src || !tensors->outer_uses) {
+        tensors_free(tensors);
+        return false;
+    }
+    memset(tensors->slots, 0xFF, (size_t)tensors->n_slots * sizeof(*tensors->slots));
+    for (int n = 0; n < n_nodes; n++) {
+        tensors_add(tensors, nodes[n]);
+    }
+    for (int n = 0; n < n_nodes; n++) {
+        for (int s = 0; s < GGML_MAX_SRC; s++) {
+            const tensor_t *src = nodes[n]->src[s];
+            tensors->src[n][s] = src ? tensors_add(tensors, src) : -1;
+            if (src) {
+                tensors_add(tensors, sg_root(src));
+            }
+        }
+        tensors_add(tensors, sg_root(nodes[n]));
+    }
+    for (int n = 0; n < n_nodes; n++) {
+        tensors->outer_uses[n] = uses_of(graph, nodes[n]);
+    }
+    for (int n = 0; n < n_nodes; n++) {
+        for (int s = 0; s < GGML_MAX_SRC; s++) {
+            const int src = tensors->src[n][s];
+            if (src >= 0 && src < n_nodes && tensors->outer_uses[src] != INT32_MAX) {
+                tensors->outer_uses[src]--;
+            }
+        }
+    }
+    return true;
+}
+
+static size_t offset_in_root(const tensor_t *t)
+{
+    return (size_t)((const char *)t->data - (const char *)sg_root(t)->data);
+}
+
+/* All that decides what the graphs look like, but for dims and strides. */
+static uint64_t structure_of(const sg_tensors_t *tensors)
+{
+    uint64_t hash = mix((uint64_t)tensors->n_nodes, (uint64_t)tensors->count);
+    for (int i = 0; i < tensors->count; i++) {
+        const tensor_t *t = tensors->list[i];
+        const ggml_backend_buffer_t buffer = sg_root(t)->buffer;
+        uint64_t bits = (uint64_t)t->op << 32 | (uint64_t)t->type << 24;
+        for (int d = 0; d < GGML_MAX_DIMS; d++) {
+            bits |= (uint64_t)((t->ne[d] == 1) | (t->ne[d] == 0) << 1) << (2 * d);
+        }
+        bits |= (uint64_t)ggml_is_contiguous(t) << 8 | (uint64_t)sg_is_ours(t) << 9;
+        bits |= (uint64_t)(buffer && buffer->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS) << 10;
+        bits |= (uint64_t)((t->flags & GGML_TENSOR_FLAG_OUTPUT) != 0) << 11;
+        hash = mix(hash, bits);
+        hash = mix(hash, (uint64_t)sg_tensors_find(tensors, sg_root(t)));
+        if (i >= tensors->n_nodes) {
+            continue;
+        }
+        hash = mix(hash, (uint64_t)(tensors->outer_uses[i] > 0));
+        for (int s = 0; s < GGML_MAX_SRC; s++) {
+            hash = mix(hash, (uint64_t)tensors->src[i][s]);
+        }
+        if (t->op != GGML_OP_VIEW) {
+            for (size_t p = 0; p < sizeof(t->op_params) / sizeof(t->op_params[0]); p += 2) {
+                uint64_t two;
+                memcpy(&two, &t->op_params[p], sizeof(two));
+                hash = mix(hash, two);
+            }
+        }
+    }
+    return hash;
+}
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+static void step_free(step_t *step)
+{
+    sinter_compiled_graph_destroy(&step->whole);
+    for (int i = 0; i < step->n_memory; i++) {
+        free(step->memory[i]);
+    }
+    free(step->memory);
+    free(step->inputs);
+    free(step->outputs);
+}
+
+static void plan_free(plan_t *plan)
+{
+    for (int i = 0; i < plan->n_steps; i++) {
+        step_free(&plan->steps[i]);
+    }
+    free(plan->steps);
+    free(plan->geometry);
+    free(plan->bound);
+    free(plan->bound_ne);
+    free(plan);
+}
+
+sg_plans_t *sg_plans_create(sinter_engine_t *engine)
+{
+    sg_plans_t *plans = calloc(1, sizeof(*plans));
+    if (plans) {
+        plans->engine = engine;
+    }
+    return plans;
+}
+
+void sg_plans_destroy(sg_plans_t *plans)
+{
+    if (!plans) {
+        return;
+    }
+    sg_say("%llu graphs compiled, %llu runs without a compile", (unsigned long long)plans->misses,
+           (unsigned long long)plans->hits);
+    while (plans->list) {
+        plan_t *next = plans->list->next;
+        plan_free(plans->list);
+        plans->list = next;
+    }
+    tensors_free(&plans->last_tensors);
+    free(plans);
+}
+
+static bool plan_fits(const plan_t *plan, const sg_tensors_t *tensors)
+{
+    for (int i = 0; i < tensors->count; i++) {
+        const tensor_t *t = tensors->list[i];
+        const geometry_t *g = &plan->geometry[i];
+        bool open = false;
+        for (int d = 0; d < GGML_MAX_DIMS; d++) {
+            open |= g->dynamic[d];
+            if (!g->dynamic[d] && t->ne[d] != g->ne[d]) {
+                return false;
+            }
+        }
+        if ((!open && memcmp(t->nb, g->nb, sizeof(t->nb))) || offset_in_root(t) != g->offset) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Which nodes of [first, end) later nodes or the host read, and those that write memory that
+ * existed before. */
+static bool export_nodes(sg_builder_t *b, int first, int end)
+{
+    const sg_tensors_t *tensors = b->tensors;
+    bool *needed = calloc((size_t)tensors->n_nodes + 1, sizeof(*needed));
+    bool ok = needed != NULL;
+    for (int n = tensors->n_nodes - 1; n >= first && ok; n--) {
+        if (n < end) {
+            const tensor_t *t = tensors->list[n];
+            const int root = sg_tensors_find(tensors, sg_root(t));
+            needed[n] |= tensors->outer_uses[n] > 0 || (t->flags & GGML_TENSOR_FLAG_OUTPUT);
+            needed[n] |= t->view_src && !sg_is_view(t) && !(root >= first && root < end);
+            if (needed[n] && !sg_is_view(t) && t->op != GGML_OP_SET_ROWS && !ggml_is_empty(t)) {
+                ok = sg_export(b, n);
+            }
+        }
+        for (int s = 0; s < GGML_MAX_SRC && ok; s++) {
+            const int src = tensors->src[n][s];
+            if (src >= 0 && src < tensors->n_nodes) {
+                needed[src] |= n >= end || (needed[n] && sg_is_view(tensors->list[n]));
+            }
+        }
+    }
+    free(needed);
+    return ok;
+}
+
+static void builder_free(sg_builder_t *b)
+{
+    sinter_graph_destroy(&b->graph);
+    for (int i = 0; i < b->n_memory; i++) {
+        free(b->memory[i]);
+    }
+    free(b->memory);
+    free(b->inputs);
+    free(b->outputs);
+    free(b->silent);
+    free(b->values);
+    free(b->versions);
+    *b = (sg_builder_t){0};
+}
+
+static bool builder_open(sg_builder_t *b, sg_plans_t *plans, sg_tensors_t *tensors, int first)
+{
+    *b = (sg_builder_t){.tensors = tensors, .first = first, .node = first};
+    b->values = calloc((size_t)tensors->count + 1, sizeof(*b->values));
+    b->versions = calloc((size_t)tensors->count + 1, sizeof(*b->versions));
+    return b->values && b->versions &&
+           sinter_graph_create_with_fpmath_mode(&b->graph, plans->engine, sinter_cpu, sg_fpmath(),
+                                                sg_fpmath() != sinter_fpmath_mode_strict) ==
+               sinter_success;
+}
+
+/* Translates nodes from first on, to end at most; where it ended. */
+static int translate(sg_builder_t *b, int first, int end)
+{
+    int n = first;
+    while (n < end && !sg_native(b->tensors->list[n]) && sg_translate(b, n)) {
+        n++;
+    }
+    return n;
+}
+
+static bool compile(sg_builder_t *b, sg_plans_t *plans, step_t *step)
+{
+    const int count = b->n_outputs + b->n_silent;
+    uint64_t *outputs = malloc((size_t)(count + 1) * sizeof(*outputs));
+    if (!outputs) {
+        return false;
+    }
+    for (int i = 0; i < b->n_outputs; i++) {
+        outputs[i] = b->outputs[i].id;
+    }
+    if (b->n_silent) {
+        memcpy(outputs + b->n_outputs, b->silent, (size_t)b->n_silent * sizeof(*outputs));
+    }
+    const bool ok =
+        sinter_graph_set_ports(b->graph, 0, NULL, (size_t)count, outputs) == sinter_success &&
+        sinter_graph_finalize(b->graph) == sinter_success &&
+        sinter_graph_compile(b->graph, plans->engine, 0, NULL, &step->whole) == sinter_success;
+    free(outputs);
+    return ok;
+}
+
+/* Inputs that the graph does not read in the end have no port. */
+static void drop_dead_inputs(step_t *step)
+{
+    int kept = 0;
+    for (int i = 0; i < step->n_inputs; i++) {
+        sinter_logical_tensor_t lt;
+        if (sinter_compiled_graph_query_logical_tensor(step->whole, step->inputs[i].id, &lt) ==
+            sinter_success) {
+            step->inputs[kept++] = step->inputs[i];
+        }
+    }
+    step->n_inputs = kept;
+}
+
+/* Makes a step of as many nodes as go into one graph. */
+static bool build_step(sg_plans_t *plans, sg_tensors_t *tensors, int first, int end, step_t *step)
+{
+    sg_builder_t b;
+    *step = (step_t){.first = first, .end = end};
+    if (sg_native(tensors->list[first])) {
+        step->native = sg_native(tensors->list[first]);
+        step->end = first + 1;
+        return true;
+    }
+    /* Once to see where the graph ends, then with its outputs known. */
+    bool ok = builder_open(&b, plans, tensors, first);
+    step->end = ok ? translate(&b, first, end) : first;
+    if (step->end < end && step->end > first) {
+        sg_say("a graph ends before %s %s: %s", ggml_op_name(tensors->list[step->end]->op),
+               tensors->list[step->end]->name, b.why);
+    }
+    while (ok && step->end > first) {
+        builder_free(&b);
+        ok = builder_open(&b, plans, tensors, first) && export_nodes(&b, first, step->end);
+        const int reached = ok ? translate(&b, first, step->end) : first;
+        if (reached == step->end) {
+            break;
+        }
+        step->end = reached;
+    }
+    ok = ok && step->end > first;
+    if (!ok) {
+        GGML_LOG_ERROR("sinter: %s %s: %s\n", ggml_op_name(tensors->list[first]->op),
+                       tensors->list[first]->name, b.why);
+    } else if (b.n_outputs + b.n_silent > 0) {
+        ok = compile(&b, plans, step);
+        plans->misses++;
+        if (!ok && step->end - first > 1) {
+            sg_say("%d nodes from %s on run one by one: %s", step->end - first,
+                   tensors->list[first]->name, sinter_last_error_message());
+            step->singly = ok = true;
+        } else if (!ok) {
+            GGML_LOG_ERROR("sinter: %s %s: %s\n", ggml_op_name(tensors->list[first]->op),
+                           tensors->list[first]->name, sinter_last_error_message());
+        }
+        if (ok && step->whole) {
+            step->inputs = b.inputs, step->n_inputs = b.n_inputs;
+            step->outputs = b.outputs, step->n_outputs = b.n_outputs;
+            step->memory = b.memory, step->n_memory = b.n_memory;
+            b.inputs = NULL, b.outputs = NULL, b.memory = NULL;
+            b.n_memory = 0;
+            drop_dead_inputs(step);
+        }
+    }
+    builder_free(&b);
+    return ok;
+}
+
+static plan_t *plan_create(sg_plans_t *plans, sg_tensors_t *tensors, uint64_t structure,
+                           const plan_t *older)
+{
+    const size_t count = (size_t)tensors->count;
+    plan_t *plan = calloc(1, sizeof(*plan));
+    if (!plan) {
+        return NULL;
+    }
+    plan->structure = structure;
+    plan->n_tensors = tensors->count;
+    plan->geometry = calloc(count + 1, sizeof(*plan->geometry));
+    plan->bound = calloc(count + 1, sizeof(*plan->bound));
+    plan->bound_ne = calloc(count + 1, sizeof(*plan->bound_ne));
+    free(tensors->dynamic);
+    tensors->dynamic = calloc(count + 1, sizeof(*tensors->dynamic));
+    bool ok = plan->geometry && plan->bound && plan->bound_ne && tensors->dynamic;
+    for (size_t i = 0; i < count && ok; i++) {
+        const tensor_t *t = tensors->list[i];
+        geometry_t *g = &plan->geometry[i];
+        memcpy(g->ne, t->ne, sizeof(g->ne));
+        memcpy(g->nb, t->nb, sizeof(g->nb));
+        g->offset = offset_in_root(t);
+        for (int d = 0; d < GGML_MAX_DIMS; d++) {
+            g->dynamic[d] =
+                older && (older->geometry[i].dynamic[d] || older->geometry[i].ne[d] != t->ne[d]);
+            tensors->dynamic[i][d] = g->dynamic[d];
+        }
+    }
+    for (int first = 0; first < tensors->n_nodes && ok;) {
+        if (plan->n_steps == plan->steps_capacity) {
+            const int more = plan->steps_capacity ? 2 * plan->steps_capacity : 4;
+            step_t *steps = realloc(plan->steps, (size_t)more * sizeof(*steps));
+            if (!steps) {
+                ok = false;
+                break;
+            }
+            plan->steps = steps;
+            plan->steps_capacity = more;
+        }
+        step_t *step = &plan->steps[plan->n_steps];
+        ok = build_step(plans, tensors, first, tensors->n_nodes, step);
+        if (!ok) {
+            step_free(step);
+            break;
+        }
+        first = step->end;
+        plan->n_steps++;
+    }
+    if (!ok) {
+        plan_free(plan);
+        return NULL;
+    }
+    return plan;
+}
+
+static void forget_oldest(sg_plans_t *plans)
+{
+    plan_t **at = &plans->list;
+    while (*at && (*at)->next) {
+        at = &(*at)->next;
+    }
+    if (*at && *at != plans->last) {
+        plan_free(*at);
+        *at = NULL;
+        plans->count--;
+    }
+}
+
+/* The plan for these nodes: one that fits, or a new one. Dims that differ from those of a plan of
+ * the same structure are open in the new one. */
+static plan_t *plan_of(sg_plans_t *plans, sg_tensors_t *tensors)
+{
+    const uint64_t structure = structure_of(tensors);
+    const plan_t *older = NULL;
+    for (plan_t **at = &plans->list; *at; at = &(*at)->next) {
+        plan_t *plan = *at;
+        if (plan->structure != structure || plan->n_tensors != tensors->count) {
+            continue;
+        }
+        if (plan_fits(plan, tensors)) {
+            *at = plan->next;
+            plan->next = plans->list;
+            plans->hits++;
+            return plans->list = plan;
+        }
+        older = older || tensors->n_nodes == 1 ? older : plan;
+    }
+    plan_t *plan = plan_create(plans, tensors, structure, older);
+    if (!plan && older) {
+        plan = plan_create(plans, tensors, structure, NULL);
+    }
+    if (plan) {
+        plan->next = plans->list;
+        plans->list = plan;
+        if (++plans->count > MAX_PLANS) {
+            forget_oldest(plans);
+        }
+    }
+    return plan;
+}
+
+/* ---- execute --------------------------------------------------------------------------------- */
+
+static sinter_status_t bind_input(const step_t *step, const sg_input_t *in,
+                                  const sg_tensors_t *tensors)
+{
+    sinter_dim_t dims[SG_MAX_RANK], strides[SG_MAX_RANK];
+    if (in->tensor < 0) {
+        dims[0] = in->rank;
+        return sinter_compiled_graph_bind(step->whole, in->id, 1, dims, NULL, (void *)in->own,
+                                          (size_t)in->rank * sizeof(float));
+    }
+    const tensor_t *t = tensors->list[in->tensor];
+    for (int i = 0; i < in->rank; i++) {
+        dims[i] = in->size_dim[i] < 0
+                      ? 1
+                      : sg_size(t, in->plane, in->size_dim[i],
+                                tensors->list[in->size_of[i]]->ne[in->size_dim[i]]);
+        strides[i] = in->stride_dim[i] < 0 ? 0 : sg_stride(t, in->plane, in->stride_dim[i]);
+    }
+    return sinter_compiled_graph_bind(step->whole, in->id, in->rank, dims, strides,
+                                      sg_begin(t, in->plane), SINTER_BYTES_TRUSTED);
+}
+
+static sinter_status_t bind_output(const step_t *step, const sg_output_t *out,
+                                   const sg_tensors_t *tensors)
+{
+    const tensor_t *t = tensors->list[out->tensor];
+    sinter_dim_t dims[SG_MAX_RANK], strides[SG_MAX_RANK];
+    for (int i = 0; i < out->rank; i++) {
+        dims[i] = t->ne[out->dim[i]];
+        strides[i] = sg_stride(t, -1, out->dim[i]);
+    }
+    return sinter_compiled_graph_bind(step->whole, out->id, out->rank, dims, strides, t->data,
+                                      SINTER_BYTES_TRUSTED);
+}
+
+static sinter_status_t bind_step(const step_t *step, const sg_tensors_t *tensors)
+{
+    sinter_status_t status = sinter_success;
+    for (int i = 0; i < step->n_inputs && status == sinter_success; i++) {
+        status = bind_input(step, &step->inputs[i], tensors);
+    }
+    for (int i = 0; i < step->n_outputs && status == sinter_success; i++) {
+        status = bind_output(step, &step->outputs[i], tensors);
+    }
+    return status;
+}
+
+static enum ggml_status compute(sg_plans_t *plans, sinter_stream_t *stream, tensor_t *const *nodes,
+                                int n_nodes, const struct ggml_cgraph *graph);
+
+static enum ggml_status run(sg_plans_t *plans, plan_t *plan, sinter_stream_t *stream,
+                            const sg_tensors_t *tensors, bool bind)
+{
+    for (int i = 0; i < plan->n_steps; i++) {
+        step_t *step = &plan->steps[i];
+        tensor_t *const *nodes = (tensor_t *const *)tensors->list + step->first;
+        if (step->native) {
+            if (!step->native(nodes[0])) {
+                GGML_LOG_ERROR("sinter: %s %s failed\n", ggml_op_name(nodes[0]->op),
+                               nodes[0]->name);
+                return GGML_STATUS_FAILED;
+            }
+        } else if (step->whole && !step->singly) {
+            sinter_status_t status = bind ? bind_step(step, tensors) : sinter_success;
+            if (status == sinter_success) {
+                status = sinter_compiled_graph_execute(step->whole, stream);
+            }
+            if (status != sinter_success && step->end - step->first > 1) {
+                sg_say("%d nodes from %s on run one by one: %s", step->end - step->first,
+                       nodes[0]->name, sinter_last_error_message());
+                step->singly = true;
+            } else if (status != sinter_success) {
+                GGML_LOG_ERROR("sinter: %s %s: %s\n", ggml_op_name(nodes[0]->op), nodes[0]->name,
+                               sinter_last_error_message());
+                return status == sinter_out_of_memory ? GGML_STATUS_ALLOC_FAILED
+                                                      : GGML_STATUS_FAILED;
+            }
+        }
+        for (int n = 0; step->singly && n < step->end - step->first; n++) {
+            const enum ggml_status status = compute(plans, stream, nodes + n, 1, NULL);
+            if (status != GGML_STATUS_SUCCESS) {
+                return status;
+            }
+        }
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+/* true: something that is bound has moved since the last run of the plan. */
+static bool has_moved(plan_t *plan, const sg_tensors_t *tensors)
+{
+    bool moved = false;
+    for (int i = 0; i < tensors->count; i++) {
+        const tensor_t *t = tensors->list[i];
+        moved |= plan->bound[i] != t->data || memcmp(plan->bound_ne[i], t->ne, sizeof(t->ne));
+        plan->bound[i] = t->data;
+        memcpy(plan->bound_ne[i], t->ne, sizeof(t->ne));
+    }
+    return moved;
+}
+
+static enum ggml_status compute(sg_plans_t *plans, sinter_stream_t *stream, tensor_t *const *nodes,
+                                int n_nodes, const struct ggml_cgraph *graph)
+{
+    sg_tensors_t tensors;
+    if (n_nodes == 1 && (sg_is_view(nodes[0]) || ggml_is_empty(nodes[0]))) {
+        return GGML_STATUS_SUCCESS;
+    }
+    if (!tensors_collect(&tensors, nodes, n_nodes, graph)) {
+        return GGML_STATUS_ALLOC_FAILED;
+    }
+    plan_t *plan = plan_of(plans, &tensors);
+    if (!plan) {
+        tensors_free(&tensors);
+        return GGML_STATUS_FAILED;
+    }
+    const enum ggml_status status =
+        run(plans, plan, stream, &tensors, has_moved(plan, &tensors));
+    if (graph && graph->uid && status == GGML_STATUS_SUCCESS) {
+        tensors_free(&plans->last_tensors);
+        plans->uid = graph->uid;
+        plans->last = plan;
+        plans->last_tensors = tensors;
+    } else {
+        tensors_free(&tensors);
+    }
+    return status;
+}
+
+enum ggml_status sg_plans_compute(sg_plans_t *plans, sinter_stream_t *stream,
+                                  struct ggml_cgraph *graph)
+{
+    if (graph->uid && graph->uid == plans->uid) {
+        plans->hits++;
+        return run(plans, plans->last, stream, &plans->last_tensors,
+                   has_moved(plans->last, &plans->last_tensors));
+    }
+    plans->uid = 0;
+    plans->last = NULL;
+    return graph->n_nodes ? compute(plans, stream, graph->nodes, graph->n_nodes, graph)
+                          : GGML_STATUS_SUCCESS;
+}
