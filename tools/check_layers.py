@@ -34,6 +34,8 @@ ROOMS = {
     "tools/graph_runner/":
         PUBLIC + ["tests/oracle/oracle.h", "tests/oracle/random.h", "cjson/", "omp.h"],
     "examples/": PUBLIC,
+    "integrations/ggml/":
+        PUBLIC + ["ggml-backend-impl.h", "ggml-impl.h", "sinter/sinter.h"],
 }
 THIRD_PARTY = ("omp.h", "libxsmm", "cjson/")
 ONLY_LIBXSMM = "src/backend_xsmm/ukernels/xsmm.c"

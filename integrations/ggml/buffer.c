@@ -48,8 +48,8 @@ static bool span_open(span_t *span, const struct ggml_tensor *tensor, size_t off
     span->first = (int64_t)(begin / span->row_bytes);
     span->begin = begin % span->row_bytes;
     span->rows = (int64_t)((span->begin + size + span->row_bytes - 1) / span->row_bytes);
-    span->planes = (uint8_t *)root->data +
-                   (size_t)span->first * sg_row_bytes(span->layout, span->elements);
+    span->planes =
+        (uint8_t *)root->data + (size_t)span->first * sg_row_bytes(span->layout, span->elements);
     span->blocks = malloc((size_t)span->rows * span->row_bytes);
     return span->blocks != NULL;
 }

@@ -6,8 +6,8 @@
 
 typedef struct ggml_tensor tensor_t;
 
-/* A part of a plan: nodes first ... end - 1 as one compiled graph, by loops of the backend, or, where
- * Sinter refuses them together, one by one. */
+/* A part of a plan: nodes first ... end - 1 as one compiled graph, by loops of the backend, or,
+ * where Sinter refuses them together, one by one. */
 typedef struct step {
     int first, end;
     sinter_compiled_graph_t *whole;
@@ -94,8 +94,8 @@ static int tensors_add(sg_tensors_t *tensors, const tensor_t *tensor)
     return tensors->slots[i] = tensors->count++;
 }
 
-/* Uses of a node in all of the host's graph. A node that nobody uses is what the host wants, and one
- * that the graph does not know may be. */
+/* Uses of a node in all of the host's graph. A node that nobody uses is what the host wants, and
+ * one that the graph does not know may be. */
 static int uses_of(const struct ggml_cgraph *graph, const tensor_t *node)
 {
     if (!graph || !graph->use_counts || !graph->visited_hash_set.keys) {
@@ -532,10 +532,9 @@ static sinter_status_t bind_input(const step_t *step, const sg_input_t *in,
     }
     const tensor_t *t = tensors->list[in->tensor];
     for (int i = 0; i < in->rank; i++) {
-        dims[i] = in->size_dim[i] < 0
-                      ? 1
-                      : sg_size(t, in->plane, in->size_dim[i],
-                                tensors->list[in->size_of[i]]->ne[in->size_dim[i]]);
+        dims[i] = in->size_dim[i] < 0 ? 1
+                                      : sg_size(t, in->plane, in->size_dim[i],
+                                                tensors->list[in->size_of[i]]->ne[in->size_dim[i]]);
         strides[i] = in->stride_dim[i] < 0 ? 0 : sg_stride(t, in->plane, in->stride_dim[i]);
     }
     return sinter_compiled_graph_bind(step->whole, in->id, in->rank, dims, strides,
@@ -636,8 +635,7 @@ static enum ggml_status compute(sg_plans_t *plans, sinter_stream_t *stream, tens
         tensors_free(&tensors);
         return GGML_STATUS_FAILED;
     }
-    const enum ggml_status status =
-        run(plans, plan, stream, &tensors, has_moved(plan, &tensors));
+    const enum ggml_status status = run(plans, plan, stream, &tensors, has_moved(plan, &tensors));
     if (graph && graph->uid && status == GGML_STATUS_SUCCESS) {
         tensors_free(&plans->last_tensors);
         plans->uid = graph->uid;

@@ -57,8 +57,8 @@ const struct ggml_tensor *sg_root(const struct ggml_tensor *tensor);
 enum { SG_MAX_RANK = 6, SG_MAX_PARTS = 16 };
 
 /* An input of a Sinter graph, and where an execute finds it: dim i is ne[size_dim[i]] of tensor
- * number size_of[i] of the plan, its stride nb[stride_dim[i]] of the tensor. A size_dim below 0 is a
- * dim of 1, a stride_dim below 0 a stride of 0. */
+ * number size_of[i] of the plan, its stride nb[stride_dim[i]] of the tensor. A size_dim below 0 is
+ * a dim of 1, a stride_dim below 0 a stride of 0. */
 typedef struct sg_input {
     uint64_t id;
     int tensor; /* in the plan; -1: memory of the plan */
@@ -93,9 +93,9 @@ typedef struct sg_value {
 typedef struct sg_tensors {
     int n_nodes, count, capacity;
     const struct ggml_tensor **list;
-    int *outer_uses;      /* of a node: by nodes outside of the range */
+    int *outer_uses;                   /* of a node: by nodes outside of the range */
     uint8_t (*dynamic)[GGML_MAX_DIMS]; /* dims that may change */
-    int *slots, n_slots;  /* from pointer to index */
+    int *slots, n_slots;               /* from pointer to index */
     int (*src)[GGML_MAX_SRC];
 } sg_tensors_t;
 
@@ -107,8 +107,8 @@ typedef struct sg_builder {
     int first; /* the node that the graph begins with */
     int node;  /* that is being translated */
     uint64_t ids;
-    sg_value_t *values;    /* of each tensor */
-    sg_value_t *versions;  /* of roots that a node of the graph has written */
+    sg_value_t *values;   /* of each tensor */
+    sg_value_t *versions; /* of roots that a node of the graph has written */
     sg_input_t *inputs;
     int n_inputs, inputs_capacity;
     sg_output_t *outputs;

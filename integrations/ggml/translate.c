@@ -194,8 +194,9 @@ static int plane_group(const sg_layout_t *layout, int plane)
 
 static sinter_data_type_t plane_type(const sg_layout_t *layout, int plane)
 {
-    return plane == SG_CODES ? layout->codes : plane == SG_SCALES ? layout->scales
-                                                                  : layout->offsets;
+    return plane == SG_CODES    ? layout->codes
+           : plane == SG_SCALES ? layout->scales
+                                : layout->offsets;
 }
 
 sinter_dim_t sg_stride(const tensor_t *t, int plane, int dim)
@@ -211,8 +212,8 @@ sinter_dim_t sg_stride(const tensor_t *t, int plane, int dim)
     const size_t row = ggml_row_size(t->type, elements);
     const sinter_dim_t blocks = (sinter_dim_t)(t->nb[dim] % row) / layout->bytes;
     const sinter_dim_t per_block = layout->elements / plane_group(layout, plane);
-    const sinter_dim_t per_row = (sinter_dim_t)sg_row_bytes(layout, elements) * per_block /
-                                 layout->plane_bytes[plane];
+    const sinter_dim_t per_row =
+        (sinter_dim_t)sg_row_bytes(layout, elements) * per_block / layout->plane_bytes[plane];
     return (sinter_dim_t)(t->nb[dim] / row) * per_row + blocks * per_block;
 }
 
@@ -245,12 +246,11 @@ static void describe(const sg_builder_t *b, const sg_input_t *in, lt_t *lt)
     sinter_dim_t dims[SG_MAX_RANK], strides[SG_MAX_RANK];
     bool open = has_dynamic(b, t);
     for (int i = 0; i < in->rank; i++) {
-        dims[i] = in->size_dim[i] < 0
-                      ? 1
-                      : dim_of(b, b->tensors->list[in->size_of[i]], in->size_dim[i]);
+        dims[i] =
+            in->size_dim[i] < 0 ? 1 : dim_of(b, b->tensors->list[in->size_of[i]], in->size_dim[i]);
         open |= dims[i] < 0;
-        dims[i] = dims[i] < 0 ? SINTER_UNKNOWN_DIM
-                              : sg_size(t, in->plane, in->size_dim[i], dims[i]);
+        dims[i] =
+            dims[i] < 0 ? SINTER_UNKNOWN_DIM : sg_size(t, in->plane, in->size_dim[i], dims[i]);
         strides[i] = in->stride_dim[i] < 0 ? 0 : sg_stride(t, in->plane, in->stride_dim[i]);
     }
     const sinter_data_type_t type = layout ? plane_type(layout, in->plane) : plain_type(t->type);
@@ -352,9 +352,9 @@ static bool reshape(sg_builder_t *b, const lt_t *x, const sinter_dim_t *from, in
         return fail(b, "a view of several dims that change");
     }
     *y = inner(b, x->data_type);
-    const sinter_op_part_t parts[] = {
-        sinter_in(x), sinter_out(y), sinter_attr_s64s(sinter_op_attr_shape, (size_t)rank, shape),
-        sinter_attr_bool(sinter_op_attr_special_zero, keep)};
+    const sinter_op_part_t parts[] = {sinter_in(x), sinter_out(y),
+                                      sinter_attr_s64s(sinter_op_attr_shape, (size_t)rank, shape),
+                                      sinter_attr_bool(sinter_op_attr_special_zero, keep)};
     return add(b, sinter_op_static_reshape, 4, parts);
 }
 
@@ -402,8 +402,7 @@ static bool arrange(sg_builder_t *b, const sg_value_t *v, int rank, const int *o
     z = inner(b, v->type);
     const sinter_op_part_t parts[] = {sinter_in(&four), sinter_out(&z),
                                       sinter_attr_s64s(sinter_op_attr_order, 4, turn)};
-    return add(b, sinter_op_static_transpose, 3, parts) &&
-           reshape(b, &z, turned, 4, dims, rank, y);
+    return add(b, sinter_op_static_transpose, 3, parts) && reshape(b, &z, turned, 4, dims, rank, y);
 }
 
 /* A quantised tensor in memory as floats. */
@@ -557,8 +556,7 @@ static bool view_of_value(sg_builder_t *b, const tensor_t *t, sg_value_t *v)
             return fail(b, "a view that is no run of each row");
         }
     }
-    if (rows != ggml_nrows(from) || offset % size ||
-        (int64_t)(offset / size) + run > from->ne[0]) {
+    if (rows != ggml_nrows(from) || offset % size || (int64_t)(offset / size) + run > from->ne[0]) {
         return fail(b, "a view that is no run of each row");
     }
     lt_t y = inner(b, v->type);
@@ -778,7 +776,8 @@ static bool binary_op(sg_builder_t *b, const tensor_t *t, sinter_op_kind_t kind)
 {
     lt_t x, z;
     const int rank = rank_of(t);
-    const int other = ggml_nrows(t->src[1]) == 1 ? 1 : rank;
+    const bool vector = ggml_nrows(t->src[1]) == 1 && ggml_nrows(t) > 1;
+    const int other = vector ? 1 : rank;
     if (!use_plain(b, t->src[0], rank, &x) || !use_plain(b, t->src[1], other, &z)) {
         return false;
     }
@@ -1590,7 +1589,8 @@ static bool op_set_rows(sg_builder_t *b, const tensor_t *t)
     const sg_layout_t *layout = sg_layout_of(t->type);
     int dim = 1;
     const tensor_t *reader = reader_of(b, t, &dim);
-    const int index = sg_tensors_find(b->tensors, t), root_index = sg_tensors_find(b->tensors, root);
+    const int index = sg_tensors_find(b->tensors, t),
+              root_index = sg_tensors_find(b->tensors, root);
     const int n_planes = layout ? 2 : 1;
     if (root_index < 0 || version_of(b, t) || in_graph(b, t->src[2])) {
         return fail(b, "memory that is written twice");
@@ -1793,8 +1793,8 @@ static bool native_set_rows(const tensor_t *t)
                 const char *at = (const char *)slots->data + (size_t)i1 * slots->nb[0] +
                                  (size_t)(i2 % slots->ne[1]) * slots->nb[1] +
                                  (size_t)(i3 % slots->ne[2]) * slots->nb[2];
-                const int64_t slot = slots->type == GGML_TYPE_I64 ? *(const int64_t *)at
-                                                                  : *(const int32_t *)at;
+                const int64_t slot =
+                    slots->type == GGML_TYPE_I64 ? *(const int64_t *)at : *(const int32_t *)at;
                 const float *x =
                     (const float *)((const char *)from->data + (size_t)i1 * from->nb[1] +
                                     (size_t)i2 * from->nb[2] + (size_t)i3 * from->nb[3]);
@@ -1802,8 +1802,8 @@ static bool native_set_rows(const tensor_t *t)
                     ok = false;
                     break;
                 }
-                const size_t offset = (size_t)slot * t->nb[1] + (size_t)i2 * t->nb[2] +
-                                      (size_t)i3 * t->nb[3];
+                const size_t offset =
+                    (size_t)slot * t->nb[1] + (size_t)i2 * t->nb[2] + (size_t)i3 * t->nb[3];
                 if (t->type == GGML_TYPE_F32) {
                     memcpy(blocks, x, row);
                 } else {
