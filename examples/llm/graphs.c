@@ -28,7 +28,7 @@ typedef struct builder {
 
 typedef sinter_logical_tensor_t lt_t;
 
-static void check(builder_t *b, sinter_status_t status)
+static void note(builder_t *b, sinter_status_t status)
 {
     if (status != sinter_success && b->error == NULL) {
         b->error = failure("%s", sinter_last_error_message());
@@ -38,14 +38,14 @@ static void check(builder_t *b, sinter_status_t status)
 static builder_t begin(const sizes_t *s, sinter_fpmath_mode_t mode)
 {
     builder_t b = {NULL, PORT_INNER, NULL, s};
-    check(&b, sinter_graph_create_with_fpmath_mode(&b.graph, NULL, sinter_cpu, mode, 1));
+    note(&b, sinter_graph_create_with_fpmath_mode(&b.graph, NULL, sinter_cpu, mode, 1));
     return b;
 }
 
 static const char *end(builder_t *b, sinter_graph_t **graph)
 {
     if (b->error == NULL) {
-        check(b, sinter_graph_finalize(b->graph));
+        note(b, sinter_graph_finalize(b->graph));
     }
     if (b->error != NULL) {
         sinter_graph_destroy(&b->graph);
@@ -64,9 +64,9 @@ static lt_t port(builder_t *b, uint64_t id, sinter_data_type_t type, int ndims,
 {
     lt_t lt = {0};
     const bool weight = id == PORT_NORM || id == PORT_NORM + 1 || id >= PORT_WEIGHT;
-    check(b, sinter_logical_tensor_init(&lt, id, type, ndims, dims,
-                                        weight ? sinter_tensor_property_constant
-                                               : sinter_tensor_property_undef));
+    note(b, sinter_logical_tensor_init(&lt, id, type, ndims, dims,
+                                       weight ? sinter_tensor_property_constant
+                                              : sinter_tensor_property_undef));
     return lt;
 }
 
@@ -86,15 +86,15 @@ static lt_t vector(builder_t *b, uint64_t id, sinter_data_type_t type, sinter_di
 static lt_t inner(builder_t *b, sinter_data_type_t type)
 {
     lt_t lt = {0};
-    check(b, sinter_logical_tensor_init_unknown(&lt, b->next_id++, type, SINTER_UNKNOWN_NDIMS,
-                                                sinter_tensor_property_undef));
+    note(b, sinter_logical_tensor_init_unknown(&lt, b->next_id++, type, SINTER_UNKNOWN_NDIMS,
+                                               sinter_tensor_property_undef));
     return lt;
 }
 
 /* ---- ops; each has the id of its first output ------------------------------------------------ */
 
 /* Adds an op; its parts are inputs, outputs and attributes. */
-#define ADD(b, y, kind, ...) check(b, sinter_graph_add((b)->graph, (y).id, kind, __VA_ARGS__))
+#define ADD(b, y, kind, ...) note(b, sinter_graph_add((b)->graph, (y).id, kind, __VA_ARGS__))
 
 static lt_t unary(builder_t *b, sinter_op_kind_t kind, lt_t x, sinter_data_type_t type)
 {
@@ -167,7 +167,7 @@ static void dequantize(builder_t *b, const lt_t *part, size_t ndims, int64_t gro
         parts[n++] = sinter_in(&part[2]);
         parts[n++] = sinter_attr_str(sinter_op_attr_zps_kind, "offsets");
     }
-    check(b, sinter_graph_add_parts(b->graph, y.id, sinter_op_dynamic_dequantize, n, parts));
+    note(b, sinter_graph_add_parts(b->graph, y.id, sinter_op_dynamic_dequantize, n, parts));
 }
 
 /* x in a format: numbers, or codes and scales. */
@@ -353,7 +353,7 @@ const char *graph_layer(sinter_graph_t **graph, const sizes_t *s, const weight_t
 
     const uint64_t outputs[5] = {PORT_Y, PORT_AFTER, PORT_AFTER + 2, PORT_AFTER + 1,
                                  PORT_AFTER + 3};
-    check(&b, sinter_graph_set_ports(b.graph, 0, NULL, cache->kind != NULL ? 5 : 3, outputs));
+    note(&b, sinter_graph_set_ports(b.graph, 0, NULL, cache->kind != NULL ? 5 : 3, outputs));
     return end(&b, graph);
 }
 

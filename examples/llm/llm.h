@@ -5,6 +5,7 @@
  *   text.c    text to tokens and back
  *   graphs.c  the graphs: a layer, what stands before and behind the layers, conversion of weights
  *   model.c   memory of weights and caches; runs the graphs
+ *   profile.c a step partition by partition
  *   main.c    the command line
  *
  * Functions that can fail return NULL, or a text that says why, which lives until the next call
@@ -19,6 +20,14 @@
 
 /* Makes the text of an error, as printf does. */
 __attribute__((format(printf, 1, 2))) const char *failure(const char *format, ...);
+
+#define TRY(call)              \
+    do {                       \
+        const char *e_ = call; \
+        if (e_ != NULL) {      \
+            return e_;         \
+        }                      \
+    } while (0)
 
 /* ---- gguf.c ---------------------------------------------------------------------------------- */
 
@@ -149,7 +158,7 @@ typedef struct model {
 
 /* What a model is opened with. */
 typedef struct model_desc {
-    const format_t *weights, *cache;
+    const format_t *weights, *head, *cache; /* head: of the product that gives the logits */
     sinter_fpmath_mode_t mode;
     int threads;
 } model_desc_t;
@@ -159,6 +168,15 @@ const char *model_open(model_t *m, const gguf_t *g, const model_desc_t *desc);
 void model_close(model_t *m);
 /* Appends n tokens; logits [vocabulary] are those of what follows the last one. */
 const char *model_step(model_t *m, size_t n, const int32_t *tokens, float *logits);
+/* The parts of a step. bind_step binds what changes with each step to a layer's graph. */
+const char *begin_step(model_t *m, size_t n, const int32_t *tokens);
+const char *bind_step(const model_t *m, sinter_compiled_graph_t *c, int64_t n);
+const char *end_step(model_t *m, size_t n, float *logits);
+/* The error of a call of the library, or NULL. */
+const char *check(sinter_status_t status);
+
+/* ---- profile.c ------------------------------------------------------------------------------- */
+
 /* As a step of one token, partition by partition. Adds to seconds [n_parts + 2] those of the first
  * graph, of each partition of all layers, and of the last graph. */
 const char *model_profile(model_t *m, int32_t token, float *logits, double *seconds);

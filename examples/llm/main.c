@@ -4,11 +4,13 @@
  *   file=PATH         a text instead, as it is
  *   raw=1             the prompt as it is, without the words that mark a user's turn
  *   weights=FORMAT    file (default), f16, int8, int4, mxfp4
+ *   head=FORMAT       the same for the product that gives the logits
  *   cache=FORMAT      f16 (default), int8, int4, mxfp8
  *   mode=MODE         strict, f16, bf16 or int8 (default): the fpmath mode
  *   threads=N         0 (default): as many as OpenMP would use
  *   chunk=N           tokens of the prompt at once (512); 0: all
  *   tokens=N          to generate (64)
+ *   logits=PATH       where to write the tokens of the prompt and the logits behind them
  *   profile=N         times so many tokens partition by partition */
 #include "llm.h"
 
@@ -18,7 +20,7 @@
 #include <time.h>
 
 typedef struct options {
-    const char *path, *prompt, *file, *weights, *cache, *mode;
+    const char *path, *prompt, *file, *weights, *head, *cache, *mode, *logits;
     long raw, threads, chunk, tokens, profile;
 } options_t;
 
@@ -68,17 +70,22 @@ static const format_t *format_named(const format_t *formats, size_t count, const
 
 static options_t read_options(int argc, char **argv)
 {
-    options_t o = {
-        NULL, "What is the capital of France?", NULL, "file", "f16", "int8", 0, 0, 512, 64, 0};
+    options_t o = {.prompt = "What is the capital of France?",
+                   .weights = "file",
+                   .head = "file",
+                   .cache = "f16",
+                   .mode = "int8",
+                   .chunk = 512,
+                   .tokens = 64};
     const struct {
         const char *name;
         const char **text;
         long *number;
-    } names[] = {{"prompt", &o.prompt, NULL},   {"file", &o.file, NULL},
-                 {"weights", &o.weights, NULL}, {"cache", &o.cache, NULL},
-                 {"mode", &o.mode, NULL},       {"raw", NULL, &o.raw},
-                 {"threads", NULL, &o.threads}, {"chunk", NULL, &o.chunk},
-                 {"tokens", NULL, &o.tokens},   {"profile", NULL, &o.profile}};
+    } names[] = {
+        {"prompt", &o.prompt, NULL}, {"file", &o.file, NULL},     {"weights", &o.weights, NULL},
+        {"head", &o.head, NULL},     {"logits", &o.logits, NULL}, {"cache", &o.cache, NULL},
+        {"mode", &o.mode, NULL},     {"raw", NULL, &o.raw},       {"threads", NULL, &o.threads},
+        {"chunk", NULL, &o.chunk},   {"tokens", NULL, &o.tokens}, {"profile", NULL, &o.profile}};
     for (int i = 2; i < argc; i++) {
         const char *value = strchr(argv[i], '=');
         size_t at = 0;
@@ -141,6 +148,19 @@ static int32_t read_prompt(model_t *m, const options_t *o, size_t n, const int32
     return largest(logits, m->sizes.vocabulary);
 }
 
+/* How many tokens, the tokens, the logits: 32 bits each. */
+static void write_logits(const model_t *m, const char *path, int32_t n, const int32_t *tokens,
+                         const float *logits)
+{
+    const size_t vocabulary = (size_t)m->sizes.vocabulary;
+    FILE *file = fopen(path, "wb");
+    if (file == NULL || fwrite(&n, sizeof n, 1, file) != 1 ||
+        fwrite(tokens, sizeof n, (size_t)n, file) != (size_t)n ||
+        fwrite(logits, sizeof *logits, vocabulary, file) != vocabulary || fclose(file) != 0) {
+        die_if(failure("cannot write %s", path));
+    }
+}
+
 static int32_t generate(model_t *m, const options_t *o, const vocabulary_t *v, int32_t token,
                         float *logits)
 {
@@ -189,6 +209,7 @@ int main(int argc, char **argv)
     vocabulary_t v;
     model_t m;
     model_desc_t desc = {format_named(weight_formats, WEIGHT_FORMATS, o.weights),
+                         format_named(weight_formats, WEIGHT_FORMATS, o.head),
                          format_named(cache_formats, CACHE_FORMATS, o.cache),
                          sinter_fpmath_mode_strict, (int)o.threads};
     if (!sinter_fpmath_mode_parse(o.mode, &desc.mode)) {
@@ -210,7 +231,11 @@ int main(int argc, char **argv)
         die_if("no memory");
     }
     const size_t n = encode(&v, text, tokens);
-    const int32_t last = generate(&m, &o, &v, read_prompt(&m, &o, n, tokens, logits), logits);
+    const int32_t first = read_prompt(&m, &o, n, tokens, logits);
+    if (o.logits != NULL) {
+        write_logits(&m, o.logits, (int32_t)n, tokens, logits);
+    }
+    const int32_t last = generate(&m, &o, &v, first, logits);
     profile(&m, &o, last, logits);
 
     model_close(&m);

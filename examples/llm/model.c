@@ -6,19 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-enum { MOST_PORTS = 32, MOST_INNER = 128 };
-
-#define TRY(call)              \
-    do {                       \
-        const char *e_ = call; \
-        if (e_ != NULL) {      \
-            return e_;         \
-        }                      \
-    } while (0)
-
-static const char *check(sinter_status_t status)
+const char *check(sinter_status_t status)
 {
     return status == sinter_success ? NULL : failure("%s", sinter_last_error_message());
 }
@@ -293,15 +282,18 @@ static const char *compile_layers(model_t *m, sinter_fpmath_mode_t mode)
     return error;
 }
 
-static const char *open_ends(model_t *m, const gguf_t *g, sinter_fpmath_mode_t mode)
+static const char *open_ends(model_t *m, const gguf_t *g, const model_desc_t *desc)
 {
     sizes_t *s = &m->sizes;
     sinter_graph_t *graph = NULL;
     weight_t *w = &m->logits;
     TRY(read_weight(g, "token_embd.weight", 0, s->hidden, &m->embedding));
     s->vocabulary = m->embedding.n;
-    if (gguf_has_weight(g, "output.weight")) {
-        TRY(read_weight(g, "output.weight", s->vocabulary, s->hidden, w));
+    const bool separate = gguf_has_weight(g, "output.weight");
+    if (separate || desc->head->type != sinter_data_type_undef) {
+        const char *name = separate ? "output.weight" : "token_embd.weight";
+        TRY(read_weight(g, name, s->vocabulary, s->hidden, w));
+        TRY(convert(w, desc->head, m->stream));
     } else {
         w = &m->embedding; /* one weight for both */
     }
@@ -309,7 +301,7 @@ static const char *open_ends(model_t *m, const gguf_t *g, sinter_fpmath_mode_t m
     TRY(graph_embedding(&graph, s, &m->embedding));
     TRY(compile(graph, &m->first));
     TRY(bind_weight(m->first, PORT_WEIGHT, &m->embedding));
-    TRY(graph_logits(&graph, s, w, mode));
+    TRY(graph_logits(&graph, s, w, desc->mode));
     TRY(compile(graph, &m->last));
     TRY(bind(m->last, PORT_NORM, m->norm.codes));
     return bind_weight(m->last, PORT_WEIGHT, w);
@@ -329,7 +321,7 @@ const char *model_open(model_t *m, const gguf_t *g, const model_desc_t *desc)
     for (int64_t i = 0; i < m->sizes.layers; i++) {
         TRY(read_layer(g, m, i));
     }
-    TRY(open_ends(m, g, desc->mode));
+    TRY(open_ends(m, g, desc));
     return compile_layers(m, desc->mode);
 }
 
@@ -378,7 +370,7 @@ static void prepare(model_t *m, int64_t n)
 }
 
 /* Binds what changes with each step; x is updated in place. */
-static const char *bind_step(const model_t *m, sinter_compiled_graph_t *c, int64_t n)
+const char *bind_step(const model_t *m, sinter_compiled_graph_t *c, int64_t n)
 {
     const sinter_dim_t rows[2] = {n, m->sizes.hidden}, angles[3] = {1, n, m->sizes.head / 2};
     TRY(bind_dims(c, PORT_X, 2, rows, m->x));
@@ -396,7 +388,7 @@ static const char *embed(model_t *m, size_t n, const int32_t *tokens)
     return check(sinter_compiled_graph_execute(m->first, m->stream));
 }
 
-static const char *begin_step(model_t *m, size_t n, const int32_t *tokens)
+const char *begin_step(model_t *m, size_t n, const int32_t *tokens)
 {
     if (n < 1 || (int64_t)n > m->sizes.context - m->past) {
         return failure("%zu tokens do not fit: %lld of %lld are there", n, (long long)m->past,
@@ -408,7 +400,7 @@ static const char *begin_step(model_t *m, size_t n, const int32_t *tokens)
     return embed(m, n, tokens);
 }
 
-static const char *end_step(model_t *m, size_t n, float *logits)
+const char *end_step(model_t *m, size_t n, float *logits)
 {
     m->past += (int64_t)n;
     TRY(bind(m->last, PORT_X, m->x + (int64_t)(n - 1) * m->sizes.hidden));
@@ -430,103 +422,4 @@ const char *model_step(model_t *m, size_t n, const int32_t *tokens, float *logit
         TRY(check(sinter_compiled_graph_execute(c, m->stream)));
     }
     return end_step(m, n, logits);
-}
-
-/* ---- partition by partition ------------------------------------------------------------------ */
-
-/* The memory of a tensor of one partition: what is bound, or what lies between partitions. */
-static void *memory_of(model_t *m, layer_t *l, uint64_t id, void **between, size_t bytes)
-{
-    void *const ports[PORT_WEIGHT] = {
-        [PORT_X] = m->x,          [PORT_Y] = m->x,           [PORT_COSINES] = m->cosines,
-        [PORT_SINES] = m->sines,  [PORT_SLOTS] = m->slots,   [PORT_PAST] = &m->past32,
-        [PORT_SCALE] = &m->scale, [PORT_MASKED] = &m->masked};
-    if (id >= PORT_INNER) {
-        void **memory = &between[(id - PORT_INNER) % MOST_INNER]; /* a layer has fewer */
-        *memory = *memory != NULL ? *memory : malloc(bytes + 1);
-        return *memory;
-    }
-    if (id >= PORT_WEIGHT) {
-        const weight_t *w = &l->weights[(id - PORT_WEIGHT) / 3];
-        const void *const parts[3] = {w->codes, w->scales, w->minima};
-        return (void *)parts[(id - PORT_WEIGHT) % 3];
-    }
-    if (id >= PORT_CACHE) {
-        return l->cache[(id - PORT_CACHE) % 4];
-    }
-    return id >= PORT_NORM ? (void *)l->norms[id - PORT_NORM].codes : ports[id];
-}
-
-/* Tensors for ports, with the dims that follow from what is bound to the layer's graph. */
-static const char *make_tensors(model_t *m, layer_t *l, void **between, size_t n,
-                                const sinter_logical_tensor_t *ports, sinter_tensor_t **tensors)
-{
-    for (size_t i = 0; i < n; i++) {
-        sinter_logical_tensor_t lt;
-        size_t bytes = 0;
-        TRY(check(sinter_compiled_graph_query_logical_tensor(l->graph, ports[i].id, &lt)));
-        TRY(check(sinter_logical_tensor_get_bytes(&lt, &bytes)));
-        void *data = memory_of(m, l, lt.id, between, bytes);
-        TRY(check(sinter_tensor_create(&tensors[i], NULL, &lt, data, SINTER_BYTES_TRUSTED)));
-    }
-    return NULL;
-}
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* Executes a partition of a layer alone, and adds its seconds. */
-static const char *time_partition(model_t *m, layer_t *l, size_t at, void **between,
-                                  double *seconds)
-{
-    sinter_logical_tensor_t ports[MOST_PORTS];
-    sinter_tensor_t *tensors[MOST_PORTS] = {NULL};
-    sinter_compiled_partition_t *compiled[MOST_PARTS];
-    size_t n_in = 0, n_out = 0;
-    const sinter_partition_t *part = m->parts[at];
-    TRY(check(sinter_compiled_graph_get_partitions(l->graph, m->n_parts, NULL, compiled)));
-    TRY(check(sinter_partition_get_input_num(part, &n_in)));
-    TRY(check(sinter_partition_get_output_num(part, &n_out)));
-    if (n_in + n_out > MOST_PORTS) {
-        return failure("a partition of %zu ports", n_in + n_out);
-    }
-    TRY(check(sinter_partition_get_inputs(part, n_in, ports)));
-    TRY(check(sinter_partition_get_outputs(part, n_out, ports + n_in)));
-    const char *error = make_tensors(m, l, between, n_in + n_out, ports, tensors);
-    const double start = now();
-    if (error == NULL) {
-        error = check(sinter_compiled_partition_execute(compiled[at], m->stream, n_in,
-                                                        (const sinter_tensor_t *const *)tensors,
-                                                        n_out, tensors + n_in, NULL, 0));
-    }
-    *seconds += now() - start;
-    for (size_t i = 0; i < n_in + n_out; i++) {
-        sinter_tensor_destroy(&tensors[i]);
-    }
-    return error;
-}
-
-const char *model_profile(model_t *m, int32_t token, float *logits, double *seconds)
-{
-    void *between[MOST_INNER] = {NULL};
-    double start = now();
-    const char *error = begin_step(m, 1, &token);
-    seconds[0] += now() - start;
-    for (int64_t i = 0; i < m->sizes.layers && error == NULL; i++) {
-        error = bind_step(m, m->layers[i].graph, 1);
-        for (size_t at = 0; at < m->n_parts && error == NULL; at++) {
-            error = time_partition(m, &m->layers[i], at, between, &seconds[1 + at]);
-        }
-    }
-    start = now();
-    error = error != NULL ? error : end_step(m, 1, logits);
-    seconds[1 + m->n_parts] += now() - start;
-    for (int i = 0; i < MOST_INNER; i++) {
-        free(between[i]);
-    }
-    return error;
 }

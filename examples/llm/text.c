@@ -115,7 +115,7 @@ static size_t run(const char *text, enum class class)
 }
 
 /* Bytes of the next word: letters, one digit, or other characters, each with a space before it;
- * 's and the like; white space, without its last character where a word follows. */
+ * 's and the like; white space, without its last character before anything but a digit. */
 static size_t word(const char *text)
 {
     static const char endings[7][4] = {"'s", "'t", "'re", "'ve", "'m", "'ll", "'d"};
@@ -130,7 +130,8 @@ static size_t word(const char *text)
         return 1; /* a digit is a word of its own, and so is the space before it */
     }
     const size_t n = run(text + space, class);
-    return space + (class == SPACE && n > 1 && text[n] != 0 ? n - 1 : n);
+    const bool before_word = text[n] != 0 && class_of(text[n]) != DIGIT;
+    return space + (class == SPACE && n > 1 && before_word ? n - 1 : n);
 }
 
 /* ---- tokens ---------------------------------------------------------------------------------- */

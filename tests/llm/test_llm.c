@@ -75,11 +75,21 @@ static void check_stored(const double *got, const double *want, int64_t n, const
 typedef struct plain {
     const made_t *made;
     const model_t *model;
-    double *weights[MADE_LAYERS][WEIGHTS];
+    double *weights[MADE_LAYERS][WEIGHTS], *head;
     double tolerance; /* of what goes into the cache */
 } plain_t;
 
-static void plain_open(plain_t *p, const made_t *made, const model_t *model)
+/* The numbers of a weight of the engine, which must be those of the file but for the format. */
+static double *take(const weight_t *w, const made_tensor_t *t, const format_t *f)
+{
+    double *got = numbers_of(w);
+    for (int64_t row = 0; row < w->n; row++) {
+        check_stored(got + row * w->k, t->numbers + row * w->k, w->k, f, 0.0);
+    }
+    return got;
+}
+
+static void plain_open(plain_t *p, const made_t *made, const model_t *model, const format_t *head)
 {
     char name[32];
     static const char *const names[WEIGHTS] = {"attn_q",   "attn_k", "attn_v",  "attn_output",
@@ -88,15 +98,15 @@ static void plain_open(plain_t *p, const made_t *made, const model_t *model)
     p->model = model;
     for (int i = 0; i < MADE_LAYERS; i++) {
         for (int at = 0; at < WEIGHTS; at++) {
-            const weight_t *w = &model->layers[i].weights[at];
-            double *got = p->weights[i][at] = numbers_of(w);
             snprintf(name, sizeof name, "blk.%d.%s.weight", i, names[at]);
-            const made_tensor_t *t = made_find(made, name);
-            for (int64_t row = 0; row < w->n; row++) {
-                check_stored(got + row * w->k, t->numbers + row * w->k, w->k, model->weights, 0.0);
-            }
+            p->weights[i][at] =
+                take(&model->layers[i].weights[at], made_find(made, name), model->weights);
         }
     }
+    const bool separate = model->logits.codes != NULL;
+    const made_tensor_t *output = made_find(made, "output.weight");
+    output = output != NULL ? output : made_find(made, "token_embd.weight");
+    p->head = take(separate ? &model->logits : &model->embedding, output, head);
 }
 
 static void plain_close(plain_t *p)
@@ -104,6 +114,7 @@ static void plain_close(plain_t *p)
     for (int i = 0; i < MADE_LAYERS * WEIGHTS; i++) {
         free(p->weights[i / WEIGHTS][i % WEIGHTS]);
     }
+    free(p->head);
 }
 
 static void product(const double *w, int n, int k, const double *x, double *y)
@@ -225,46 +236,43 @@ static void plain_layer(const plain_t *p, int layer, int token, double *x)
 static void plain_logits(const plain_t *p, int token, int32_t id, double *logits)
 {
     const made_sizes_t *s = &p->made->sizes;
-    const made_tensor_t *embedding = made_find(p->made, "token_embd.weight"),
-                        *output = made_find(p->made, "output.weight");
+    const made_tensor_t *embedding = made_find(p->made, "token_embd.weight");
     double x[128], y[128];
     memcpy(x, embedding->numbers + id * s->hidden, (size_t)s->hidden * sizeof x[0]);
     for (int i = 0; i < MADE_LAYERS; i++) {
         plain_layer(p, i, token, x);
     }
     norm(p->made, "output_norm.weight", x, y);
-    product((output != NULL ? output : embedding)->numbers, s->vocabulary, s->hidden, y, logits);
+    product(p->head, s->vocabulary, s->hidden, y, logits);
 }
 
 /* ---- comparisons ----------------------------------------------------------------------------- */
 
-typedef struct job {
-    const format_t *weights, *cache;
+typedef struct way {
     sinter_fpmath_mode_t mode;
     int threads, n_steps;
     int steps[6];     /* tokens of each */
     double tolerance; /* of logits, as a part of the largest one */
-} job_t;
+} way_t;
 
 /* The logits of each step, and all that went into the cache before. */
-static void compare(const made_t *made, const job_t *job)
+static void compare(const made_t *made, const model_desc_t *desc, const way_t *way)
 {
-    const model_desc_t desc = {job->weights, job->cache, job->mode, job->threads};
     static int32_t tokens[512];
     static float got[512];
     static double want[512];
     gguf_t file;
     model_t m;
-    plain_t p = {.tolerance = job->tolerance};
+    plain_t p = {.tolerance = way->tolerance};
     const char *error = gguf_open(&file, made->file, made->bytes);
-    error = error != NULL ? error : model_open(&m, &file, &desc);
+    error = error != NULL ? error : model_open(&m, &file, desc);
     if (!CHECK(error == NULL, "%s", error)) {
         return;
     }
-    plain_open(&p, made, &m);
+    plain_open(&p, made, &m, desc->head);
     int past = 0;
-    for (int step = 0; step < job->n_steps; step++) {
-        const int n = job->steps[step];
+    for (int step = 0; step < way->n_steps; step++) {
+        const int n = way->steps[step];
         double worst = 0.0, largest = 0.0;
         for (int i = 0; i < n; i++) {
             tokens[i] = (past + i) * 37 % made->sizes.vocabulary;
@@ -281,9 +289,9 @@ static void compare(const made_t *made, const job_t *job)
             worst = fmax(worst, fabs(got[i] - want[i]));
             largest = fmax(largest, fabs(want[i]));
         }
-        CHECK(worst <= job->tolerance * largest,
+        CHECK(worst <= way->tolerance * largest,
               "weights %s, cache %s, mode %s, %d of %d tokens: logits are %g of %g off",
-              job->weights->name, job->cache->name, sinter_fpmath_mode_name(job->mode), n, past,
+              desc->weights->name, desc->cache->name, sinter_fpmath_mode_name(desc->mode), n, past,
               worst, largest);
     }
     plain_close(&p);
@@ -294,40 +302,30 @@ static void compare(const made_t *made, const job_t *job)
  * a layer, and the last one) takes an activation whose codes are half a step off, 0.5 / 127 of the
  * largest number of a group. Results are smaller than such numbers times all weights, because
  * terms cancel: twice as much. */
-static const double strict = 2e-5, integers = 2 * 13 * 0.5 / 127.0;
+#define STRICT 2e-5
+#define INTEGERS (2 * 13 * 0.5 / 127.0)
 
+/* The prompt in one go, in chunks, and in integers. */
 static void test_formats(void)
 {
-    for (int shape = 0; shape < 2; shape++) {
+    static const way_t ways[3] = {
+        {sinter_fpmath_mode_strict, 1, 3, {7, 1, 1}, STRICT},
+        {sinter_fpmath_mode_strict, 2, 4, {3, 4, 1, 2}, STRICT},
+        {sinter_fpmath_mode_int8, 2, 3, {6, 1, 1}, INTEGERS},
+    };
+    for (int i = 0; i < 2 * WEIGHT_FORMATS * CACHE_FORMATS; i++) {
+        const int w = i % WEIGHT_FORMATS, c = i / WEIGHT_FORMATS % CACHE_FORMATS;
         made_t made;
-        made_model(&made, &shapes[shape], 11);
-        for (int w = 0; w < WEIGHT_FORMATS; w++) {
-            for (int c = 0; c < CACHE_FORMATS; c++) {
-                const job_t whole = {&weight_formats[w],
-                                     &cache_formats[c],
-                                     sinter_fpmath_mode_strict,
-                                     1,
-                                     3,
-                                     {7, 1, 1},
-                                     strict},
-                            chunks = {&weight_formats[w],
-                                      &cache_formats[c],
-                                      sinter_fpmath_mode_strict,
-                                      2,
-                                      4,
-                                      {3, 4, 1, 2},
-                                      strict},
-                            fast = {&weight_formats[w],
-                                    &cache_formats[c],
-                                    sinter_fpmath_mode_int8,
-                                    2,
-                                    3,
-                                    {6, 1, 1},
-                                    integers};
-                compare(&made, &whole);
-                compare(&made, &chunks);
-                compare(&made, &fast);
-            }
+        made_model(&made, &shapes[i / WEIGHT_FORMATS / CACHE_FORMATS], 11);
+        for (int way = 0; way < 3; way++) {
+            const model_desc_t desc = {
+                .weights = &weight_formats[w],
+                .head = &weight_formats[(w + c + way) % WEIGHT_FORMATS],
+                .cache = &cache_formats[c],
+                .mode = ways[way].mode,
+                .threads = ways[way].threads,
+            };
+            compare(&made, &desc, &ways[way]);
         }
         made_free(&made);
     }
@@ -336,17 +334,13 @@ static void test_formats(void)
 /* Caches begin with room for 256 tokens. */
 static void test_growing(void)
 {
+    static const way_t way = {sinter_fpmath_mode_strict, 2, 4, {254, 1, 9, 1}, STRICT};
     made_t made;
     made_model(&made, &shapes[0], 12);
     for (int c = 0; c < CACHE_FORMATS; c++) {
-        const job_t job = {&weight_formats[2],
-                           &cache_formats[c],
-                           sinter_fpmath_mode_strict,
-                           2,
-                           4,
-                           {254, 1, 9, 1},
-                           strict};
-        compare(&made, &job);
+        const model_desc_t desc = {&weight_formats[2], &weight_formats[0], &cache_formats[c],
+                                   way.mode, way.threads};
+        compare(&made, &desc, &way);
     }
     made_free(&made);
 }
@@ -371,6 +365,7 @@ static void test_text(void)
         {"hello", 1, {259}},
         {"hell", 1, {258}},
         {"hello worl 42<|end|>!", 7, {259, 264, ' ', '4', '2', 265, '!'}},
+        {"a  4", 4, {'a', ' ', ' ', '4'}},
         {"a  hell\n", 5, {'a', ' ', ' ', 258, '\n'}},
         {"<|he's", 5, {'<', '|', 256, '\'', 's'}},
         {"\xC3\xA9 ", 3, {0xC3, 0xA9, ' '}},
