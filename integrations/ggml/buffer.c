@@ -31,25 +31,21 @@ static void *get_base(ggml_backend_buffer_t buffer)
 /* Some bytes of a tensor in planes. They need not be whole rows: rows are packed to blocks of ggml
  * first, and taken apart again where they are written. */
 typedef struct span {
-    const sg_layout_t *layout;
-    int64_t elements, first, rows;
+    const struct ggml_tensor *root;
+    int64_t first, rows;
     size_t row_bytes, begin; /* of ggml's rows; of the span in the first row */
-    uint8_t *planes;
-    uint8_t *blocks; /* rows * row_bytes */
+    uint8_t *blocks;         /* rows * row_bytes */
 } span_t;
 
 static bool span_open(span_t *span, const struct ggml_tensor *tensor, size_t offset, size_t size)
 {
     const struct ggml_tensor *root = sg_root(tensor);
-    span->layout = sg_layout_of(tensor->type);
-    span->elements = root->ne[0];
+    span->root = root;
     span->row_bytes = ggml_row_size(root->type, root->ne[0]);
     const size_t begin = (size_t)((uint8_t *)tensor->data - (uint8_t *)root->data) + offset;
     span->first = (int64_t)(begin / span->row_bytes);
     span->begin = begin % span->row_bytes;
     span->rows = (int64_t)((span->begin + size + span->row_bytes - 1) / span->row_bytes);
-    span->planes =
-        (uint8_t *)root->data + (size_t)span->first * sg_row_bytes(span->layout, span->elements);
     span->blocks = malloc((size_t)span->rows * span->row_bytes);
     return span->blocks != NULL;
 }
@@ -57,12 +53,11 @@ static bool span_open(span_t *span, const struct ggml_tensor *tensor, size_t off
 static void set_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, const void *data,
                        size_t offset, size_t size)
 {
-    const sg_layout_t *layout = sg_layout_of(tensor->type);
     if (buffer->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS) {
         const struct ggml_tensor *root = sg_root(tensor);
         sinter_engine_invalidate_constants(sg_engine(), root->data, sg_tensor_bytes(root));
     }
-    if (!layout) {
+    if (!sg_layout_of(tensor->type)) {
         memcpy((uint8_t *)tensor->data + offset, data, size);
         return;
     }
@@ -72,11 +67,11 @@ static void set_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor,
     }
     GGML_ASSERT(span_open(&span, tensor, offset, size));
     if (span.begin == 0 && size % span.row_bytes == 0) {
-        sg_unpack_rows(layout, span.elements, span.rows, data, span.planes);
+        sg_unpack_rows(span.root, span.first, span.rows, data);
     } else {
-        sg_pack_rows(layout, span.elements, span.rows, span.blocks, span.planes);
+        sg_pack_rows(span.root, span.first, span.rows, span.blocks);
         memcpy(span.blocks + span.begin, data, size);
-        sg_unpack_rows(layout, span.elements, span.rows, span.blocks, span.planes);
+        sg_unpack_rows(span.root, span.first, span.rows, span.blocks);
     }
     free(span.blocks);
 }
@@ -85,8 +80,7 @@ static void get_tensor(ggml_backend_buffer_t buffer, const struct ggml_tensor *t
                        size_t offset, size_t size)
 {
     (void)buffer;
-    const sg_layout_t *layout = sg_layout_of(tensor->type);
-    if (!layout) {
+    if (!sg_layout_of(tensor->type)) {
         memcpy(data, (const uint8_t *)tensor->data + offset, size);
         return;
     }
@@ -95,7 +89,7 @@ static void get_tensor(ggml_backend_buffer_t buffer, const struct ggml_tensor *t
         return;
     }
     GGML_ASSERT(span_open(&span, tensor, offset, size));
-    sg_pack_rows(layout, span.elements, span.rows, span.blocks, span.planes);
+    sg_pack_rows(span.root, span.first, span.rows, span.blocks);
     memcpy(data, span.blocks + span.begin, size);
     free(span.blocks);
 }

@@ -1,4 +1,4 @@
-/* Quantised rows as planes: codes, scales, offsets, and fields that only the way back needs. */
+/* Quantised tensors as planes: codes, scales, offsets, and fields that only the way back needs. */
 #include "sinter_ggml.h"
 
 #include <string.h>
@@ -223,7 +223,7 @@ static const sg_layout_t layouts[] = {
      sinter_s8,
      sinter_f32,
      sinter_data_type_undef,
-     {256, 64, 0, 20},
+     {256, 64, 0, 18},
      unpack_q6_k,
      pack_q6_k},
     {GGML_TYPE_MXFP4,
@@ -248,71 +248,64 @@ const sg_layout_t *sg_layout_of(enum ggml_type type)
     return NULL;
 }
 
-size_t sg_plane_offset(const sg_layout_t *layout, int64_t elements, int plane)
+size_t sg_row_bytes(const sg_layout_t *layout, int64_t elements, int plane)
 {
+    return (size_t)layout->plane_bytes[plane] * (size_t)(elements / layout->elements);
+}
+
+size_t sg_plane_offset(const struct ggml_tensor *root, int plane)
+{
+    enum { ALIGNMENT = 64 };
+    const sg_layout_t *layout = sg_layout_of(root->type);
     size_t offset = 0;
     for (int i = 0; i < plane; i++) {
-        offset += (size_t)layout->plane_bytes[i] * (size_t)(elements / layout->elements);
+        const size_t bytes = sg_row_bytes(layout, root->ne[0], i) * (size_t)ggml_nrows(root);
+        offset += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     }
     return offset;
 }
 
-size_t sg_row_bytes(const sg_layout_t *layout, int64_t elements)
-{
-    return sg_plane_offset(layout, elements, SG_PLANES);
-}
-
 size_t sg_tensor_bytes(const struct ggml_tensor *tensor)
 {
-    const sg_layout_t *layout = sg_layout_of(tensor->type);
     const size_t bytes = ggml_nbytes(tensor);
-    if (!layout) {
-        return bytes;
-    }
-    const size_t planes = sg_row_bytes(layout, tensor->ne[0]) * (size_t)ggml_nrows(tensor);
+    const size_t planes = sg_layout_of(tensor->type) ? sg_plane_offset(tensor, SG_PLANES) : 0;
     return planes > bytes ? planes : bytes;
 }
 
-static void begin_of_planes(const sg_layout_t *layout, int64_t elements, const void *row,
-                            uint8_t **planes)
+/* Where the first of these rows begins in each plane. Rows follow one another. */
+static void begin_of_rows(const struct ggml_tensor *root, int64_t first, uint8_t **planes)
 {
+    const sg_layout_t *layout = sg_layout_of(root->type);
     for (int i = 0; i < SG_PLANES; i++) {
-        planes[i] = (uint8_t *)row + sg_plane_offset(layout, elements, i);
+        planes[i] = (uint8_t *)root->data + sg_plane_offset(root, i) +
+                    (size_t)first * sg_row_bytes(layout, root->ne[0], i);
     }
 }
 
-void sg_unpack_rows(const sg_layout_t *layout, int64_t elements, int64_t rows, const void *blocks,
-                    void *planes)
+void sg_unpack_rows(const struct ggml_tensor *root, int64_t first, int64_t rows, const void *blocks)
 {
+    const sg_layout_t *layout = sg_layout_of(root->type);
     const uint8_t *block = blocks;
-    for (int64_t row = 0; row < rows; row++) {
-        uint8_t *at[SG_PLANES];
-        begin_of_planes(layout, elements,
-                        (uint8_t *)planes + (size_t)row * sg_row_bytes(layout, elements), at);
-        for (int64_t i = 0; i < elements; i += layout->elements) {
-            layout->unpack(block, at);
-            block += layout->bytes;
-            for (int p = 0; p < SG_PLANES; p++) {
-                at[p] += layout->plane_bytes[p];
-            }
+    uint8_t *planes[SG_PLANES];
+    begin_of_rows(root, first, planes);
+    for (int64_t i = 0; i < rows * root->ne[0]; i += layout->elements, block += layout->bytes) {
+        layout->unpack(block, planes);
+        for (int p = 0; p < SG_PLANES; p++) {
+            planes[p] += layout->plane_bytes[p];
         }
     }
 }
 
-void sg_pack_rows(const sg_layout_t *layout, int64_t elements, int64_t rows, void *blocks,
-                  const void *planes)
+void sg_pack_rows(const struct ggml_tensor *root, int64_t first, int64_t rows, void *blocks)
 {
+    const sg_layout_t *layout = sg_layout_of(root->type);
     uint8_t *block = blocks;
-    for (int64_t row = 0; row < rows; row++) {
-        uint8_t *at[SG_PLANES];
-        begin_of_planes(layout, elements,
-                        (const uint8_t *)planes + (size_t)row * sg_row_bytes(layout, elements), at);
-        for (int64_t i = 0; i < elements; i += layout->elements) {
-            layout->pack(block, at);
-            block += layout->bytes;
-            for (int p = 0; p < SG_PLANES; p++) {
-                at[p] += layout->plane_bytes[p];
-            }
+    uint8_t *planes[SG_PLANES];
+    begin_of_rows(root, first, planes);
+    for (int64_t i = 0; i < rows * root->ne[0]; i += layout->elements, block += layout->bytes) {
+        layout->pack(block, planes);
+        for (int p = 0; p < SG_PLANES; p++) {
+            planes[p] += layout->plane_bytes[p];
         }
     }
 }

@@ -43,7 +43,8 @@ struct sg_plans {
     plan_t *list; /* used last first */
     int count;
     uint64_t hits, misses;
-    /* The graph of the last call, if the host has numbered it. */
+    /* The graph of the last call, if the host has numbered it: the number changes with all that
+     * moves. */
     uint64_t uid;
     plan_t *last;
     sg_tensors_t last_tensors;
@@ -652,8 +653,7 @@ enum ggml_status sg_plans_compute(sg_plans_t *plans, sinter_stream_t *stream,
 {
     if (graph->uid && graph->uid == plans->uid) {
         plans->hits++;
-        return run(plans, plans->last, stream, &plans->last_tensors,
-                   has_moved(plans->last, &plans->last_tensors));
+        return run(plans, plans->last, stream, &plans->last_tensors, false);
     }
     plans->uid = 0;
     plans->last = NULL;

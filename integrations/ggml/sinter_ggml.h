@@ -15,11 +15,11 @@
 void sg_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 bool sg_verbose(void);
 
-/* ---- layout.c: quantised rows in our buffers ------------------------------------------------- */
+/* ---- layout.c: quantised tensors in our buffers ---------------------------------------------- */
 
-/* ggml mixes scales and codes in blocks. In a buffer of ours a row of such a tensor is planes
- * instead: the codes of the whole row, its scales, its offsets, and what else the way back needs.
- * They are then ordinary strided tensors. */
+/* ggml mixes scales and codes in blocks. In a buffer of ours such a tensor is planes instead: the
+ * codes of all rows, then the scales, the offsets, and what else the way back needs. They are then
+ * ordinary tensors. */
 enum { SG_CODES, SG_SCALES, SG_OFFSETS, SG_KEPT, SG_PLANES };
 
 typedef struct sg_layout {
@@ -34,16 +34,16 @@ typedef struct sg_layout {
 
 /* The layout of a type, or NULL where its blocks stay as they are. */
 const sg_layout_t *sg_layout_of(enum ggml_type type);
-/* Bytes of a row, and of a plane's begin in it. */
-size_t sg_row_bytes(const sg_layout_t *layout, int64_t elements);
-size_t sg_plane_offset(const sg_layout_t *layout, int64_t elements, int plane);
+/* Bytes of a row in a plane. */
+size_t sg_row_bytes(const sg_layout_t *layout, int64_t elements, int plane);
+/* Where a plane of a tensor that is no view begins, from its data on. */
+size_t sg_plane_offset(const struct ggml_tensor *root, int plane);
 /* Bytes of a tensor in a buffer of ours. */
 size_t sg_tensor_bytes(const struct ggml_tensor *tensor);
-/* Rows from blocks to planes and back. */
-void sg_unpack_rows(const sg_layout_t *layout, int64_t elements, int64_t rows, const void *blocks,
-                    void *planes);
-void sg_pack_rows(const sg_layout_t *layout, int64_t elements, int64_t rows, void *blocks,
-                  const void *planes);
+/* Rows of a tensor that is no view, from blocks to planes and back. */
+void sg_unpack_rows(const struct ggml_tensor *root, int64_t first, int64_t rows,
+                    const void *blocks);
+void sg_pack_rows(const struct ggml_tensor *root, int64_t first, int64_t rows, void *blocks);
 
 /* ---- buffer.c -------------------------------------------------------------------------------- */
 

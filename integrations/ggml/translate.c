@@ -210,11 +210,10 @@ sinter_dim_t sg_stride(const tensor_t *t, int plane, int dim)
     const sg_layout_t *layout = sg_layout_of(t->type);
     const int64_t elements = sg_root(t)->ne[0];
     const size_t row = ggml_row_size(t->type, elements);
+    const int group = plane_group(layout, plane);
     const sinter_dim_t blocks = (sinter_dim_t)(t->nb[dim] % row) / layout->bytes;
-    const sinter_dim_t per_block = layout->elements / plane_group(layout, plane);
-    const sinter_dim_t per_row =
-        (sinter_dim_t)sg_row_bytes(layout, elements) * per_block / layout->plane_bytes[plane];
-    return (sinter_dim_t)(t->nb[dim] / row) * per_row + blocks * per_block;
+    return (sinter_dim_t)(t->nb[dim] / row) * (elements / group) +
+           blocks * (layout->elements / group);
 }
 
 void *sg_begin(const tensor_t *t, int plane)
@@ -226,8 +225,8 @@ void *sg_begin(const tensor_t *t, int plane)
     const tensor_t *root = sg_root(t);
     const size_t row = ggml_row_size(root->type, root->ne[0]);
     const size_t offset = (size_t)((char *)t->data - (char *)root->data);
-    return (char *)root->data + offset / row * sg_row_bytes(layout, root->ne[0]) +
-           sg_plane_offset(layout, root->ne[0], plane) +
+    return (char *)root->data + sg_plane_offset(root, plane) +
+           offset / row * sg_row_bytes(layout, root->ne[0], plane) +
            offset % row / (size_t)layout->bytes * (size_t)layout->plane_bytes[plane];
 }
 
@@ -1810,11 +1809,8 @@ static bool native_set_rows(const tensor_t *t)
                     ggml_get_type_traits(t->type)->from_float_ref(x, blocks, t->ne[0]);
                 }
                 if (layout) {
-                    /* Whole rows of the root. */
                     const size_t begin = (size_t)((char *)t->data - (char *)root->data) + offset;
-                    sg_unpack_rows(layout, root->ne[0], 1, blocks,
-                                   (char *)root->data +
-                                       begin / root_row * sg_row_bytes(layout, root->ne[0]));
+                    sg_unpack_rows(root, (int64_t)(begin / root_row), 1, blocks);
                 } else {
                     memcpy((char *)t->data + offset, blocks, row);
                 }
