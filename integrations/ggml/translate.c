@@ -1458,10 +1458,19 @@ static bool op_rope(sg_builder_t *b, const tensor_t *t)
 
 /* ---- rows and copies ------------------------------------------------------------------------- */
 
+/* Quantised tables in blocks of ggml: those of the host, and types without planes. */
+static bool has_blocks(const tensor_t *table)
+{
+    if (!ggml_is_quantized(table->type) || !ggml_get_type_traits(table->type)->to_float) {
+        return false;
+    }
+    return !sg_layout_of(table->type) || (sg_root(table)->buffer && !sg_is_ours(table));
+}
+
 static const char *refuse_get_rows(const tensor_t *t)
 {
     const tensor_t *data = t->src[0], *rows = t->src[1];
-    const char *why = unreadable(data);
+    const char *why = has_blocks(data) ? NULL : unreadable(data);
     if (why) {
         return why;
     }
@@ -1821,7 +1830,29 @@ static bool native_set_rows(const tensor_t *t)
     return ok;
 }
 
+/* GET_ROWS of a table in blocks: few rows, which ggml's own functions decode. */
+static bool native_get_rows(const tensor_t *t)
+{
+    const tensor_t *table = t->src[0], *ids = t->src[1];
+    const struct ggml_type_traits *traits = ggml_get_type_traits(table->type);
+    for (int64_t i = 0; i < ids->ne[0]; i++) {
+        const int32_t row = *(const int32_t *)((const char *)ids->data + (size_t)i * ids->nb[0]);
+        if (row < 0 || row >= table->ne[1]) {
+            return false;
+        }
+        traits->to_float((const char *)table->data + (size_t)row * table->nb[1],
+                         (float *)((char *)t->data + (size_t)i * t->nb[1]), t->ne[0]);
+    }
+    return true;
+}
+
 sg_native_t sg_native(const tensor_t *node)
 {
+    if (ggml_is_empty(node)) {
+        return NULL;
+    }
+    if (node->op == GGML_OP_GET_ROWS && has_blocks(node->src[0])) {
+        return native_get_rows;
+    }
     return node->op == GGML_OP_SET_ROWS && !set_rows_is_plain(node) ? native_set_rows : NULL;
 }
