@@ -3,7 +3,7 @@
 # Ubuntu packages where it can (apt, and root or sudo), otherwise says exactly what is missing and
 # fails. With the argument "clang": also clang and LLVM's OpenMP, for tests/tsan.sh. With "format"
 # and "report": also clang-format; Graphviz and Chromium, if they can be had. The tests that need
-# them are skipped without them.
+# them are skipped without them. With "venv": what Python needs to make virtual environments.
 set -u
 
 wanted() { # argument
@@ -30,6 +30,7 @@ missing() {
     cmake_is_new_enough || echo "cmake" # 3.25 or newer
     command -v pkg-config >/dev/null || echo "pkg-config"
     command -v python3 >/dev/null || echo "python3"
+    wanted venv && { python3 -c "import ensurepip" 2>/dev/null || echo "python3-venv"; }
     compiles libxsmm.h || echo "libxsmm-dev"
     compiles cjson/cJSON.h cjson || echo "libcjson-dev"
     if wanted clang; then
