@@ -89,7 +89,7 @@ def headers(python):
 
 def built(ggml):
     """libggml-sinter.so, built for these headers."""
-    build = os.path.join(FOLDER, "build")
+    build = os.path.join(ROOT, "build", "llm-release")
     say("building Sinter and its backend (some minutes the first time) ...")
     configured = subprocess.run(
         ["cmake", "-S", ROOT, "-B", build, "-DCMAKE_BUILD_TYPE=Release",
@@ -226,7 +226,8 @@ class Runs:
         found, _ = self.run(device, backend)
         parts, n = found["parts"], len(found["rows"]) - 1
         say("\n")
-        found["rates"] = {"prompt": found["prompt"] / parts["prompt"], "decode": n / parts["decode"]}
+        found["rates"] = {"prompt": found["prompt"] / parts["prompt"],
+                          "decode": n / parts["decode"]}
         for name, count in (("prompt", found["prompt"]), ("decode", n)):
             say(f"{name}  {count:5} tokens  {parts[name]:7.2f} s  "
                 f"{found['rates'][name]:7.1f} tokens/s")
@@ -292,7 +293,8 @@ def main():
     parser.add_argument("--tokens", type=int, default=64, help="the most to be written")
     parser.add_argument("--threads", type=int, default=min(os.cpu_count(), 8))
     parser.add_argument("--cache", default="f16", choices=["f16", "bf16", "q8_0", "q4_0"])
-    parser.add_argument("--fpmath", default="strict", help="Sinter's mode for products of weights")
+    parser.add_argument("--fpmath", default="int8", help="Sinter's mode; int8 allows what the "
+                        "CPU backend does: activations of 8 bits where weights are quantised")
     parser.add_argument("--backend", help="a libggml-sinter.so that is built already")
     options = parser.parse_args()
     if options.tokens < 2:
