@@ -161,6 +161,8 @@ typedef struct model_desc {
     const format_t *weights, *head, *cache; /* head: of the product that gives the logits */
     sinter_fpmath_mode_t mode;
     int threads;
+    sinter_parallel_for_t parallel_for; /* threads of the engine's own; NULL: OpenMP's */
+    void *pool;                         /* its first argument */
 } model_desc_t;
 
 /* The file must stay in memory until model_close, which is also called after an error. */

@@ -208,10 +208,10 @@ int main(int argc, char **argv)
     gguf_t file;
     vocabulary_t v;
     model_t m;
-    model_desc_t desc = {format_named(weight_formats, WEIGHT_FORMATS, o.weights),
-                         format_named(weight_formats, WEIGHT_FORMATS, o.head),
-                         format_named(cache_formats, CACHE_FORMATS, o.cache),
-                         sinter_fpmath_mode_strict, (int)o.threads};
+    model_desc_t desc = {.weights = format_named(weight_formats, WEIGHT_FORMATS, o.weights),
+                         .head = format_named(weight_formats, WEIGHT_FORMATS, o.head),
+                         .cache = format_named(cache_formats, CACHE_FORMATS, o.cache),
+                         .threads = (int)o.threads};
     if (!sinter_fpmath_mode_parse(o.mode, &desc.mode)) {
         die_if(failure("no mode %s", o.mode));
     }

@@ -309,7 +309,10 @@ static const char *open_ends(model_t *m, const gguf_t *g, const model_desc_t *de
 
 const char *model_open(model_t *m, const gguf_t *g, const model_desc_t *desc)
 {
-    const sinter_stream_desc_t stream = {.size = sizeof stream, .threads = desc->threads};
+    const sinter_stream_desc_t stream = {.size = sizeof stream,
+                                         .threads = desc->threads,
+                                         .parallel_for = desc->parallel_for,
+                                         .pool = desc->pool};
     *m = (model_t){.weights = desc->weights, .cache = desc->cache, .masked = -INFINITY};
     TRY(read_sizes(g, &m->sizes));
     TRY(check(sinter_stream_create(&m->stream, NULL, &stream)));

@@ -45,8 +45,10 @@ static const char *read_all(const made_t *made, const uint8_t *bytes, size_t siz
 /* Opens a model and runs it. */
 static const char *run(const uint8_t *bytes, size_t size)
 {
-    const model_desc_t desc = {&weight_formats[0], &weight_formats[0], &cache_formats[0],
-                               sinter_fpmath_mode_strict, 1};
+    const model_desc_t desc = {.weights = &weight_formats[0],
+                               .head = &weight_formats[0],
+                               .cache = &cache_formats[0],
+                               .threads = 1};
     const int32_t tokens[4] = {1, 0, 39, 7};
     uint8_t *file = malloc(size + !size);
     gguf_t g;

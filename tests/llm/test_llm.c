@@ -331,6 +331,15 @@ static void test_formats(void)
     }
 }
 
+/* The least that may stand for an engine's own threads. */
+static void one_by_one(void *pool, int workers, void (*run)(void *task, int worker), void *task)
+{
+    ++*(int *)pool;
+    for (int i = 0; i < workers; i++) {
+        run(task, i);
+    }
+}
+
 /* Caches begin with room for 256 tokens. */
 static void test_growing(void)
 {
@@ -338,10 +347,45 @@ static void test_growing(void)
     made_t made;
     made_model(&made, &shapes[0], 12);
     for (int c = 0; c < CACHE_FORMATS; c++) {
-        const model_desc_t desc = {&weight_formats[2], &weight_formats[0], &cache_formats[c],
-                                   way.mode, way.threads};
+        int loops = 0;
+        const model_desc_t desc = {&weight_formats[2],
+                                   &weight_formats[0],
+                                   &cache_formats[c],
+                                   way.mode,
+                                   way.threads,
+                                   one_by_one,
+                                   &loops};
         compare(&made, &desc, &way);
+        CHECK_THAT(loops > 0);
     }
+    made_free(&made);
+}
+
+/* Steps that are refused leave the model as it was. */
+static void test_errors(void)
+{
+    const model_desc_t desc = {.weights = &weight_formats[0],
+                               .head = &weight_formats[0],
+                               .cache = &cache_formats[1],
+                               .threads = 1};
+    static int32_t tokens[401];
+    float before[131], after[131];
+    made_t made;
+    gguf_t file;
+    model_t m;
+    made_model(&made, &shapes[0], 14);
+    CHECK_THAT(gguf_open(&file, made.file, made.bytes) == NULL);
+    CHECK_THAT(model_open(&m, &file, &desc) == NULL);
+    CHECK_THAT(model_step(&m, 3, tokens, before) == NULL && m.past == 3);
+    CHECK_THAT(model_step(&m, 0, tokens, after) != NULL);
+    CHECK_THAT(model_step(&m, 398, tokens, after) != NULL); /* the model's context is 400 */
+    tokens[1] = 131;
+    CHECK_THAT(model_step(&m, 2, tokens, after) != NULL);
+    CHECK_THAT(m.past == 3);
+    m.past = 0;
+    CHECK_THAT(model_step(&m, 3, (const int32_t[3]){0, 0, 0}, after) == NULL);
+    CHECK_THAT(memcmp(before, after, sizeof before) == 0);
+    model_close(&m);
     made_free(&made);
 }
 
@@ -385,5 +429,6 @@ int main(void)
     test_text();
     test_formats();
     test_growing();
+    test_errors();
     return check_finish();
 }
