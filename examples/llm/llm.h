@@ -168,14 +168,16 @@ typedef struct model_desc {
 /* The file must stay in memory until model_close, which is also called after an error. */
 const char *model_open(model_t *m, const gguf_t *g, const model_desc_t *desc);
 void model_close(model_t *m);
-/* Appends n tokens; logits [vocabulary] are those of what follows the last one. */
+/* Appends n tokens; logits [vocabulary] are those of what follows the last one. A step that does
+ * not fit, or a token that does not exist, leaves the model as it was; where memory is missing, it
+ * can only be closed. */
 const char *model_step(model_t *m, size_t n, const int32_t *tokens, float *logits);
 /* The parts of a step. bind_step binds what changes with each step to a layer's graph. */
 const char *begin_step(model_t *m, size_t n, const int32_t *tokens);
 const char *bind_step(const model_t *m, sinter_compiled_graph_t *c, int64_t n);
 const char *end_step(model_t *m, size_t n, float *logits);
 /* The error of a call of the library, or NULL. */
-const char *check(sinter_status_t status);
+const char *status_error(sinter_status_t status);
 
 /* ---- profile.c ------------------------------------------------------------------------------- */
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *check(sinter_status_t status)
+const char *status_error(sinter_status_t status)
 {
     return status == sinter_success ? NULL : failure("%s", sinter_last_error_message());
 }
@@ -15,14 +15,14 @@ const char *check(sinter_status_t status)
 /* Binds a tensor with the dims that were compiled, or those that it had. */
 static const char *bind(sinter_compiled_graph_t *c, uint64_t id, const void *data)
 {
-    return check(
+    return status_error(
         sinter_compiled_graph_bind(c, id, 0, NULL, NULL, (void *)data, SINTER_BYTES_TRUSTED));
 }
 
 static const char *bind_dims(sinter_compiled_graph_t *c, uint64_t id, int ndims,
                              const sinter_dim_t *dims, const void *data)
 {
-    return check(
+    return status_error(
         sinter_compiled_graph_bind(c, id, ndims, dims, NULL, (void *)data, SINTER_BYTES_TRUSTED));
 }
 
@@ -97,7 +97,7 @@ static size_t row_bytes(sinter_data_type_t type, int64_t n)
 /* Compiles a graph and destroys it. */
 static const char *compile(sinter_graph_t *graph, sinter_compiled_graph_t **compiled)
 {
-    const char *error = check(sinter_graph_compile(graph, NULL, 0, NULL, compiled));
+    const char *error = status_error(sinter_graph_compile(graph, NULL, 0, NULL, compiled));
     sinter_graph_destroy(&graph);
     return error;
 }
@@ -124,7 +124,7 @@ static const char *convert(weight_t *w, const format_t *f, sinter_stream_t *stre
     error = error != NULL ? error : compile(graph, &c);
     error = error != NULL ? error : bind_weight(c, PORT_WEIGHT, w);
     error = error != NULL ? error : bind_weight(c, PORT_WEIGHT + 3, &to);
-    error = error != NULL ? error : check(sinter_compiled_graph_execute(c, stream));
+    error = error != NULL ? error : status_error(sinter_compiled_graph_execute(c, stream));
     sinter_compiled_graph_destroy(&c);
     weight_free(w);
     *w = to;
@@ -261,22 +261,23 @@ static const char *compile_layers(model_t *m, sinter_fpmath_mode_t mode)
     sinter_compiled_partition_t *parts[MOST_PARTS];
     size_t n = 0;
     TRY(graph_layer(&graph, &m->sizes, m->layers[0].weights, m->cache, mode));
-    const char *error = check(sinter_graph_compile(graph, NULL, 0, NULL, &m->prompt));
+    const char *error = status_error(sinter_graph_compile(graph, NULL, 0, NULL, &m->prompt));
     if (error == NULL) {
-        error = check(sinter_compiled_graph_get_partition_num(m->prompt, &n));
+        error = status_error(sinter_compiled_graph_get_partition_num(m->prompt, &n));
     }
     if (error == NULL && n > MOST_PARTS) {
         error = failure("a layer of %zu partitions", n);
     }
     if (error == NULL) {
-        error = check(sinter_compiled_graph_get_partitions(m->prompt, n, NULL, parts));
+        error = status_error(sinter_compiled_graph_get_partitions(m->prompt, n, NULL, parts));
     }
     if (error == NULL) {
-        error = check(sinter_graph_get_partitions(graph, n, m->parts));
+        error = status_error(sinter_graph_get_partitions(graph, n, m->parts));
         m->n_parts = n;
     }
     for (int64_t i = 0; i < m->sizes.layers && error == NULL; i++) {
-        error = check(sinter_compiled_graph_create(&m->layers[i].graph, NULL, graph, n, parts));
+        error =
+            status_error(sinter_compiled_graph_create(&m->layers[i].graph, NULL, graph, n, parts));
     }
     sinter_graph_destroy(&graph);
     return error;
@@ -315,7 +316,7 @@ const char *model_open(model_t *m, const gguf_t *g, const model_desc_t *desc)
                                          .pool = desc->pool};
     *m = (model_t){.weights = desc->weights, .cache = desc->cache, .masked = -INFINITY};
     TRY(read_sizes(g, &m->sizes));
-    TRY(check(sinter_stream_create(&m->stream, NULL, &stream)));
+    TRY(status_error(sinter_stream_create(&m->stream, NULL, &stream)));
     m->scale = 1.0f / sqrtf((float)m->sizes.head);
     m->layers = calloc((size_t)m->sizes.layers, sizeof *m->layers);
     if (m->layers == NULL) {
@@ -388,7 +389,7 @@ static const char *embed(model_t *m, size_t n, const int32_t *tokens)
     const sinter_dim_t rows[2] = {(sinter_dim_t)n, m->sizes.hidden};
     TRY(bind_dims(m->first, PORT_TOKENS, 1, rows, tokens));
     TRY(bind_dims(m->first, PORT_Y, 2, rows, m->x));
-    return check(sinter_compiled_graph_execute(m->first, m->stream));
+    return status_error(sinter_compiled_graph_execute(m->first, m->stream));
 }
 
 const char *begin_step(model_t *m, size_t n, const int32_t *tokens)
@@ -408,7 +409,7 @@ const char *end_step(model_t *m, size_t n, float *logits)
     m->past += (int64_t)n;
     TRY(bind(m->last, PORT_X, m->x + (int64_t)(n - 1) * m->sizes.hidden));
     TRY(bind(m->last, PORT_Y, logits));
-    return check(sinter_compiled_graph_execute(m->last, m->stream));
+    return status_error(sinter_compiled_graph_execute(m->last, m->stream));
 }
 
 /* A single token runs the graphs that stay bound. Many tokens need much memory between
@@ -422,7 +423,7 @@ const char *model_step(model_t *m, size_t n, const int32_t *tokens, float *logit
             TRY(bind_layer(m, &m->layers[i], m->capacity, c));
         }
         TRY(bind_step(m, c, (int64_t)n));
-        TRY(check(sinter_compiled_graph_execute(c, m->stream)));
+        TRY(status_error(sinter_compiled_graph_execute(c, m->stream)));
     }
     return end_step(m, n, logits);
 }

@@ -37,10 +37,10 @@ static const char *make_tensors(model_t *m, layer_t *l, void **between, size_t n
     for (size_t i = 0; i < n; i++) {
         sinter_logical_tensor_t lt;
         size_t bytes = 0;
-        TRY(check(sinter_compiled_graph_query_logical_tensor(l->graph, ports[i].id, &lt)));
-        TRY(check(sinter_logical_tensor_get_bytes(&lt, &bytes)));
+        TRY(status_error(sinter_compiled_graph_query_logical_tensor(l->graph, ports[i].id, &lt)));
+        TRY(status_error(sinter_logical_tensor_get_bytes(&lt, &bytes)));
         void *data = memory_of(m, l, lt.id, between, bytes);
-        TRY(check(sinter_tensor_create(&tensors[i], NULL, &lt, data, SINTER_BYTES_TRUSTED)));
+        TRY(status_error(sinter_tensor_create(&tensors[i], NULL, &lt, data, SINTER_BYTES_TRUSTED)));
     }
     return NULL;
 }
@@ -61,20 +61,20 @@ static const char *time_partition(model_t *m, layer_t *l, size_t at, void **betw
     sinter_compiled_partition_t *compiled[MOST_PARTS];
     size_t n_in = 0, n_out = 0;
     const sinter_partition_t *part = m->parts[at];
-    TRY(check(sinter_compiled_graph_get_partitions(l->graph, m->n_parts, NULL, compiled)));
-    TRY(check(sinter_partition_get_input_num(part, &n_in)));
-    TRY(check(sinter_partition_get_output_num(part, &n_out)));
+    TRY(status_error(sinter_compiled_graph_get_partitions(l->graph, m->n_parts, NULL, compiled)));
+    TRY(status_error(sinter_partition_get_input_num(part, &n_in)));
+    TRY(status_error(sinter_partition_get_output_num(part, &n_out)));
     if (n_in + n_out > MOST_PORTS) {
         return failure("a partition of %zu ports", n_in + n_out);
     }
-    TRY(check(sinter_partition_get_inputs(part, n_in, ports)));
-    TRY(check(sinter_partition_get_outputs(part, n_out, ports + n_in)));
+    TRY(status_error(sinter_partition_get_inputs(part, n_in, ports)));
+    TRY(status_error(sinter_partition_get_outputs(part, n_out, ports + n_in)));
     const char *error = make_tensors(m, l, between, n_in + n_out, ports, tensors);
     const double start = now();
     if (error == NULL) {
-        error = check(sinter_compiled_partition_execute(compiled[at], m->stream, n_in,
-                                                        (const sinter_tensor_t *const *)tensors,
-                                                        n_out, tensors + n_in, NULL, 0));
+        error = status_error(sinter_compiled_partition_execute(
+            compiled[at], m->stream, n_in, (const sinter_tensor_t *const *)tensors, n_out,
+            tensors + n_in, NULL, 0));
     }
     *seconds += now() - start;
     for (size_t i = 0; i < n_in + n_out; i++) {
