@@ -17,9 +17,11 @@ STORED = {
     "mxfp8-e5m2": ("f8_e5m2", "e8m0", None, 32),
     "f16": ("f16", None, None, 0),
     "f32": ("f32", None, None, 0),
-}
+    "u4-zp-g32": ("u4", "f16", "u4", 32),
+} | {f"u4-{kind}-g{group}": ("u4", "f16", "f16", group) for kind in ("offsets", "float-zp")
+     for group in (32, 128)}
 # Graph -> what it is written for.
-GRAPHS = {"zp": "s4-zp-g32", "scaled": "s8-g32", "float": "f16"}
+GRAPHS = {"zp": "s4-zp-g32", "offsets": "u4-offsets-g32", "scaled": "s8-g32", "float": "f16"}
 BASE = {"decode": (32, 1, 128, 1, 4096), "prefill": (8, 4, 128, 1024, 1024)}
 
 
@@ -33,8 +35,9 @@ def shapes(kv_heads, per_kv, head, s, t, group):
     return query, k, v, [*k[:3], head // group, t], [*v[:4], head // group]
 
 
-def cache(g, dtype, scale, zero_point, shape, scale_shape, axis, group_shape=None):
-    """K or V with one row of the head for each token in memory. axis: that of the head."""
+def cache(g, dtype, scale, zero_point, shape, scale_shape, axis, group_shape=None, **attributes):
+    """K or V with one row of the head for each token in memory. axis: that of the head; attributes:
+    of the DynamicDequantize."""
     stride = transposed if axis == 3 else lambda _: None
     data = g.input(dtype, shape, stride(shape))
     if not scale:
@@ -44,16 +47,17 @@ def cache(g, dtype, scale, zero_point, shape, scale_shape, axis, group_shape=Non
     ]
     group_shape = group_shape or [n // groups for n, groups in zip(shape, scale_shape)]
     return g.op("DynamicDequantize", [data, *sides], "f32", qtype="per_group",
-                group_shape=group_shape)
+                group_shape=group_shape, **attributes)
 
 
 def attention(stored, kv_heads, per_kv, head, s, t, causal):
     dtype, scale, zero_point, group = STORED[stored]
     query, k_shape, v_shape, k_scales, v_scales = shapes(kv_heads, per_kv, head, s, t, group)
     float_type = "f32" if scale else dtype
+    kind = {"zps_kind": "offsets"} if graph_of(stored) == "offsets" else {}
     g = Graph(apply_to_int=True)
     q = g.input(float_type, query)
-    k = cache(g, dtype, scale, zero_point, k_shape, k_scales, 3)
+    k = cache(g, dtype, scale, zero_point, k_shape, k_scales, 3, **kind)
     scores = g.op("MatMul", [q, k], "f32", transpose_a=False, transpose_b=False)
     scores = g.op("Multiply", [scores, g.input("f32", [1])], "f32", auto_broadcast="numpy")
     if causal:
@@ -62,7 +66,7 @@ def attention(stored, kv_heads, per_kv, head, s, t, causal):
         keep = g.op("GreaterEqual", [row, column], "boolean", auto_broadcast="numpy")
         scores = g.op("Select", [keep, scores, g.input("f32", [1])], "f32", auto_broadcast="numpy")
     p = g.op("SoftMax", [scores], float_type, axis=-1, mode="inf_as_zero")
-    v = cache(g, dtype, scale, zero_point, v_shape, v_scales, 4)
+    v = cache(g, dtype, scale, zero_point, v_shape, v_scales, 4, **kind)
     return g.output(g.op("MatMul", [p, v], float_type, transpose_a=False, transpose_b=False))
 
 
@@ -109,7 +113,7 @@ def models():
 
 def graph_of(stored):
     _, scale, zero_point, _ = STORED[stored]
-    return "zp" if zero_point else "scaled" if scale else "float"
+    return "offsets" if "offsets" in stored else "zp" if zero_point else "scaled" if scale else "float"
 
 
 def dims(shape):
@@ -156,7 +160,8 @@ def line(what, stored, shape, mode, cold=True):
 
 COMPRESSED = ["s4-zp-g32", "u4-zp-g128", "mxfp4", "s8-g32", "mxfp8-e4m3", "mxfp8-e5m2"]
 # Codes that mode int8 multiplies as integers.
-INTEGERS = ("s4-zp-g32", "u4-zp-g128", "mxfp4", "s8-g32")
+INTEGERS = ("s4-zp-g32", "u4-zp-g128", "mxfp4", "s8-g32", "u4-zp-g32", "u4-offsets-g32",
+            "u4-offsets-g128", "u4-float-zp-g32", "u4-float-zp-g128")
 # Heads of K and V, queries for each, size of a head: what is stored.
 DECODE = {
     (32, 1, 128): [*COMPRESSED, "f16"],
@@ -212,6 +217,19 @@ def prefill_line(stored, shape, mode):
     return line("prefill", stored, shape, mode) + " --max-scratch-per-thread=2097152"
 
 
+def offset_lines():
+    """Integer zero points, offsets and zero points that are floats beside each other."""
+    for kv_heads, per_kv, s, t in ((32, 1, 1, 4096), (8, 4, 1, 4096)):
+        for group in (32, 128):
+            for mode in ("strict", "f16", "int8"):
+                for kind in ("zp", "offsets", "float-zp"):
+                    yield line("decode", f"u4-{kind}-g{group}", (kv_heads, per_kv, 128, s, t), mode)
+    for group in (32, 128):
+        for mode in ("strict", "int8"):
+            for kind in ("zp", "offsets", "float-zp"):
+                yield prefill_line(f"u4-{kind}-g{group}", (8, 4, 128, 512, 512), mode)
+
+
 def lists():
     """File name -> text."""
     head = [
@@ -227,4 +245,12 @@ def lists():
         "# Causal, as many queries as tokens.", *(prefill_line(*cell) for cell in prefill_cells())
     ]
     head[0] += " Written by tools/make_models.py."
-    return {"perf_attention.list": "\n".join(head + parts) + "\n"}
+    offsets = [
+        "# Caches of 4 bits with integer zero points, offsets and zero points that are floats: one "
+        "query for 32/32 and 32/8 heads, and prompts. Written by tools/make_models.py.",
+        *offset_lines()
+    ]
+    return {
+        "perf_attention.list": "\n".join(head + parts) + "\n",
+        "perf_attention_offsets.list": "\n".join(offsets) + "\n"
+    }

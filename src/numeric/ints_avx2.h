@@ -123,6 +123,10 @@ OP vi fours_sum(vi x)
 {
     return _mm256_add_epi32(x, _mm256_permute2x128_si256(x, x, 1));
 }
+OP vf fours_sum_of_floats(vf x)
+{
+    return _mm256_add_ps(x, _mm256_permute2f128_ps(x, x, 1));
+}
 OP int32_t vi_sum(vi x)
 {
     const vi pairs = _mm256_add_epi32(x, _mm256_shuffle_epi32(x, 0x4e));

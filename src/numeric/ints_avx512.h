@@ -20,6 +20,7 @@
  *   vi_to_s8(x)                 four vectors of dwords: in each 16 bytes, 4 of each, as s8
  *   vi_largest, vi_sum          of all dwords
  *   fours_max, fours_sum        of the dwords with the same place in their fours, in every four
+ *   fours_sum_of_floats(x)      the same of floats
  *
  *   vf_gather(p, at)            lane i: p[at[i]]
  *   vf_corners(p, to)           four rows of four floats as vectors of columns
@@ -146,6 +147,11 @@ OP vi fours_sum(vi x)
 {
     x = _mm512_add_epi32(x, _mm512_shuffle_i32x4(x, x, 0x4e));
     return _mm512_add_epi32(x, _mm512_shuffle_i32x4(x, x, 0xb1));
+}
+OP vf fours_sum_of_floats(vf x)
+{
+    x = _mm512_add_ps(x, _mm512_shuffle_f32x4(x, x, 0x4e));
+    return _mm512_add_ps(x, _mm512_shuffle_f32x4(x, x, 0xb1));
 }
 
 /* ---- fours of floats ------------------------------------------------------------------------- */

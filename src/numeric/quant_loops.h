@@ -416,19 +416,32 @@ TARGET static void end_stream(void)
     stream_end();
 }
 
-TARGET static void zps_of_offsets(float *scale, float *offset, int64_t n)
+OP void zps_of_some(vf *scale, vf *offset)
 {
     const vu magnitude = vu_set1(0x7FFFFFFF), zero = vu_set1(0);
-    for (int64_t i = 0; i < n; i += LANES) {
-        const vf s = vf_load_n(scale + i, n - i < LANES ? n - i : LANES),
-                 o = vf_load_n(offset + i, n - i < LANES ? n - i : LANES);
-        const vu far_from = (vu)(s * vf_set1(0x1p40f)) & magnitude, size = (vu)o & magnitude;
-        const vm far = vu_gt(size, far_from);
-        const vu zp = vu_select(far, (vu)vf_set1(-0x1p40f), (vu)(-o / s)),
-                 s2 = vu_select(far, (vu)(o * vf_set1(0x1p-40f)), (vu)s);
-        vf_store_n(scale + i, (vf)s2, n - i < LANES ? n - i : LANES);
-        vf_store_n(offset + i, (vf)vu_select(vu_eq(size, zero), zero, zp),
-                   n - i < LANES ? n - i : LANES);
+    const vf s = *scale, o = *offset;
+    const vu far_from = (vu)(s * vf_set1(0x1p40f)) & magnitude, size = (vu)o & magnitude;
+    const vm far = vu_gt(size, far_from);
+    const vu zp = vu_select(far, (vu)vf_set1(-0x1p40f), (vu)(-o / s));
+    *scale = (vf)vu_select(far, (vu)(o * vf_set1(0x1p-40f)), (vu)s);
+    *offset = (vf)vu_select(vu_eq(size, zero), zero, zp);
+}
+
+/* Stores under a mask take long on some CPUs, so that only the end has them. */
+TARGET static void zps_of_offsets(float *scale, float *offset, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        vf s = vf_load(scale + i), o = vf_load(offset + i);
+        zps_of_some(&s, &o);
+        vf_store(scale + i, s);
+        vf_store(offset + i, o);
+    }
+    if (i < n) {
+        vf s = vf_load_n(scale + i, n - i), o = vf_load_n(offset + i, n - i);
+        zps_of_some(&s, &o);
+        vf_store_n(scale + i, s, n - i);
+        vf_store_n(offset + i, o, n - i);
     }
 }
 

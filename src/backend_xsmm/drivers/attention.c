@@ -135,10 +135,8 @@ static const char *refuse_integers(const codes_table_t *table, const problem_t *
     if (codes->form == CODES_BYTES && !table->sums_bytes) {
         return BYTES_NEED_VNNI;
     }
-    if (o->zp >= 0 && dtype_traits(problem_type(p, o->zp))->cls != DTYPE_INT) {
-        return "zero points that are no integers";
-    }
-    if (o->zp >= 0 && dtype_traits(problem_type(p, o->zp))->bits > 8) {
+    const dtype_traits_t *zp = o->zp < 0 ? NULL : dtype_traits(problem_type(p, o->zp));
+    if (zp != NULL && zp->cls == DTYPE_INT && zp->bits > 8) {
         return "zero points of more than 8 bits";
     }
     const int64_t quad = codes->elems / CODES_QUADS, s = group_of_head(p, o, false, from_end),

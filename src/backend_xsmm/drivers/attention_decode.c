@@ -167,6 +167,21 @@ static void fill_corners(decode_side_t *side)
     }
 }
 
+/* The group of each place, in which offsets are added once: for the first token of a row. */
+static void fill_plus(decode_side_t *side)
+{
+    for (int i = 0; i < side->padded; i++) {
+        const int e = side->order[i];
+        side->plus_at[i] = (int16_t)(e < 0 || e >= side->head ? DECODE_GROUPS : e / side->size);
+    }
+}
+
+/* Offsets, or zero points that are floats. */
+static bool has_offsets(const matrix_t *m)
+{
+    return m->zp.type != NULL && (m->offsets || m->zp.type->cls != DTYPE_INT);
+}
+
 /* What the ways of one operand are chosen by. */
 typedef struct operand_rows {
     const decode_how_t *how;
@@ -203,12 +218,13 @@ static const char *refuse_decoding(int kind, const void *config, void *state)
     if (side->by_lane && common_groups(m, ops, head, &size) == 0) {
         return "groups along the head do not fall on lanes";
     }
-    return side->by_lane && ops->qk[m->zp.type != NULL ? 2 : 1][0] == NULL
+    const bool shifted = m->zp.type != NULL && !has_offsets(m);
+    return side->by_lane && ops->qk[shifted ? 2 : 1][0] == NULL
                ? "no decoder for the data type with scales or zero points"
                : NULL;
 }
 
-/* Integers want whole quads in a group and zero points as small as codes. */
+/* Integers want whole quads in a group, and zero points as small as codes or floats. */
 static const char *refuse_integers(int kind, const void *config, void *state)
 {
     const operand_rows_t *rows = config;
@@ -221,7 +237,7 @@ static const char *refuse_integers(int kind, const void *config, void *state)
     int size;
     const int groups = common_groups(m, rows->how->ops, rows->head, &size);
     const dtype_traits_t *zp = m->zp.type;
-    const bool small = zp == NULL || (zp->cls == DTYPE_INT && zp->bits <= 8),
+    const bool small = zp == NULL || has_offsets(m) || zp->bits <= 8,
                quads = groups == 1 || (groups > 1 && size % (codes->elems / CODES_QUADS) == 0);
     return small && quads ? NULL : "groups or zero points do not allow products of integers";
 }
@@ -242,8 +258,7 @@ void decode_bind(const decode_how_t *how, const matrices_t *op, bool tokens_are_
     const int64_t head = op->dims[op->ndims - (tokens_are_rows ? 1 : 2)];
     const operand_rows_t rows = {how, op, tokens_are_rows, m, head};
     /* Codes less zero points are exact only before anything is multiplied with them. */
-    side->shifted = m.zp.type != NULL;
-    side->by_lane = varies_by_token(&m.scale) || side->shifted;
+    side->by_lane = varies_by_token(&m.scale) || m.zp.type != NULL;
     side->ops = NULL;
     const int way = take_way(ways_attention_operands, of, &rows, side, choice);
     if (way == BY_TILES) {
@@ -251,10 +266,14 @@ void decode_bind(const decode_how_t *how, const matrices_t *op, bool tokens_are_
     }
     const decode_ops_t *ops = how->ops;
     const code_layout_t *o = &ops->layout;
+    const bool is_v = tokens_are_rows;
     side->ops = ops;
+    side->plus = has_offsets(&m) && (way == BY_DECODING || !is_v);
+    side->shifted = m.zp.type != NULL && !side->plus;
+    side->zps_are_floats = side->shifted && has_offsets(&m);
     side->lanes = o->lanes;
     side->head = (int)head;
-    side->quantised = scale != NULL || side->shifted;
+    side->quantised = scale != NULL || m.zp.type != NULL;
     side->groups = common_groups(&m, ops, head, &side->size);
     side->codes = way < BY_DECODING ? how->codes : NULL;
     side->ints = how->ints;
@@ -287,9 +306,8 @@ void decode_bind(const decode_how_t *how, const matrices_t *op, bool tokens_are_
         }
         fill_corners(side);
     } else if (side->by_lane) {
-        /* Tables of codes less their zero points have whole numbers only. */
         const bool tables = side->shifted && ops->place_zps != NULL;
-        side->group_shift = tables && m.zp.type->cls != DTYPE_INT ? -1 : shift_of_group(side);
+        side->group_shift = shift_of_group(side);
         if (side->group_shift < 0) {
             fill_groups(side);
         }
@@ -298,6 +316,9 @@ void decode_bind(const decode_how_t *how, const matrices_t *op, bool tokens_are_
         if (side->places_zps) {
             fill_less_zp(&side->less_zp);
         }
+    }
+    if (side->plus) {
+        fill_plus(side);
     }
 }
 
@@ -332,6 +353,7 @@ size_t decode_buffers(int rows, bool codes, unsigned char *scratch, decode_buffe
     out->folded = carve(scratch, &at, r * DECODE_HEAD, sizeof(float));
     out->run = carve(scratch, &at, r * DECODE_ORDER, sizeof(float));
     out->coef = carve(scratch, &at, DECODE_HEAD, sizeof(float));
+    out->sums = carve(scratch, &at, r * DECODE_GROUPS, sizeof(float));
     out->tile = carve(scratch, &at, DECODE_SLOW * DECODE_HEAD, sizeof(float));
     out->tame = carve(scratch, &at, 1, sizeof(bool));
     out->codes = codes ? carve(scratch, &at, 1, sizeof(codes_query_t)) : NULL;
@@ -417,7 +439,7 @@ static int32_t largest(const float *x, int64_t n)
 }
 
 /* Weights other than probabilities may be large. True if they stay finite when they are multiplied
- * with codes, or with n scales and then with codes. */
+ * with codes, or with n scales (or offsets) and then with codes. */
 static bool weights_are_tame(const decode_task_t *task, const float *scale, int n)
 {
     int32_t most = 0;
@@ -470,6 +492,23 @@ static void query_codes(const decode_side_t *k, codes_query_t *codes, int r, con
     }
 }
 
+/* Sums of a query by group of K's offsets. In integers they are those of its limbs, so that an
+ * error of the query meets the value and not the code. */
+static void sum_query(const decode_side_t *k, const decode_buffers_t *b, int r, const float *q)
+{
+    float *sums = b->sums + r * DECODE_GROUPS;
+    memset(sums, 0, DECODE_GROUPS * sizeof(float));
+    for (int e = 0; e < k->head && !k->codes; e++) {
+        sums[e / k->size] += q[e];
+    }
+    const int elems = k->codes ? k->codes->elems : k->head, quad = elems / CODES_QUADS;
+    for (int e = 0; e < k->head && k->codes; e += quad) {
+        const limbs_t *x = &b->codes->chunk[e / elems][r];
+        const int corner = e % elems / quad * CODES_ROWS;
+        sums[e / k->size] += (float)x->sum[corner] * (x->scale[corner] / k->codes->unit);
+    }
+}
+
 void decode_query(const decode_side_t *k, const decode_buffers_t *b, int rows, const float *q,
                   int64_t ld)
 {
@@ -477,6 +516,9 @@ void decode_query(const decode_side_t *k, const decode_buffers_t *b, int rows, c
         b->codes->usable = true;
         for (int r = 0; r < rows; r++) {
             query_codes(k, b->codes, r, q + r * ld);
+            if (k->plus) {
+                sum_query(k, b, r, q + r * ld);
+            }
         }
         return;
     }
@@ -484,6 +526,9 @@ void decode_query(const decode_side_t *k, const decode_buffers_t *b, int rows, c
     for (int r = 0; r < rows; r++) {
         *b->tame = is_tame_bits(largest(q + r * ld, k->head)) && *b->tame;
         place_query(k, b, rows, r, q + r * ld);
+        if (k->plus) {
+            sum_query(k, b, r, q + r * ld);
+        }
     }
 }
 
@@ -492,6 +537,8 @@ void decode_query(const decode_side_t *k, const decode_buffers_t *b, int rows, c
 /* Detours: values first, then products. */
 #define BY_FLOATS(why) "some by tiles of floats (" why ")"
 static const char far_zps[] = BY_FLOATS("zero points are too far from the codes"),
+                  odd_offsets[] = BY_FLOATS("offsets are not finite or too large, or scales too "
+                                            "small"),
                   odd_query[] = BY_FLOATS("a query is not finite, too small or too large"),
                   odd_scaled[] = BY_FLOATS("a query times scales is not finite, too small or too "
                                            "large"),
@@ -555,34 +602,49 @@ static int flip_of(const decode_side_t *side)
     return side->values[15] < 0 ? 8 : 0;
 }
 
-/* The scales and zero points of all tokens of a task into its buffers. False: the micro-kernels
- * cannot take some zero points off. */
-static bool load_coefs(const decode_task_t *task)
+/* Zero points that are floats and meet integers: their products stay far from the ends of floats. */
+static bool zps_are_tame(const float *zp, int n)
 {
+    float most;
+    const int32_t bits = largest(zp, n);
+    memcpy(&most, &bits, sizeof(most));
+    return most < 0x1p60f;
+}
+
+/* The scales and zero points of all tokens of a task into its buffers. Gives why the micro-kernels
+ * cannot use some of these; NULL: they can. */
+static const char *load_coefs(const decode_task_t *task)
+{
+    const decode_side_t *side = task->side;
     const decode_buffers_t *b = task->buffers;
+    const int groups = side->groups, n = task->tokens * groups;
     if (task->m.scale.type != NULL) {
         load_by_token(task, &task->m.scale, task->token, task->tokens, b->scale);
     } else {
-        for (int i = 0; i < task->tokens * task->side->groups; i++) {
+        for (int i = 0; i < n; i++) {
             b->scale[i] = 1;
         }
     }
-    if (task->side->shifted) {
+    if (side->shifted || side->plus) {
         load_by_token(task, &task->m.zp, task->token, task->tokens, b->zp);
     }
-    if (task->m.offsets) {
-        quant_rows(task->side->features)
-            ->zps_of_offsets(b->scale, b->zp, (int64_t)task->tokens * task->side->groups);
+    if (side->plus) {
+        return side->ops->plus->make(b->scale, b->zp, n, task->m.offsets) ? NULL : odd_offsets;
     }
-    if (!task->side->places_zps) {
-        return true;
+    if (side->zps_are_floats) {
+        if (task->m.offsets) {
+            quant_rows(side->features)->zps_of_offsets(b->scale, b->zp, n);
+        }
+        return zps_are_tame(b->zp, n) ? NULL : far_zps;
+    }
+    if (!side->places_zps) {
+        return NULL;
     }
     /* Rows of K are read in pairs. Where the last pair lacks its second row, the coefficients
      * behind the last row are read for it: they must be places within the tables, too. */
-    const int groups = task->side->groups, n = task->tokens * groups;
-    const bool usable = task->side->ops->place_zps(b->zp, n, flip_of(task->side));
+    const bool usable = side->ops->place_zps(b->zp, n, flip_of(side));
     memcpy(b->zp + n, b->zp, (size_t)groups * sizeof(float));
-    return usable;
+    return usable ? NULL : far_zps;
 }
 
 /* Tokens at .. at + n - 1 of a task as the micro-kernels want them; all tokens, if they have
@@ -607,6 +669,7 @@ static void rows_at(const decode_task_t *task, int at, int n, code_rows_t *rows)
     rows->type = side->codes;
     rows->table = side->table;
     rows->near = side->codes != NULL && side->near;
+    rows->zps_are_floats = side->zps_are_floats;
     if (!wants_coefs(side)) {
         return;
     }
@@ -703,8 +766,9 @@ void decode_scores(const decode_task_t *task)
         }
         return;
     }
-    if (wants_coefs(side) && !load_coefs(task)) {
-        report_detour(task->worker, far_zps);
+    const char *odd = wants_coefs(side) ? load_coefs(task) : NULL;
+    if (odd != NULL) {
+        report_detour(task->worker, odd);
         slow_scores(task, 0, nt);
         return;
     }
@@ -716,6 +780,9 @@ void decode_scores(const decode_task_t *task)
         code_rows_t rows;
         rows_at(task, 0, nt, &rows);
         qk(side->ops, &rows, task->rows, b->q, task->out, task->ldo);
+    }
+    if (side->plus) {
+        side->ops->plus->scores(b->zp, side->groups, nt, task->rows, b->sums, task->out, task->ldo);
     }
     if (nt % side->fold != 0) { /* the last token alone */
         slow_scores(task, nt - 1, 1);
@@ -801,6 +868,36 @@ static void codes_values(const decode_task_t *task)
     }
 }
 
+/* Sums start with what offsets add, and only their end is added to those of the tokens before:
+ * codes that count from zero and their offsets cancel for the most part. */
+static void values_with_offsets(const decode_task_t *task)
+{
+    const decode_side_t *side = task->side;
+    const decode_buffers_t *b = task->buffers;
+    const int n = task->tokens - task->tokens % side->fold;
+    float plus[DECODE_ROWS * DECODE_GROUPS];
+    code_rows_t rows;
+    rows_at(task, 0, n, &rows);
+    side->ops->plus->values(b->zp, side->groups, n, side->group_row, task->rows, task->x, task->ldx,
+                            plus);
+    for (int r = 0; r < task->rows; r++) {
+        float by_group[DECODE_GROUPS + 1];
+        memcpy(by_group, plus + r * DECODE_GROUPS, (size_t)side->groups * sizeof(float));
+        by_group[DECODE_GROUPS] = 0;
+        for (int i = 0; i < side->padded; i++) {
+            b->run[r * DECODE_ORDER + i] = by_group[side->plus_at[i]];
+        }
+    }
+    pv(side->ops, &rows, task->rows, task->x, task->ldx, b->run, DECODE_ORDER);
+    for (int r = 0; r < task->rows; r++) {
+        float *out = task->out + r * task->ldo;
+        const float *run = b->run + r * DECODE_ORDER;
+        for (int i = 0; i < side->padded; i++) {
+            out[i] += run[i];
+        }
+    }
+}
+
 void decode_accumulate(const decode_task_t *task)
 {
     const decode_side_t *side = task->side;
@@ -817,21 +914,28 @@ void decode_accumulate(const decode_task_t *task)
         }
         return;
     }
-    if (wants_coefs(side) && !load_coefs(task)) {
-        report_detour(task->worker, far_zps);
+    const char *odd = wants_coefs(side) ? load_coefs(task) : NULL;
+    if (odd != NULL) {
+        report_detour(task->worker, odd);
         slow_values(task, 0, nt);
         return;
     }
     const float *scale = task->buffers->scale;
     const int n_scales = wants_coefs(side) ? nt * side->groups : 0;
     const bool tiny = n_scales > 0 && side->may_be_tiny && side->ops->any_tiny(scale, n_scales);
-    if (tiny || (side->by_lane && side->any_weight && !weights_are_tame(task, scale, n_scales))) {
+    const bool wild =
+        side->by_lane && side->any_weight &&
+        (!weights_are_tame(task, scale, n_scales) ||
+         (side->plus && !weights_are_tame(task, task->buffers->zp, n_scales)));
+    if (tiny || wild) {
         report_detour(task->worker, tiny ? tiny_scales : large_weights);
         slow_values(task, 0, nt);
         return;
     }
     if (side->codes) {
         codes_values(task);
+    } else if (side->plus) {
+        values_with_offsets(task);
     } else {
         code_rows_t rows;
         rows_at(task, 0, nt, &rows);

@@ -53,6 +53,11 @@ typedef struct decode_side {
      * instead, or in the offset of `moved`, which `codes` then points to. */
     bool shifted, one_zp;
     codes_type_t moved;
+    /* Offsets, and zero points that are floats, are added on their own; only those of V in integers
+     * become zero points that micro-kernels take off: they must meet the same rounded weights as
+     * the codes. */
+    bool plus, zps_are_floats;
+    int16_t plus_at[DECODE_ORDER]; /* the group of each place, DECODE_GROUPS where it has none */
     /* Of decode_order_t. */
     const int16_t *order, *source, *place;
     bool in_place;
@@ -95,9 +100,10 @@ void decode_start(const matrices_t *op, decode_side_t *side);
 /* One thread's buffers. */
 typedef struct decode_buffers {
     float *q;             /* [rows][padded] */
-    float *scale, *zp;    /* [tokens][groups] */
+    float *scale, *zp;    /* [tokens][groups]; zp may have what offsets add */
     float *folded, *run;  /* [rows][head]; [rows][padded] */
     float *coef;          /* [head], the scales of a stretch */
+    float *sums;          /* [rows][DECODE_GROUPS]: of the query, by group of K's offsets */
     float *tile;          /* [DECODE_SLOW][head] floats */
     bool *tame;           /* queries are of a size that codes may be multiplied with (few_rows.h) */
     codes_query_t *codes; /* NULL where neither K nor V is worked off in integers */

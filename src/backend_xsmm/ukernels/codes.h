@@ -15,7 +15,10 @@
  * For P V the weights p * scale of a block of tokens take the part of the activations; they are
  * quantised for each quad of the row by the largest of the block:
  *
- *   out += scale_w * (sum over the tokens of w (u - zp - offset)) */
+ *   out += scale_w * (sum over the tokens of w (u - zp - offset))
+ *
+ * Zero points of V that are floats are multiplied with the same w, so that an error of w meets the
+ * value and not the code. K has none here: the driver adds them to the scores. */
 #ifndef SINTER_SRC_UKERNELS_CODES_H
 #define SINTER_SRC_UKERNELS_CODES_H
 
@@ -82,6 +85,7 @@ typedef struct codes_weights {
     int8_t byte[CODES_SPAN / CODES_ROWS][CODES_BATCH][2][16]; /* ..., [row][quad] of four rows */
     float scale[CODES_BATCH][16];                             /* of the quad of each corner */
     int32_t shift[CODES_BATCH][16];                           /* the sum of w (zp + offset) */
+    float less[CODES_BATCH][16]; /* zero points that are floats: the sum of w zp; shift has none */
     /* Without VNNI: what sums of words begin with, for each block of rows, limb and quad. */
     int32_t start[CODES_BLOCKS][2 * CODES_BATCH][4];
 } codes_weights_t;

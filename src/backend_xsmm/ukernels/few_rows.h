@@ -82,7 +82,8 @@ typedef struct code_rows {
     const struct codes_type *type;
     const unsigned char *table;
     bool near;
-    bool zps_are_floats; /* matmul in integers: zero points are multiplied with sums of A */
+    /* In integers: zero points are multiplied with sums of the other operand (of K V: of V only). */
+    bool zps_are_floats;
 } code_rows_t;
 
 /* ---- tiles of floats ------------------------------------------------------------------------- */
