@@ -194,8 +194,10 @@ static const char *refuse_bytes(const blocks_table_t *table, const problem_t *p,
     if (type->cls != DTYPE_INT || type->bits > 8 || o->split != sinter_data_type_undef) {
         return "codes of K or V are no integers of at most 8 bits";
     }
-    if (type->bits > 4 ? type->digits == 8 || zp != NULL
-                       : zp != NULL && (zp->cls != DTYPE_INT || zp->bits > 4)) {
+    if (zp != NULL && zp->cls != DTYPE_INT) {
+        zp = NULL; /* they stay out of the bytes */
+    }
+    if (type->bits > 4 ? type->digits == 8 || zp != NULL : zp != NULL && zp->bits > 4) {
         return "codes of K or V less their zero points do not fit a signed byte";
     }
     if (table->sums_bytes) {
@@ -362,6 +364,7 @@ static sinter_status_t configure(const kernel_t *self, const problem_t *p, int64
     const known_t n = known_dims(p);
     c->tile = tile_table(self->needs);
     c->fn = eltwise_table(self->needs);
+    c->quant = quant_rows(self->needs);
     c->bf16 = self->driver->arithmetic == IN_BF16;
     c->blocks =
         self->driver->arithmetic == IN_INT8 && !c->decode ? blocks_table(self->needs) : NULL;

@@ -30,6 +30,7 @@
 #include "backend_xsmm/ukernels/eltwise.h"
 #include "backend_xsmm/ukernels/tile.h"
 #include "backend_xsmm/ukernels/xsmm.h"
+#include "numeric/quant_rows.h"
 
 enum {
     ATT_ROWS = 480,                     /* most query rows in a block, whole strips */
@@ -52,6 +53,7 @@ typedef struct attention_jit {
 typedef struct attention_config {
     const tile_table_t *tile;
     const eltwise_table_t *fn;
+    const quant_rows_t *quant;
     bool decode;               /* else K and V go through tiles */
     decode_how_t k_how, v_how; /* decode only */
     bool bf16;
@@ -78,6 +80,7 @@ typedef struct attention_ints {
     bool shifted, nibbles; /* of bytes of K, as in blocks_b_t: w = code - offset */
     float offset;
     bool v_nibbles;
+    bool k_floats, v_floats; /* there are offsets, or zero points that are floats */
     const uint8_t *order; /* of the elements of Q, as in blocks_form_t */
     int group, groups;    /* columns of V that share scales; the number of such groups */
 } attention_ints_t;
@@ -145,10 +148,12 @@ typedef struct attention_int_buffers {
     bool *usable;      /* [strip]: its rows of Q are finite */
     int8_t *k, *v;     /* [strip of 64 tokens, of columns][..], as in blocks_b_t */
     int32_t *k_start;  /* [strip of tokens][block][token] */
-    int32_t *k_z;      /* the same: zero points less the offset */
+    int32_t *k_z;      /* the same: zero points less the offset, or the bits of such floats */
     float *k_zp;       /* [block][token], of a strip */
     float *k_scale;    /* the same */
     float *v_scale;    /* [group][token] */
+    float *v_zp;       /* the same, of floats */
+    float *less;       /* [row of a strip]: what these take off the results */
     int32_t *no_start; /* zeros for the products with V, */
     float *no_scale;   /* and ones */
 } attention_int_buffers_t;

@@ -6,6 +6,10 @@
  *   P V   V's scales change from token to token. They are multiplied into the weights, once for
  *         each range of columns that share them, before those are quantised for ATT_SPAN tokens.
  *
+ * Zero points that are floats, and offsets as such, stay out of the bytes: of K they are multiplied
+ * with the sums of the quantised Q, of V with the quantised weights. So an error of either meets the
+ * value, as the contract wants it, and not the code.
+ *
  * A strip goes by floats if its operands have a NaN or an infinity, or are too small or too
  * large. */
 #include "backend_xsmm/drivers/attention_task.h"
@@ -19,6 +23,7 @@ enum {
     LEAST_COLUMNS = 32, /* that products work on at a time */
     SPANS = ATT_TK / ATT_SPAN
 };
+#define ZP_FLOAT_MOST 0x1p60f /* products with bytes stay far from the end of floats */
 
 /* ---- binding --------------------------------------------------------------------------------- */
 
@@ -47,13 +52,37 @@ static void bind_direct(attention_state_t *st, bool sums_bytes)
     /* Zero points are subtracted from sums where small bytes make products faster. */
     ints->nibbles = ints->direct && bits == 4 && !sums_bytes;
     ints->offset = ints->nibbles && codes->dtype == sinter_u4 ? BLOCKS_NIBBLE : 0;
-    ints->shifted = ints->nibbles && (zp->type != NULL || ints->offset != 0);
+    ints->shifted = (ints->nibbles && (zp->type != NULL || ints->offset != 0)) || ints->k_floats;
     if (ints->direct && bits == 4) {
         dtype_nibble_values(&codes->type->codec, x);
         for (int i = 0; i < 16; i++) {
             ints->table[i] = (int8_t)(x[i] - ints->offset);
         }
     }
+}
+
+/* Offsets, or zero points that are floats. */
+static bool has_offsets(const matrices_t *op)
+{
+    const groups_t *zp = &op->base.zp;
+    return zp->type != NULL && (op->base.offsets || zp->type->cls != DTYPE_INT);
+}
+
+/* Why float zero points do not go with the groups of the scales; NULL: they do. */
+static const char *refuse_zp_groups(const attention_state_t *st)
+{
+    const attention_dims_t *d = &st->d;
+    const attention_ints_t *ints = &st->ints;
+    const groups_t *k = &st->k.base.zp, *v = &st->v.base.zp;
+    if (ints->k_floats && (!one_or_each(k, &k->column, d->T) ||
+                           (!groups_are_one(k, &k->row, d->D) && k->row.group != ints->block))) {
+        return "zero points of K are floats and have other groups than its scales";
+    }
+    return ints->v_floats &&
+                   (!one_or_each(v, &v->row, d->T) ||
+                    (!groups_are_one(v, &v->column, d->Dv) && v->column.group != ints->group))
+               ? "zero points of V are floats and have other groups than its scales"
+               : NULL;
 }
 
 const char *ints_bind(const attention_config_t *c, attention_state_t *st)
@@ -77,12 +106,18 @@ const char *ints_bind(const attention_config_t *c, attention_state_t *st)
     if (!v_one && v->column.group % LEAST_COLUMNS != 0) {
         return "groups of V are not made of ranges of 32 elements";
     }
-    ints->on = true;
     ints->block = (int)block;
     ints->group = (int)(v_one ? c->dv : v->column.group);
     ints->groups = (int)((d->Dv + ints->group - 1) / ints->group);
+    ints->k_floats = has_offsets(&st->k);
+    ints->v_floats = has_offsets(&st->v);
+    const char *why = refuse_zp_groups(st);
+    if (why != NULL) {
+        return why;
+    }
+    ints->on = true;
     bind_direct(st, c->blocks->sums_bytes);
-    ints->v_nibbles = st->v.base.codes.dtype == sinter_s4 && st->v.base.zp.type == NULL;
+    ints->v_nibbles = st->v.base.codes.dtype == sinter_s4 && (st->v.base.zp.type == NULL || ints->v_floats);
     return NULL;
 }
 
@@ -114,6 +149,8 @@ void ints_buffers(const attention_config_t *c, unsigned char *base, size_t *at,
     out->k_zp = carve(base, at, BLOCKS_MOST * STRIP, sizeof(float));
     out->k_scale = carve(base, at, coefs, sizeof(float));
     out->v_scale = carve(base, at, strips_of(c->dv) * 2 * (size_t)c->tk, sizeof(float));
+    out->v_zp = carve(base, at, strips_of(c->dv) * 2 * (size_t)c->tk, sizeof(float));
+    out->less = carve(base, at, blocks_rows(c->strip), sizeof(float));
     out->no_start = carve(base, at, SPANS * STRIP, sizeof(int32_t));
     out->no_scale = carve(base, at, SPANS * STRIP, sizeof(float));
 }
@@ -139,11 +176,11 @@ void ints_queries(task_t *t, const strip_t *strip)
 
 /* ---- tiles ----------------------------------------------------------------------------------- */
 
-static bool within(const float *x, size_t n, float least)
+static bool within(const float *x, size_t n, float least, float most)
 {
     bool beyond = false;
     for (size_t i = 0; i < n; i++) {
-        beyond |= !(x[i] >= least && x[i] <= FLT_MAX);
+        beyond |= !(x[i] >= least && x[i] <= most);
     }
     return !beyond;
 }
@@ -180,11 +217,13 @@ static void load_blocks(const task_t *t, const groups_t *g, int blocks, int64_t 
     }
 }
 
-/* Codes less their zero points. */
-static matrix_t integers_of(const matrix_t *m)
+/* Codes, less their zero points unless these are floats. */
+static matrix_t integers_of(const matrix_t *m, bool floats)
 {
     matrix_t codes = matrix_of_codes(m);
-    codes.zp = m->zp;
+    if (!floats) {
+        codes.zp = m->zp;
+    }
     return codes;
 }
 
@@ -197,7 +236,7 @@ static int blocks_of_d(const task_t *t)
 static void pack_k_by_floats(task_t *t, int64_t t0, int n, int8_t *byte, int32_t *start)
 {
     const int D = (int)t->st->d.D, block = t->st->ints.block;
-    const matrix_t codes = integers_of(&t->k);
+    const matrix_t codes = integers_of(&t->k, t->st->ints.k_floats);
     t->c->tile->load(&codes, (rect_t){0, D, t0, n}, t->b.k, STRIP, D, STRIP);
     for (int e = 0; e < D; e += block) {
         t->c->blocks->pack(t->b.k + e * STRIP, (int)at_most(D - e, block), 1, 0, -128,
@@ -205,18 +244,12 @@ static void pack_k_by_floats(task_t *t, int64_t t0, int n, int8_t *byte, int32_t
     }
 }
 
-static void pack_k(task_t *t, int64_t t0, int n, int8_t *byte, int32_t *start, int32_t *z)
+static void pack_k(task_t *t, int64_t t0, int n, int8_t *byte, int32_t *start)
 {
     const attention_ints_t *ints = &t->st->ints;
     const groups_t *codes = &t->k.codes;
-    const int bits = codes->type->bits, blocks = blocks_of_d(t);
+    const int bits = codes->type->bits;
     const bool zps = t->k.zp.type != NULL;
-    if (zps) {
-        load_blocks(t, &t->k.zp, blocks, t0, n, t->b.ints.k_zp);
-    }
-    for (int i = 0; i < blocks * STRIP && ints->shifted; i++) {
-        z[i] = (int32_t)((zps ? t->b.ints.k_zp[i] : 0) - ints->offset);
-    }
     const blocks_codes_t tokens = {.data = groups_byte(codes, codes_at(codes, 0, t0)),
                                    .stride = codes->column.stride * bits / 8,
                                    .columns = n,
@@ -229,6 +262,32 @@ static void pack_k(task_t *t, int64_t t0, int n, int8_t *byte, int32_t *start, i
     t->c->blocks->pack_codes(&tokens, false, byte, start);
 }
 
+/* Zero points of a strip of tokens, and what of them is subtracted from sums: z. Offsets change the
+ * scales, too. False: some are not for products with integers. */
+static bool load_k_zps(task_t *t, int64_t t0, int n, float *scale, int32_t *z)
+{
+    const attention_ints_t *ints = &t->st->ints;
+    const int all = blocks_of_d(t) * STRIP;
+    float *zp = t->b.ints.k_zp;
+    const bool zps = t->k.zp.type != NULL;
+    if (zps && (ints->direct || ints->k_floats)) {
+        load_blocks(t, &t->k.zp, blocks_of_d(t), t0, n, zp);
+    }
+    if (ints->k_floats) {
+        if (t->k.offsets) {
+            t->c->quant->zps_of_offsets(scale, zp, all);
+        }
+        for (int i = 0; i < all; i++) {
+            ((float *)(void *)z)[i] = zp[i] - ints->offset;
+        }
+        return within(zp, (size_t)all, -ZP_FLOAT_MOST, ZP_FLOAT_MOST);
+    }
+    for (int i = 0; i < all && ints->shifted; i++) {
+        z[i] = (int32_t)((zps ? zp[i] : 0) - ints->offset);
+    }
+    return true;
+}
+
 static void load_k_ints(task_t *t, int64_t t0, int nt)
 {
     const attention_int_buffers_t *b = &t->b.ints;
@@ -239,13 +298,37 @@ static void load_k_ints(task_t *t, int64_t t0, int nt)
         int8_t *byte = b->k + (size_t)s * STRIP * (size_t)t->c->dk;
         const int n = (int)at_most(nt - at, STRIP);
         load_blocks(t, &t->k.scale, blocks, t0 + at, n, b->k_scale + coefs);
-        t->k_ints = t->k_ints && within(b->k_scale + coefs, (size_t)blocks * STRIP, -FLT_MAX);
+        t->k_ints = load_k_zps(t, t0 + at, n, b->k_scale + coefs, b->k_z + coefs) && t->k_ints &&
+                    within(b->k_scale + coefs, (size_t)blocks * STRIP, -FLT_MAX, FLT_MAX);
         if (t->st->ints.direct) {
-            pack_k(t, t0 + at, n, byte, b->k_start + coefs, b->k_z + coefs);
+            pack_k(t, t0 + at, n, byte, b->k_start + coefs);
         } else {
             pack_k_by_floats(t, t0 + at, n, byte, b->k_start + coefs);
         }
     }
+}
+
+/* Zero points of V that are floats, as many as there are scales; offsets change these. */
+static bool load_v_zps(task_t *t, int64_t t0, int nt)
+{
+    const attention_int_buffers_t *b = &t->b.ints;
+    const int groups = t->st->ints.groups, ld = t->c->tk;
+    const groups_t zp = groups_transposed(&t->v.zp);
+    const bool one = groups_are_one(&t->v.zp, &t->v.zp.column, t->st->d.Dv);
+    bool usable = true;
+    load_scales(t, &zp, one ? 1 : groups, t0, nt, b->v_zp, ld);
+    for (int g = 1; g < groups && one; g++) {
+        memcpy(b->v_zp + g * ld, b->v_zp, (size_t)ld * sizeof(float));
+    }
+    for (int g = 0; g < groups; g++) {
+        float *z = b->v_zp + g * ld;
+        memset(z + nt, 0, (size_t)(round_grain(nt) - nt) * sizeof(float));
+        if (t->v.offsets) {
+            t->c->quant->zps_of_offsets(b->v_scale + g * ld, z, nt);
+        }
+        usable = usable && within(z, (size_t)nt, -ZP_FLOAT_MOST, ZP_FLOAT_MOST);
+    }
+    return usable;
 }
 
 static void load_v_ints(task_t *t, int64_t t0, int nt)
@@ -253,13 +336,13 @@ static void load_v_ints(task_t *t, int64_t t0, int nt)
     const attention_int_buffers_t *b = &t->b.ints;
     const attention_ints_t *ints = &t->st->ints;
     const int rows = round_grain(nt);
-    const matrix_t codes = integers_of(&t->v);
+    const matrix_t codes = integers_of(&t->v, ints->v_floats);
     const groups_t scale = groups_transposed(&t->v.scale);
     int32_t none[STRIP];
     load_scales(t, &scale, ints->groups, t0, nt, b->v_scale, t->c->tk);
-    t->v_ints = true;
+    t->v_ints = !ints->v_floats || load_v_zps(t, t0, nt);
     for (int g = 0; g < ints->groups; g++) {
-        t->v_ints = t->v_ints && within(b->v_scale + g * t->c->tk, (size_t)nt, 0);
+        t->v_ints = t->v_ints && within(b->v_scale + g * t->c->tk, (size_t)nt, 0, FLT_MAX);
     }
     for (int at = 0; at < t->dv; at += STRIP) {
         const int n = (int)at_most(t->dv - at, STRIP);
@@ -303,6 +386,7 @@ bool ints_scores(task_t *t, const strip_t *strip, int at, int nt)
                               .start = b->k_start + coefs,
                               .zp = b->k_z + coefs,
                               .shifted = t->st->ints.shifted,
+                              .floats = t->st->ints.k_floats,
                               .nibbles = t->st->ints.nibbles};
         n = (int)at_most(end - i, STRIP - (int64_t)in);
         c->blocks->product(&(blocks_product_t){.rows = strip->n,
@@ -342,6 +426,18 @@ static void multiply_v(task_t *t, const strip_t *strip, int at, int nt, int colu
     }
 }
 
+/* What zero points of V that are floats take off the results of some columns. */
+static void take_off(task_t *t, const strip_t *strip, int column, int columns)
+{
+    for (int r = 0; r < strip->n && t->st->ints.v_floats; r++) {
+        float *acc = t->b.acc + (int64_t)(strip->r0 + r) * t->c->ld_v + column;
+        const float less = t->b.ints.less[r];
+        for (int i = 0; i < columns; i++) {
+            acc[i] -= less;
+        }
+    }
+}
+
 void ints_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, int nt)
 {
     const attention_config_t *c = t->c;
@@ -349,9 +445,17 @@ void ints_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, int nt
     const attention_ints_t *ints = &t->st->ints;
     for (int g = 0; g < ints->groups; g++) {
         const int column = g * ints->group, columns = (int)at_most(t->dv - column, ints->group);
-        if (t->v_ints && c->blocks->weigh(t->b.s + at, c->ld_s, b->v_scale + g * c->tk + at,
-                                          strip->n, round_grain(nt), ATT_SPAN, &b->p)) {
+        const blocks_weights_t weights = {.x = t->b.s + at,
+                                          .ldx = c->ld_s,
+                                          .times = b->v_scale + g * c->tk + at,
+                                          .zps = ints->v_floats ? b->v_zp + g * c->tk + at : NULL,
+                                          .rows = strip->n,
+                                          .n = round_grain(nt),
+                                          .block = ATT_SPAN,
+                                          .less = b->less};
+        if (t->v_ints && c->blocks->weigh(&weights, &b->p)) {
             multiply_v(t, strip, at, nt, column, columns);
+            take_off(t, strip, column, columns);
             continue;
         }
         report_detour(t->worker, "some by floats (weights or scales of V do not suit integers)");

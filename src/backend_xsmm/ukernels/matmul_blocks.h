@@ -108,6 +108,15 @@ typedef struct blocks_product {
     blocks_fetch_t next[BLOCKS_FETCHES];
 } blocks_product_t;
 
+/* The products x[i] * times[i] of n elements, a multiple of 16, of each of `rows` rows. */
+typedef struct blocks_weights {
+    const float *x;
+    int64_t ldx;
+    const float *times, *zps; /* zps: NULL if B has none that are floats */
+    int rows, n, block;
+    float *less; /* with zps, [row]: the sum of the products, rounded as they are, times zps */
+} blocks_weights_t;
+
 typedef struct blocks_table {
     bool sums_bytes; /* one instruction sums products of bytes, of whatever w */
     /* Quantises n elements of each of `rows` rows, which begin ldx floats apart. False: some are
@@ -117,11 +126,9 @@ typedef struct blocks_table {
     /* n codes of each of `rows` rows. The caller has set scale and offset of `to`. */
     void (*encode)(const blocks_form_t *form, const float *x, int64_t ldx, int rows, int n,
                    int block, const blocks_a_t *to);
-    /* The products x[i] * times[i] of n elements, a multiple of 16, of each of `rows` rows, as
-     * unsigned bytes, of which nothing is to be subtracted: none is negative. False as of
-     * quantise. */
-    bool (*weigh)(const float *x, int64_t ldx, const float *times, int rows, int n, int block,
-                  const blocks_a_t *to);
+    /* Products as unsigned bytes, of which nothing is to be subtracted: none is negative. False as
+     * of quantise. */
+    bool (*weigh)(const blocks_weights_t *weights, const blocks_a_t *to);
     /* One block of B from rows of BLOCKS_STRIP values: w = value * by - offset, 0 up to a multiple
      * of 4 rows; of bytes, start = times * (sum of w). */
     void (*pack)(const float *x, int n, float by, float offset, int32_t times, int8_t *byte,
