@@ -66,6 +66,7 @@ typedef struct attention_case {
     int k_group, v_group;                       /* along D and Dv; 0: whole */
     int t_group;                                /* along T; 0: each token; -1: whole */
     bool one_zp;                                /* for all of K, and for all of V */
+    bool offsets;                               /* zp has offsets */
     bool trans_q, trans_k, trans_v;
     cache_t cache;
     sink_t sink;
@@ -206,6 +207,21 @@ static void make_side(world_t *w, int value, sinter_data_type_t type, const boun
     shape(w, value, type, data->ndims, dims, NULL, -1);
 }
 
+/* Zero points that are floats are among codes; offsets are as large as the values of codes. */
+static void fill_float_zps(world_t *w, int value, sinter_data_type_t codes)
+{
+    const double reach = w->p->offsets ? 1 : dtype_traits(codes)->max;
+    for (int64_t i = 0, n = extent(&w->v[value]); i < n; i++) {
+        put_float(w->v[value].dtype, w->v[value].data, i,
+                  (float)(((int)(rnd() % 129) - 64) * reach / 64));
+    }
+}
+
+static bool has_float_zp(const attention_case_t *p)
+{
+    return p->zp && dtype_is_wide_float(p->zp);
+}
+
 static void make_cache(world_t *w, int value, sinter_data_type_t type, bool trans, int64_t rows,
                        int64_t cols, bool tokens_are_rows, int group)
 {
@@ -237,6 +253,9 @@ static void make_cache(world_t *w, int value, sinter_data_type_t type, bool tran
         shape(w, value + 2, p->zp, b->ndims, ones, NULL, -1);
     } else if (p->zp && dtype_traits(type)->cls == DTYPE_INT) {
         make_side(w, value + 2, p->zp, b, other, group, token);
+    }
+    if (has_float_zp(p) && w->mem[value + 2].map) {
+        fill_float_zps(w, value + 2, type);
     }
 }
 
@@ -434,7 +453,8 @@ static operand_t operand_of(const world_t *w, int value)
 {
     operand_t o = {.data = value,
                    .scale = w->mem[value + 1].map && value != Q ? value + 1 : -1,
-                   .zp = w->mem[value + 2].map && value != Q ? value + 2 : -1};
+                   .zp = w->mem[value + 2].map && value != Q ? value + 2 : -1,
+                   .offsets = w->mem[value + 2].map && value != Q && w->p->offsets};
     for (int d = 0; d < SINTER_MAX_NDIMS; d++) {
         o.scale_dim[d] = o.zp_dim[d] = (int8_t)d;
     }
@@ -494,6 +514,7 @@ static void play_threads(const kernel_t *k, const problem_t *problem, const cand
 
 static char last_note[200];
 static bool k_took_one_zp; /* in decoding: it went into the values of codes */
+static bool took_offsets;  /* of K and V, or such zero points, and added them on their own */
 
 static bool is_decode(const kernel_t *k)
 {
@@ -567,6 +588,11 @@ static sinter_status_t execute(world_t *w, const kernel_t *k, sinter_cpu_isa_t i
             const attention_state_t *st = state;
             play_threads(k, &problem, &with, state, choice.shared_bytes, what);
             k_took_one_zp = is_decode(k) && st->k_side.ops != NULL && st->k_side.one_zp;
+            took_offsets =
+                is_decode(k)
+                    ? st->k_side.ops != NULL && st->v_side.ops != NULL && st->k_side.plus &&
+                          (st->v_side.codes != NULL ? st->v_side.zps_are_floats : st->v_side.plus)
+                    : st->ints.on && st->ints.k_floats && st->ints.v_floats;
         }
         free(state);
     }
@@ -586,9 +612,11 @@ static int64_t at(const bound_t *b, const bound_t *side, const int64_t *idx)
     return a;
 }
 
-/* Element (r, c) of a matrix operand at a batch index of the output. */
-static double element(const world_t *w, int value, bool trans, const int64_t *batch, int64_t r,
-                      int64_t c)
+/* Element (r, c) of a matrix operand at a batch index of the output. rounding: what the contract
+ * lets zero points that are floats cost it, in units of 2^-24 (docs/numerics.md): with offsets two
+ * roundings of each term, else one of the code and of the zero point. */
+static double element_of(const world_t *w, int value, bool trans, const int64_t *batch, int64_t r,
+                         int64_t c, double *rounding)
 {
     const bound_t *b = &w->v[value];
     int64_t idx[MAX_NB + 2];
@@ -596,20 +624,37 @@ static double element(const world_t *w, int value, bool trans, const int64_t *ba
         idx[d] = b->dims[d] == 1 ? 0 : batch[d];
     }
     idx[w->p->nb] = trans ? c : r, idx[w->p->nb + 1] = trans ? r : c;
-    double x = decode(b->dtype, b->data, at(b, b, idx));
-    if (value != Q && w->mem[value + 2].map) {
-        x -= decode(w->v[value + 2].dtype, w->v[value + 2].data, at(b, &w->v[value + 2], idx));
+    const double x = decode(b->dtype, b->data, at(b, b, idx)),
+                 scale = value != Q && w->mem[value + 1].map
+                             ? decode(w->v[value + 1].dtype, w->v[value + 1].data,
+                                      at(b, &w->v[value + 1], idx))
+                             : 1;
+    *rounding = 0;
+    if (value == Q || !w->mem[value + 2].map) {
+        return x * scale;
     }
-    return value != Q && w->mem[value + 1].map
-               ? x * decode(w->v[value + 1].dtype, w->v[value + 1].data,
-                            at(b, &w->v[value + 1], idx))
-               : x;
+    const double zp =
+        decode(w->v[value + 2].dtype, w->v[value + 2].data, at(b, &w->v[value + 2], idx));
+    if (w->p->offsets) {
+        *rounding = 2 * (fabs(x * scale) + fabs(zp));
+        return x * scale + zp;
+    }
+    *rounding = has_float_zp(w->p) ? fabs(scale) * (fabs(x) + fabs(zp)) : 0;
+    return (x - zp) * scale;
+}
+
+static double element(const world_t *w, int value, bool trans, const int64_t *batch, int64_t r,
+                      int64_t c)
+{
+    double rounding;
+    return element_of(w, value, trans, batch, r, c, &rounding);
 }
 
 /* The operands of one batch index, decoded: each element is needed for many rows. */
 typedef struct batch_ref {
     double *q, *k;        /* rows along the head */
     double *v, *v_scales; /* rows along the channels */
+    double *k_rounding, *v_rounding;
 } batch_ref_t;
 
 typedef struct row_ref {
@@ -651,14 +696,16 @@ static double scale_at(const world_t *w, int value, const int64_t *batch, int64_
 
 static batch_ref_t new_batch(const attention_case_t *p)
 {
-    return (batch_ref_t){calloc((size_t)(p->S * p->D) + 1, 8), calloc((size_t)(p->T * p->D) + 1, 8),
-                         calloc((size_t)(p->T * p->Dv) + 1, 8),
-                         calloc((size_t)(p->T * p->Dv) + 1, 8)};
+    return (batch_ref_t){
+        calloc((size_t)(p->S * p->D) + 1, 8),  calloc((size_t)(p->T * p->D) + 1, 8),
+        calloc((size_t)(p->T * p->Dv) + 1, 8), calloc((size_t)(p->T * p->Dv) + 1, 8),
+        calloc((size_t)(p->T * p->D) + 1, 8),  calloc((size_t)(p->T * p->Dv) + 1, 8)};
 }
 
 static void free_batch(const batch_ref_t *o)
 {
     free(o->q), free(o->k), free(o->v), free(o->v_scales);
+    free(o->k_rounding), free(o->v_rounding);
 }
 
 static void read_batch(const world_t *w, const int64_t *batch, const batch_ref_t *o)
@@ -671,10 +718,12 @@ static void read_batch(const world_t *w, const int64_t *batch, const batch_ref_t
     }
     for (int64_t t = 0; t < p->T; t++) {
         for (int64_t d = 0; d < p->D; d++) {
-            o->k[t * p->D + d] = element(w, K, p->trans_k, batch, d, t);
+            o->k[t * p->D + d] =
+                element_of(w, K, p->trans_k, batch, d, t, &o->k_rounding[t * p->D + d]);
         }
         for (int64_t c = 0; c < p->Dv; c++) {
-            o->v[t * p->Dv + c] = element(w, V, p->trans_v, batch, t, c);
+            o->v[t * p->Dv + c] =
+                element_of(w, V, p->trans_v, batch, t, c, &o->v_rounding[t * p->Dv + c]);
             o->v_scales[t * p->Dv + c] = limb(p) > 0 ? scale_at(w, V, batch, t, c) : 1;
         }
     }
@@ -702,15 +751,17 @@ static void reference_row(const world_t *w, const int64_t *batch, const batch_re
     }
     for (int64_t t = 0; t < p->T; t++) {
         const double *k = o->k + t * p->D;
-        double x = 0, abs = 0, mask = 0, ks = 0;
+        const double *rounding = o->k_rounding + t * p->D;
+        double x = 0, abs = 0, mask = 0, ks = 0, rounded = 0;
         for (int64_t d = 0; d < p->D; d++) {
             const double term = q[d] * k[d];
             x += term;
             abs += fabs(term);
             ks += limb(p) > 0 ? fabs(k[d]) : 0;
+            rounded += fabs(q[d]) * rounding[d];
         }
         x *= scale;
-        lost = fmax(lost, ks * qmax * limb(p) * scale);
+        lost = fmax(lost, (ks * qmax * limb(p) + rounded * 0x1p-24) * scale);
         if (!p->plain && (p->mask == MASK_FULL || p->mask == MASK_ROW)) {
             mask = ((const float *)(const void *)w->v[MASK]
                         .data)[p->mask == MASK_FULL ? s * p->T + t : t];
@@ -767,11 +818,12 @@ static bool compare_row(const world_t *w, const int64_t *batch, const batch_ref_
         stat += batch[d] * w->v[STATS].strides[d];
     }
     for (int64_t c = 0; c < p->Dv; c++) {
-        double want = 0, abs = 0, most = 0, codes = 0;
+        double want = 0, abs = 0, most = 0, codes = 0, rounded = 0;
         for (int64_t t = 0; t < p->T; t++) {
             const double v = o->v[t * p->Dv + c];
             want += r->p[t] * v;
             abs += fabs(r->p[t] * v);
+            rounded += fabs(r->p[t]) * o->v_rounding[t * p->Dv + c];
             if (limb(p) > 0) {
                 const double by = o->v_scales[t * p->Dv + c];
                 most = fmax(most, fabs(r->p[t] * by));
@@ -780,8 +832,8 @@ static bool compare_row(const world_t *w, const int64_t *batch, const batch_ref_
         }
         const double got = decode(p->out, out->data, first + c * out->strides[p->nb + 1]);
         const double bound = abs * r->rel * (p->prob ? 3 : 1) +
-                             limb(p) * most * codes * (1 + r->rel) + output_error(p->out, want) +
-                             1e-12;
+                             (limb(p) * most * codes + rounded * 0x1p-24) * (1 + r->rel) +
+                             output_error(p->out, want) + 1e-12;
         if (!close_to(got, want, bound)) {
             if (check_failed < 10) {
                 printf("  row %lld column %lld: got %.9g, want %.9g, bound %.3g\n", (long long)s,
@@ -834,7 +886,7 @@ static void describe(const attention_case_t *p, const char *kernel, char *what, 
 {
     snprintf(what, n,
              "%s nb %d q %lldx%lldx%lld kv %lldx%lldx%lld S %lld T %lld D %lld Dv %lld %s K %s V "
-             "%s scale %s zp %s%s groups %d %d trans "
+             "%s scale %s zp %s%s%s groups %d %d trans "
              "%d%d%d cache %d mask %d "
              "bare %d sink %d window %d fill %g inf0 %d stats %d prob %d dyn %d plain %d threads "
              "%d mode %d",
@@ -843,10 +895,11 @@ static void describe(const attention_case_t *p, const char *kernel, char *what, 
              (long long)p->kv_batch[2], (long long)p->S, (long long)p->T, (long long)p->D,
              (long long)p->Dv, dtype_traits(p->q)->name, dtype_traits(p->k)->name,
              dtype_traits(p->v)->name, p->scale ? dtype_traits(p->scale)->name : "-",
-             p->zp ? dtype_traits(p->zp)->name : "-", p->one_zp ? " for all" : "", p->k_group,
-             p->v_group, p->trans_q, p->trans_k, p->trans_v, (int)p->cache, (int)p->mask, p->bare,
-             (int)p->sink, p->window, (double)p->fill, p->inf_as_zero, p->stats, p->prob,
-             p->dynamic, p->plain, p->threads, (int)p->mode);
+             p->zp ? dtype_traits(p->zp)->name : "-", p->offsets ? " offsets" : "",
+             p->one_zp ? " for all" : "", p->k_group, p->v_group, p->trans_q, p->trans_k,
+             p->trans_v, (int)p->cache, (int)p->mask, p->bare, (int)p->sink, p->window,
+             (double)p->fill, p->inf_as_zero, p->stats, p->prob, p->dynamic, p->plain, p->threads,
+             (int)p->mode);
 }
 
 static void run(const attention_case_t *p, const kernel_t *k, sinter_cpu_isa_t isa)
@@ -879,7 +932,8 @@ static attention_case_t random_problem(void)
         sinter_f8_e4m3fnuz, sinter_f4_e2m1, sinter_f6_e3m2, sinter_f6_e2m3};
     static const sinter_data_type_t scales[] = {sinter_f32, sinter_f16, sinter_bf16, sinter_e8m0,
                                                 sinter_f8_e4m3};
-    static const sinter_data_type_t zps[] = {0, 0, sinter_s4, sinter_u4};
+    static const sinter_data_type_t zps[] = {
+        0, 0, 0, sinter_s4, sinter_u4, sinter_s4, sinter_u4, sinter_f16, sinter_bf16, sinter_f32};
     attention_case_t p = {.nb = (int)(rnd() % 4),
                           .S = PICK(rows),
                           .T = PICK(columns),
@@ -903,6 +957,7 @@ static attention_case_t random_problem(void)
                           .dynamic = rnd() % 3 == 0,
                           .plain = rnd() % 8 == 0,
                           .threads = 1 + (int)(rnd() % 5)};
+    p.offsets = has_float_zp(&p) && rnd() % 2;
     p.bare = rnd() % 2;
     p.window = rnd() % 2 ? 0 : (int[]){1, 2, 16, 40, 64, 100}[rnd() % 6];
     p.fill = rnd() % 4 ? -INFINITY : -1e4f;
@@ -951,7 +1006,7 @@ static attention_case_t random_decode(void)
     p.v_group = PICK(groups);
     p.k_group = p.k_group > 0 && p.D % p.k_group ? 0 : p.k_group;
     p.v_group = p.v_group > 0 && p.Dv % p.v_group ? 0 : p.v_group;
-    p.one_zp = rnd() % 4 == 0;
+    p.one_zp = !p.offsets && rnd() % 4 == 0; /* offsets have the groups of the scales */
     return p;
 }
 
@@ -1035,6 +1090,78 @@ static void test_one_zp(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_m
                   "%s: where the zero point of %s codes of type %s goes", k->name,
                   dtype_traits(p.zp)->name, dtype_traits(p.k)->name);
         }
+    }
+}
+
+static attention_case_t offsets_case(int rows, sinter_fpmath_mode_t mode)
+{
+    return (attention_case_t){.nb = 2,
+                              .q_batch = {1, rows},
+                              .kv_batch = {1, 1},
+                              .S = 1,
+                              .T = 277,
+                              .D = 128,
+                              .Dv = 128,
+                              .q = sinter_f32,
+                              .out = sinter_f32,
+                              .scale = sinter_f16,
+                              .trans_k = true,
+                              .fill = -INFINITY,
+                              .threads = 1,
+                              .mode = mode};
+}
+
+/* Offsets, and zero points that are floats, are added on their own: with sums of the query and of
+ * the weights. rows: of queries. */
+static void test_offsets(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode,
+                         bool bytes, int rows)
+{
+    static const sinter_data_type_t codes[] = {sinter_u4, sinter_s4, sinter_u8, sinter_s8};
+    static const int groups[] = {0, 32, 64}, heads[] = {128, 64, 96, 256};
+    for (int i = 0; i < 4 * 3 * 4; i++) {
+        attention_case_t p = offsets_case(rows, mode);
+        p.k = p.v = codes[bytes ? i % 4 : i % 2];
+        if (rows > DECODE_ROWS && p.k == sinter_u8) { /* its bytes would not be signed ones */
+            continue;
+        }
+        p.zp = i % 3 ? sinter_f16 : sinter_f32;
+        p.k_group = p.v_group = groups[i / 4 % 3];
+        p.D = p.Dv = heads[i / 12];
+        for (int kind = 0; kind < 2; kind++) {
+            p.offsets = kind;
+            took_offsets = false;
+            run(&p, k, isa);
+            CHECK(took_offsets, "%s: %s of %s codes are added on their own", k->name,
+                  kind ? "offsets" : "float zero points", dtype_traits(p.k)->name);
+            CHECK(last_detour == NULL, "%s: detour \"%s\"", k->name,
+                  last_detour != NULL ? last_detour : "");
+        }
+    }
+}
+
+/* Offsets that cannot be added on their own are a detour, which execute reports. */
+static void test_odd_offsets(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode,
+                             int rows)
+{
+    static const float odd[] = {NAN, INFINITY, -INFINITY, 0x1p110f, -0x1p120f};
+    enum { ODD = sizeof odd / sizeof *odd };
+    for (int i = 0; i < 4 * ODD; i++) {
+        static world_t w;
+        char text[600];
+        const int side = i % 2 ? K + 2 : V + 2;
+        attention_case_t p = offsets_case(rows, mode);
+        p.k = p.v = i % 4 < 2 ? sinter_u4 : sinter_s4;
+        p.zp = p.scale = sinter_f32;
+        p.offsets = i % 4 < 2;
+        p.k_group = p.v_group = 32;
+        describe(&p, k->name, text, sizeof text);
+        build(&w, &p);
+        put_float(sinter_f32, w.v[side].data, extent(&w.v[side]) / 2, odd[i / 4]);
+        CHECK(execute(&w, k, isa, text) == sinter_success && compare(&w), "%s: %g", text,
+              (double)odd[i / 4]);
+        CHECK(last_detour != NULL || fabsf(odd[i / 4]) < INFINITY, "%s: %g is a detour", text,
+              (double)odd[i / 4]);
+        destroy(&w);
     }
 }
 
@@ -1640,6 +1767,9 @@ static void test_kernel(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_m
         test_coefficients(k, isa);
         test_one_zp(k, isa, mode);
         test_far_zps(k, isa, mode);
+        test_offsets(k, isa, mode, true, 1);
+        test_offsets(k, isa, mode, true, 4);
+        test_odd_offsets(k, isa, mode, 2);
         test_windows(k, isa, mode);
         test_nans(k, isa);
     }
@@ -1679,7 +1809,7 @@ static attention_case_t random_codes(sinter_fpmath_mode_t mode)
     p.v_group = p.v_group && p.v_group < 32 ? 32 : p.v_group;
     p.k_group = p.k_group > 0 && p.D % p.k_group ? 0 : p.k_group;
     p.v_group = p.v_group > 0 && p.Dv % p.v_group ? 0 : p.v_group;
-    p.one_zp = rnd() % 4 == 0;
+    p.one_zp = !p.offsets && rnd() % 4 == 0;
     return p;
 }
 
@@ -1711,9 +1841,9 @@ static void test_codes_zero(const kernel_t *k, sinter_cpu_isa_t isa)
 {
     attention_case_t p = random_codes(sinter_fpmath_mode_f16);
     p.nb = 1, p.q_batch[0] = p.kv_batch[0] = 2, p.S = 3, p.T = 300, p.D = p.Dv = 128,
-    p.k = p.v = bytes_in_limbs ? sinter_s8 : sinter_s4, p.zp = p.k, p.scale = sinter_f32,
-    p.k_group = p.v_group = 32, p.t_group = 0, p.out = sinter_f32, p.mask = 0, p.sink = SINK_NONE,
-    p.prob = false, p.plain = true, p.stats = false;
+    p.k = p.v = bytes_in_limbs ? sinter_s8 : sinter_s4, p.zp = p.k, p.offsets = false,
+    p.scale = sinter_f32, p.k_group = p.v_group = 32, p.t_group = 0, p.out = sinter_f32, p.mask = 0,
+    p.sink = SINK_NONE, p.prob = false, p.plain = true, p.stats = false;
     static world_t w;
     char what[] = "zero codes";
     build(&w, &p);
@@ -1745,6 +1875,9 @@ static void test_codes(const kernel_t *k)
         }
         CHECK(refused < 36, "%s: refuses what it is made for", k->name);
         test_one_zp(k, isa, modes[m]);
+        test_offsets(k, isa, modes[m], bytes_in_limbs, 1);
+        test_offsets(k, isa, modes[m], bytes_in_limbs, 4);
+        test_odd_offsets(k, isa, modes[m], 2);
         test_windows(k, isa, modes[m]);
         attention_case_t strict = random_codes(modes[m]);
         strict.mode = sinter_fpmath_mode_strict;
@@ -1777,7 +1910,7 @@ static attention_case_t random_blocks(void)
     p.S = PICK(rows), p.T = PICK(columns), p.D = PICK(sizes), p.Dv = PICK(sizes);
     p.k = types[rnd() % (bytes_in_limbs ? 3 : 2)];
     p.v = types[rnd() % (bytes_in_limbs ? 3 : 2)];
-    p.zp = p.k == sinter_s8 || p.v == sinter_s8 ? 0 : p.zp;
+    p.zp = !has_float_zp(&p) && (p.k == sinter_s8 || p.v == sinter_s8) ? 0 : p.zp;
     p.mode = sinter_fpmath_mode_int8;
     p.dynamic = p.prob = false;
     p.t_group = rnd() % 4 ? 0 : -1;
@@ -1800,7 +1933,9 @@ static void test_blocks_specials(const kernel_t *k, sinter_cpu_isa_t isa)
         char what[100];
         p.q = p.scale = p.out = sinter_f32;
         p.k = p.v = sinter_s4;
-        p.zp = p.zp != 0 ? sinter_s4 : 0; /* with u4, codes reach too far without VNNI */
+        p.zp = p.zp != 0 && !has_float_zp(&p)
+                   ? sinter_s4
+                   : p.zp; /* with u4, codes reach too far without VNNI */
         p.k_group = p.v_group = p.t_group = 0;
         p.mask = MASK_NONE; /* which could remove what is special */
         build(&w, &p);
@@ -1825,8 +1960,8 @@ static void test_blocks_most(const kernel_t *k, sinter_cpu_isa_t isa)
         char what[100];
         bool ok = true;
         p.nb = 0, p.S = 30, p.T = 300, p.D = p.Dv = 64, p.q = p.scale = p.out = sinter_f32,
-        p.k = p.v = p.zp = sinter_s4, p.k_group = p.v_group = 32, p.t_group = 0, p.mask = 0,
-        p.sink = SINK_NONE, p.plain = true;
+        p.k = p.v = p.zp = sinter_s4, p.offsets = false, p.k_group = p.v_group = 32, p.t_group = 0,
+        p.mask = 0, p.sink = SINK_NONE, p.plain = true;
         build(&w, &p);
         clear_value(&w, Q);
         memset(w.v[V].data, i ? 0x88 : 0x77, bytes_of(p.v, extent(&w.v[V])));
@@ -1866,6 +2001,8 @@ static void test_blocks(const kernel_t *k)
     printf("%s\n", last_note);
     test_blocks_specials(k, isa);
     test_blocks_most(k, isa);
+    test_offsets(k, isa, sinter_fpmath_mode_int8, bytes_in_limbs, 40);
+    test_odd_offsets(k, isa, sinter_fpmath_mode_int8, 40);
 }
 
 int main(void)

@@ -81,8 +81,8 @@ typedef struct attention_ints {
     float offset;
     bool v_nibbles;
     bool k_floats, v_floats; /* there are offsets, or zero points that are floats */
-    const uint8_t *order; /* of the elements of Q, as in blocks_form_t */
-    int group, groups;    /* columns of V that share scales; the number of such groups */
+    const uint8_t *order;    /* of the elements of Q, as in blocks_form_t */
+    int group, groups;       /* columns of V that share scales; the number of such groups */
 } attention_ints_t;
 
 /* The geometry of one execute. */

@@ -117,7 +117,8 @@ const char *ints_bind(const attention_config_t *c, attention_state_t *st)
     }
     ints->on = true;
     bind_direct(st, c->blocks->sums_bytes);
-    ints->v_nibbles = st->v.base.codes.dtype == sinter_s4 && (st->v.base.zp.type == NULL || ints->v_floats);
+    ints->v_nibbles =
+        st->v.base.codes.dtype == sinter_s4 && (st->v.base.zp.type == NULL || ints->v_floats);
     return NULL;
 }
 

@@ -923,10 +923,9 @@ void decode_accumulate(const decode_task_t *task)
     const float *scale = task->buffers->scale;
     const int n_scales = wants_coefs(side) ? nt * side->groups : 0;
     const bool tiny = n_scales > 0 && side->may_be_tiny && side->ops->any_tiny(scale, n_scales);
-    const bool wild =
-        side->by_lane && side->any_weight &&
-        (!weights_are_tame(task, scale, n_scales) ||
-         (side->plus && !weights_are_tame(task, task->buffers->zp, n_scales)));
+    const bool wild = side->by_lane && side->any_weight &&
+                      (!weights_are_tame(task, scale, n_scales) ||
+                       (side->plus && !weights_are_tame(task, task->buffers->zp, n_scales)));
     if (tiny || wild) {
         report_detour(task->worker, tiny ? tiny_scales : large_weights);
         slow_values(task, 0, nt);
