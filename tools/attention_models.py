@@ -113,7 +113,9 @@ def models():
 
 def graph_of(stored):
     _, scale, zero_point, _ = STORED[stored]
-    return "offsets" if "offsets" in stored else "zp" if zero_point else "scaled" if scale else "float"
+    if "offsets" in stored:
+        return "offsets"
+    return "zp" if zero_point else "scaled" if scale else "float"
 
 
 def dims(shape):

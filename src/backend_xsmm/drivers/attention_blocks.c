@@ -7,8 +7,8 @@
  *         each range of columns that share them, before those are quantised for ATT_SPAN tokens.
  *
  * Zero points that are floats, and offsets as such, stay out of the bytes: of K they are multiplied
- * with the sums of the quantised Q, of V with the quantised weights. So an error of either meets the
- * value, as the contract wants it, and not the code.
+ * with the sums of the quantised Q, of V with the quantised weights. So an error of either meets
+ * the value, as the contract wants it, and not the code.
  *
  * A strip goes by floats if its operands have a NaN or an infinity, or are too small or too
  * large. */

@@ -602,7 +602,7 @@ static int flip_of(const decode_side_t *side)
     return side->values[15] < 0 ? 8 : 0;
 }
 
-/* Zero points that are floats and meet integers: their products stay far from the ends of floats. */
+/* Zero points that are floats and meet integers: products stay far from the ends of floats. */
 static bool zps_are_tame(const float *zp, int n)
 {
     float most;

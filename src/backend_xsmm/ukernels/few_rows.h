@@ -82,7 +82,7 @@ typedef struct code_rows {
     const struct codes_type *type;
     const unsigned char *table;
     bool near;
-    /* In integers: zero points are multiplied with sums of the other operand (of K V: of V only). */
+    /* In integers: zero points are multiplied with sums of the other operand (attention: of V). */
     bool zps_are_floats;
 } code_rows_t;
 
