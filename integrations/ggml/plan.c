@@ -30,6 +30,7 @@ typedef struct plan {
     struct plan *next;
     uint64_t structure;
     int n_tensors, n_steps, steps_capacity;
+    bool runs; /* now; its nodes one by one may need plans of their own */
     geometry_t *geometry;
     const void **bound; /* the data pointers of the last execute; NULL: bind all again */
     int64_t (*bound_ne)[GGML_MAX_DIMS];
@@ -476,13 +477,16 @@ static plan_t *plan_create(sg_plans_t *plans, sg_tensors_t *tensors, uint64_t st
 
 static void forget_oldest(sg_plans_t *plans)
 {
-    plan_t **at = &plans->list;
-    while (*at && (*at)->next) {
-        at = &(*at)->next;
+    plan_t **oldest = NULL;
+    for (plan_t **at = &plans->list; *at; at = &(*at)->next) {
+        if (!(*at)->runs && at != &plans->list) {
+            oldest = at;
+        }
     }
-    if (*at && *at != plans->last) {
-        plan_free(*at);
-        *at = NULL;
+    if (oldest) {
+        plan_t *plan = *oldest;
+        *oldest = plan->next;
+        plan_free(plan);
         plans->count--;
     }
 }
@@ -636,7 +640,9 @@ static enum ggml_status compute(sg_plans_t *plans, sinter_stream_t *stream, tens
         tensors_free(&tensors);
         return GGML_STATUS_FAILED;
     }
+    plan->runs = true;
     const enum ggml_status status = run(plans, plan, stream, &tensors, has_moved(plan, &tensors));
+    plan->runs = false;
     if (graph && graph->uid && status == GGML_STATUS_SUCCESS) {
         tensors_free(&plans->last_tensors);
         plans->uid = graph->uid;
@@ -652,8 +658,12 @@ enum ggml_status sg_plans_compute(sg_plans_t *plans, sinter_stream_t *stream,
                                   struct ggml_cgraph *graph)
 {
     if (graph->uid && graph->uid == plans->uid) {
+        plan_t *plan = plans->last;
         plans->hits++;
-        return run(plans, plans->last, stream, &plans->last_tensors, false);
+        plan->runs = true;
+        const enum ggml_status status = run(plans, plan, stream, &plans->last_tensors, false);
+        plan->runs = false;
+        return status;
     }
     plans->uid = 0;
     plans->last = NULL;

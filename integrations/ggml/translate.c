@@ -180,10 +180,10 @@ static bool scalar(sg_builder_t *b, float value, lt_t *lt)
     return own_input(b, &value, 1, lt);
 }
 
+/* Weights in our buffers: those of the host may be freed without our knowledge. */
 static bool is_constant(const tensor_t *t)
 {
-    const ggml_backend_buffer_t buffer = sg_root(t)->buffer;
-    return buffer && buffer->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
+    return sg_is_ours(t) && sg_root(t)->buffer->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
 }
 
 /* Elements with one number in a plane, along dim 0. */
@@ -1663,8 +1663,24 @@ static bool op_set_rows(sg_builder_t *b, const tensor_t *t)
     return true;
 }
 
+/* Rows of the same dims, from a quantised type to itself or f32, or from f32 to it. */
+static bool copies_blocks(const tensor_t *t)
+{
+    const tensor_t *src = t->src[0];
+    const struct ggml_type_traits *from = ggml_get_type_traits(src->type),
+                                  *to = ggml_get_type_traits(t->type);
+    return (ggml_is_quantized(src->type) || ggml_is_quantized(t->type)) &&
+           ggml_are_same_shape(src, t) && src->nb[0] == ggml_type_size(src->type) &&
+           t->nb[0] == ggml_type_size(t->type) &&
+           (src->type == t->type || (src->type == GGML_TYPE_F32 && to->from_float_ref) ||
+            (t->type == GGML_TYPE_F32 && from->to_float));
+}
+
 static const char *refuse_copy(const tensor_t *t)
 {
+    if (copies_blocks(t)) {
+        return NULL;
+    }
     if (!is_float(t->src[0]) || !is_float(t)) {
         return "a copy of other types than f32, f16 and bf16";
     }
@@ -1846,6 +1862,44 @@ static bool native_get_rows(const tensor_t *t)
     return true;
 }
 
+/* A copy from or to blocks: through floats, row by row. It is for shifts of a cache, which are
+ * rare. */
+static bool native_copy(const tensor_t *t)
+{
+    const tensor_t *src = t->src[0];
+    const size_t from = ggml_row_size(src->type, src->ne[0]), to = ggml_row_size(t->type, t->ne[0]);
+    const struct ggml_type_traits *decode = ggml_get_type_traits(src->type),
+                                  *encode = ggml_get_type_traits(t->type);
+    uint8_t *blocks = malloc(from > to ? from : to);
+    float *floats = malloc((size_t)t->ne[0] * sizeof(*floats));
+    const bool ok = blocks && floats;
+    for (int64_t row = 0; row < ggml_nrows(t) && ok; row++) {
+        const size_t i1 = (size_t)(row % t->ne[1]), i2 = (size_t)(row / t->ne[1] % t->ne[2]),
+                     i3 = (size_t)(row / t->ne[1] / t->ne[2]);
+        const size_t in = i1 * src->nb[1] + i2 * src->nb[2] + i3 * src->nb[3],
+                     out = i1 * t->nb[1] + i2 * t->nb[2] + i3 * t->nb[3];
+        ggml_backend_tensor_get(src, blocks, in, from);
+        if (src->type == t->type) {
+            ggml_backend_tensor_set((struct ggml_tensor *)t, blocks, out, to);
+            continue;
+        }
+        if (src->type == GGML_TYPE_F32) {
+            memcpy(floats, blocks, from);
+        } else {
+            decode->to_float(blocks, floats, t->ne[0]);
+        }
+        if (t->type == GGML_TYPE_F32) {
+            ggml_backend_tensor_set((struct ggml_tensor *)t, floats, out, to);
+        } else {
+            encode->from_float_ref(floats, blocks, t->ne[0]);
+            ggml_backend_tensor_set((struct ggml_tensor *)t, blocks, out, to);
+        }
+    }
+    free(blocks);
+    free(floats);
+    return ok;
+}
+
 sg_native_t sg_native(const tensor_t *node)
 {
     if (ggml_is_empty(node)) {
@@ -1853,6 +1907,10 @@ sg_native_t sg_native(const tensor_t *node)
     }
     if (node->op == GGML_OP_GET_ROWS && has_blocks(node->src[0])) {
         return native_get_rows;
+    }
+    if ((node->op == GGML_OP_CPY || node->op == GGML_OP_CONT || node->op == GGML_OP_DUP) &&
+        copies_blocks(node)) {
+        return native_copy;
     }
     return node->op == GGML_OP_SET_ROWS && !set_rows_is_plain(node) ? native_set_rows : NULL;
 }
