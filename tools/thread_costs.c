@@ -3,6 +3,7 @@
  * time for each figure (0.5).
  *
  *   tiny   an execute that adds two tensors of 8 elements
+ *   region  the same in all threads, however little work it is: what it costs to call them
  *   token  151 executes, as a language model of 135 million parameters makes them for a token: in
  *          each of 30 layers four products with 4-bit weights and one conversion of 384 numbers,
  *          then the product that gives the logits
@@ -298,18 +299,23 @@ static void print_rows(const char *cores, bool in_pool, double seconds)
             desc.parallel_for = pool_for;
             desc.pool = pool;
         }
+        sinter_stream_t *all_come = NULL;
         CHECK(sinter_stream_create(&stream, NULL, &desc));
-        printf("| %s | %s | %d | %.2f | %.2f | %.2f | %.2f | %.2f |\n",
+        desc.all_threads = 1;
+        CHECK(sinter_stream_create(&all_come, NULL, &desc));
+        printf("| %s | %s | %d | %.2f | %.2f | %.2f | %.2f | %.2f | %.2f |\n",
                in_pool          ? "pool"
                : policy != NULL ? policy
                                 : "default",
                cores, threads, 1e6 * measure(&tiny, 1, NULL, stream, seconds),
+               1e6 * measure(&tiny, 1, NULL, all_come, seconds),
                1e3 * measure(token, STEPS, NULL, stream, seconds),
                1e3 * measure(token, STEPS, all, stream, seconds),
                1e6 / STEPS * measure(&tiny, 1, steps, stream, seconds),
                1e6 * measure_graph(whole, stream, seconds));
         fflush(stdout);
         CHECK(sinter_stream_destroy(&stream));
+        CHECK(sinter_stream_destroy(&all_come));
         pool_destroy(pool);
     }
     CHECK(sinter_sequence_destroy(&all));
@@ -363,10 +369,11 @@ int main(int argc, char **argv)
         print_rows(argv[2], argc > 3, strtod(seconds, NULL));
         return 0;
     }
-    printf("%ld cores; tiny, step and graph in us, token in ms, with 1, 2 and 4 threads\n\n",
-           sysconf(_SC_NPROCESSORS_ONLN));
-    printf("| policy | cores | threads | tiny | token | sequence | step | graph |\n"
-           "|---|---|---|---|---|---|---|---|\n");
+    printf(
+        "%ld cores; tiny, region, step and graph in us, token in ms, with 1, 2 and 4 threads\n\n",
+        sysconf(_SC_NPROCESSORS_ONLN));
+    printf("| policy | cores | threads | tiny | region | token | sequence | step | graph |\n"
+           "|---|---|---|---|---|---|---|---|---|\n");
     fflush(stdout);
     for (int i = 0; i < 2 * POLICIES; i++) {
         run_rows(argv[0], policies[i % POLICIES], i >= POLICIES, seconds);
