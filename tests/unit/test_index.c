@@ -9,6 +9,7 @@
 
 #include "check.h"
 #include "passive.h"
+#include "pool.h"
 #include "spec.h"
 
 enum { MOST_PORTS = 12, THREADS = 4 };
@@ -191,6 +192,52 @@ static void test_bad_append(void)
         FAILS(status, i == 2 ? "slot 9 of row 2 is outside" : "is outside the tables");
         CHECK_THAT(all_bytes(k, sizeof k, 0x5A) && all_bytes(v, sizeof v, 0x5A));
     }
+}
+
+/* ---- codes of 4 bits ------------------------------------------------------------------------- */
+
+/* Where the data is one run of codes, its shares would end within bytes: no two threads may write
+ * such a byte. Whether they meet in it is a matter of chance, so there are many shares for two
+ * threads, and many executes. */
+static void test_whole_bytes(void)
+{
+    enum { CODES = 100, SHARES = 17, ROUNDS = 10000 };
+    unsigned char data[CODES / 2], updates[1] = {0x2A}, out[CODES / 2];
+    const int32_t slot[1] = {-1};
+    const buffer_t buffers[] = {{"1:u4:1x50x2", data},
+                                {"2:s32:1", (void *)slot},
+                                {"3:u4:1x1x2", updates},
+                                {"4:u4:1x50x2", out},
+                                {0}};
+    pool_t *pool = pool_create(2);
+    const sinter_stream_desc_t desc = {.size = sizeof desc,
+                                       .threads = SHARES,
+                                       .all_threads = 1,
+                                       .parallel_for = pool_for,
+                                       .pool = pool};
+    sinter_stream_t *stream = NULL;
+    part_t p;
+    int wrong = 0;
+    CHECK_THAT(pool != NULL);
+    for (int i = 0; i < CODES / 2; i++) {
+        data[i] = (unsigned char)(i * 37 + 11);
+    }
+    CHECK_THAT(compile(&p, "ScatterRows axis=1 1:u4:1x50x2 2:s32:1 3:u4:1x1x2 -> 4:u4:1x50x2") ==
+               sinter_success);
+    bind(&p.in, buffers);
+    bind(&p.out, buffers);
+    CHECK_THAT(sinter_stream_create(&stream, NULL, &desc) == sinter_success);
+    for (int i = 0; i < ROUNDS; i++) {
+        memset(out, i % 2 == 0 ? 0xFF : 0, sizeof out);
+        wrong += sinter_compiled_partition_execute(
+                     p.compiled, stream, p.in.n, (const sinter_tensor_t *const *)p.in.tensors,
+                     p.out.n, p.out.tensors, NULL, 0) != sinter_success ||
+                 memcmp(out, data, sizeof out) != 0;
+    }
+    CHECK(wrong == 0, "%d of %d executes", wrong, ROUNDS);
+    sinter_stream_destroy(&stream);
+    pool_destroy(pool);
+    close_part(&p);
 }
 
 /* ---- slots ----------------------------------------------------------------------------------- */
@@ -478,6 +525,7 @@ int main(int argc, char **argv)
     test_bad_index();
     test_bad_slot();
     test_bad_append();
+    test_whole_bytes();
     test_equal_slots();
     test_shared_bytes();
     test_parts_of_bytes();

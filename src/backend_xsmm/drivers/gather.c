@@ -246,7 +246,8 @@ static sinter_status_t scatter_check(const problem_t *p, const void *state)
     return sinter_success;
 }
 
-/* A copy of the data, in shares of its first dim. */
+/* A copy of the data, in shares of its first dim: in whole bytes, where that is a run of elements
+ * of less than a byte. */
 static void copy_data(const scatter_state_t *st, int tid, int nth)
 {
     box_t part = st->all;
@@ -254,7 +255,11 @@ static void copy_data(const scatter_state_t *st, int tid, int nth)
     if (st->out->data == st->data->data || part.n == 0) {
         return;
     }
-    share(part.ndims > 0 ? part.dims[0] : 1, tid, nth, &begin, &end);
+    const int64_t n = part.ndims > 0 ? part.dims[0] : 1,
+                  per = part.ndims == 1 ? part.type->block_elems : 1;
+    share((n + per - 1) / per, tid, nth, &begin, &end);
+    begin *= per;
+    end = at_most(end * per, n);
     if (begin >= end) {
         return;
     }
