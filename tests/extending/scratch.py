@@ -199,8 +199,8 @@ class Scratch:
         of what the tests share."""
         def belongs(path):
             if path.startswith("tests/unit/") or path.startswith("tests/fuzz/"):
-                return main.startswith("tests/unit/") and not os.path.basename(path).startswith(
-                    "test_")
+                return (main.startswith("tests/unit/") and
+                        not os.path.basename(path).startswith(("test_", "pool_streams")))
             return (path.startswith(("src/", "tests/oracle/", "tools/graph_runner/")) and
                     os.path.basename(path) not in ("main.c", "selftest.c"))
         sources = [path for path in c_source.tracked_files(ROOT) if path.endswith(".c")]
