@@ -157,7 +157,7 @@ static void list_tensors(made_t *m)
     const made_sizes_t *s = &m->sizes;
     const int kv = s->hidden / s->heads * s->kv_heads;
     const int rows[7] = {s->hidden, kv, kv, s->hidden, s->inner, s->inner, s->hidden};
-    char name[32];
+    char name[48];
     add_tensor(m, "token_embd.weight", s->vocabulary, s->hidden, s->types[7]);
     for (int i = 0; i < MADE_LAYERS; i++) {
         for (int at = 0; at < 7; at++) {
