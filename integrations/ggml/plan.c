@@ -26,14 +26,20 @@ typedef struct geometry {
     uint8_t dynamic[GGML_MAX_DIMS];
 } geometry_t;
 
+/* What the last execute of a plan has bound for a tensor. */
+typedef struct bound {
+    const void *data;
+    int64_t ne[GGML_MAX_DIMS];
+    size_t nb[GGML_MAX_DIMS];
+} bound_t;
+
 typedef struct plan {
     struct plan *next;
     uint64_t structure;
     int n_tensors, n_steps, steps_capacity;
     bool runs; /* now; its nodes one by one may need plans of their own */
     geometry_t *geometry;
-    const void **bound; /* the data pointers of the last execute; NULL: bind all again */
-    int64_t (*bound_ne)[GGML_MAX_DIMS];
+    bound_t *bound;
     step_t *steps;
 } plan_t;
 
@@ -219,7 +225,6 @@ static void plan_free(plan_t *plan)
     free(plan->steps);
     free(plan->geometry);
     free(plan->bound);
-    free(plan->bound_ne);
     free(plan);
 }
 
@@ -432,10 +437,9 @@ static plan_t *plan_create(sg_plans_t *plans, sg_tensors_t *tensors, uint64_t st
     plan->n_tensors = tensors->count;
     plan->geometry = calloc(count + 1, sizeof(*plan->geometry));
     plan->bound = calloc(count + 1, sizeof(*plan->bound));
-    plan->bound_ne = calloc(count + 1, sizeof(*plan->bound_ne));
     free(tensors->dynamic);
     tensors->dynamic = calloc(count + 1, sizeof(*tensors->dynamic));
-    bool ok = plan->geometry && plan->bound && plan->bound_ne && tensors->dynamic;
+    bool ok = plan->geometry && plan->bound && tensors->dynamic;
     for (size_t i = 0; i < count && ok; i++) {
         const tensor_t *t = tensors->list[i];
         geometry_t *g = &plan->geometry[i];
@@ -618,9 +622,12 @@ static bool has_moved(plan_t *plan, const sg_tensors_t *tensors)
     bool moved = false;
     for (int i = 0; i < tensors->count; i++) {
         const tensor_t *t = tensors->list[i];
-        moved |= plan->bound[i] != t->data || memcmp(plan->bound_ne[i], t->ne, sizeof(t->ne));
-        plan->bound[i] = t->data;
-        memcpy(plan->bound_ne[i], t->ne, sizeof(t->ne));
+        bound_t *b = &plan->bound[i];
+        moved |= b->data != t->data || memcmp(b->ne, t->ne, sizeof(t->ne)) ||
+                 memcmp(b->nb, t->nb, sizeof(t->nb));
+        b->data = t->data;
+        memcpy(b->ne, t->ne, sizeof(t->ne));
+        memcpy(b->nb, t->nb, sizeof(t->nb));
     }
     return moved;
 }
