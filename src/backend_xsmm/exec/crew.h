@@ -4,7 +4,7 @@
  * job that nobody has taken; whoever finishes the last one opens the next job. So a thread that
  * comes late, or not at all, costs nothing: the others run its shares.
  *
- * A thread that finds no share waits: it spins for some 20 microseconds, then it sleeps. */
+ * A thread that finds no share waits: it spins for some 100 microseconds, then it sleeps. */
 #ifndef SINTER_SRC_CREW_H
 #define SINTER_SRC_CREW_H
 
