@@ -15,6 +15,7 @@
 #include "check.h"
 
 #if defined(__x86_64__)
+#include "numeric/dtype.h"
 #include "numeric/ints_avx2.h"
 
 extern const struct codes_table codes_table_test;
@@ -166,12 +167,16 @@ static void test_pv(const problem_t *p, int queries)
 static void test_lines(const problem_t *p, int rows)
 {
     static limbs_t a[CHUNKS * CODES_QUERIES];
-    static float out[CODES_QUERIES * 4], scale[16 * CODES_ROWS]; /* by_unit fills 16 units */
+    static float out[CODES_QUERIES * 4], scale[16 * CODES_ROWS];
     for (int c = 0; c < CHUNKS; c++) {
         CHECK_THAT(table_used->quantise(p->type, p->x[0] + c * p->type->elems, CHUNKS * 128, rows,
                                         p->limbs, a + c * rows));
     }
-    table_used->by_unit(p->scale, GROUPS, GROUPS, scale);
+    codes_units_t units = {.type = sinter_f32, .n = GROUPS};
+    for (int i = 0; i < CODES_ROWS; i++) {
+        units.line[i] = (const unsigned char *)(p->scale + i * GROUPS);
+    }
+    table_used->by_unit(&units, scale);
     code_rows_t w = p->rows;
     w.rows = CODES_ROWS;
     w.scale = (code_coefs_t){.at = scale, .step = 16};
@@ -184,6 +189,68 @@ static void test_lines(const problem_t *p, int rows)
         }
         CHECK(fabs(out[i] - sum) <= bound, "row %d by line %d: %g, not %g", i / 4, i % 4,
               (double)out[i], sum);
+    }
+}
+
+/* Coefficients of every length and type of four lines, which end with their memory, become fours,
+ * and are multiplied with sums. All numbers are small integers: nothing is rounded. */
+static void test_units(void)
+{
+    static const sinter_data_type_t types[] = {sinter_f32, sinter_f16, sinter_bf16};
+    enum { MOST_UNITS = 70, ROWS = 3 };
+    for (int i = 0; i < 3 * MOST_UNITS; i++) {
+        const int n = 1 + i / 3, bytes = i % 3 == 0 ? 4 : 2;
+        if (n < table_used->lanes && types[i % 3] != sinter_f32) {
+            continue;
+        }
+        const int room = n < table_used->lanes ? table_used->lanes : n;
+        float value[CODES_ROWS][MOST_UNITS],
+            sums[ROWS][MOST_UNITS + 16] = {{0}}, out[ROWS][CODES_ROWS] = {{0}},
+                                    fours[(MOST_UNITS + 16) * CODES_ROWS];
+        int32_t whole[(MOST_UNITS + 16) * CODES_ROWS];
+        codes_units_t x = {.type = types[i % 3], .n = n};
+        unsigned char *lines[CODES_ROWS];
+        for (int l = 0; l < CODES_ROWS; l++) {
+            lines[l] = calloc((size_t)room, (size_t)bytes);
+            CHECK_THAT(lines[l] != NULL);
+            x.line[l] = lines[l];
+            for (int u = 0; u < n; u++) {
+                value[l][u] = (float)(rand() % 201 - 100);
+                dtype_traits(x.type)->codec.store_f32(lines[l], u, 1, 1, &value[l][u]);
+            }
+        }
+        for (int j = 0; j < ROWS * n; j++) {
+            sums[j / n][j % n] = (float)(rand() % 2001 - 1000);
+        }
+        table_used->by_unit(&x, fours);
+        if (x.type == sinter_f32) {
+            table_used->by_unit_s32(&x, 8, whole);
+        }
+        CHECK_THAT(table_used->add_units(&x, sums[0], MOST_UNITS + 16, ROWS, out[0], CODES_ROWS));
+        for (int j = 0; j < (n + 3) / 4 * 4 * CODES_ROWS; j++) {
+            const int u = j / CODES_ROWS, l = j % CODES_ROWS;
+            CHECK(fours[j] == (u < n ? value[l][u] : 0), "%d units: unit %d of line %d", n, u, l);
+            CHECK(x.type != sinter_f32 || whole[j] == (u < n ? (int32_t)value[l][u] + 8 : 0),
+                  "%d units: unit %d of line %d as an integer", n, u, l);
+        }
+        for (int j = 0; j < ROWS * CODES_ROWS; j++) {
+            double sum = 0;
+            for (int u = 0; u < n; u++) {
+                sum += (double)value[j % CODES_ROWS][u] * sums[j / CODES_ROWS][u];
+            }
+            CHECK(out[j / CODES_ROWS][j % CODES_ROWS] == sum, "%d units: row %d by line %d", n,
+                  j / CODES_ROWS, j % CODES_ROWS);
+        }
+        const float bad = i % 2 ? INFINITY : NAN;
+        dtype_traits(x.type)->codec.store_f32(lines[i % CODES_ROWS], rand() % n, 1, 1, &bad);
+        for (int u = 0; u < n; u++) {
+            sums[1][u] = 1;
+        }
+        CHECK(!table_used->add_units(&x, sums[0], MOST_UNITS + 16, 2, out[0], CODES_ROWS),
+              "%d units: %g among them", n, (double)bad);
+        for (int l = 0; l < CODES_ROWS; l++) {
+            free(lines[l]);
+        }
     }
 }
 
@@ -207,6 +274,7 @@ static void test_table(const codes_table_t *used)
                                                sinter_u8};
     static problem_t p;
     table_used = used;
+    test_units();
     for (int i = 0; i < 5 * 4; i++) {
         fill(&p, types[i / 4], 1 + i % 2, i % 4 >= 2 && types[i / 4] != sinter_f4_e2m1);
         test_qk(&p, 1 + i % CODES_QUERIES);

@@ -323,14 +323,19 @@ static void bind_offsets(const rows_config_t *c, rows_state_t *st)
 {
     const matrix_t *b = &st->panel.b.base;
     const groups_t *o = &b->zp;
-    st->plus = (rows_offsets_t){.floats = NULL};
+    st->plus = (rows_offsets_t){.groups = 0};
     if (!b->offsets) {
         return;
     }
     const rows_floats_t *as_they_are = rows_floats(c->features, o->dtype);
-    rows_offsets_t plus = {.floats = as_they_are,
-                           .groups = axis_groups(&o->row, st->panel.K),
-                           .group = o->row.stride == 0 ? st->panel.K : o->row.group};
+    rows_offsets_t plus = {.groups = axis_groups(&o->row, st->panel.K),
+                           .group = o->row.stride == 0 ? st->panel.K : o->row.group,
+                           .floats = as_they_are};
+    if (in_integers(st->way)) {
+        st->plus = plus;
+        st->zp = (rows_units_t){.groups = plus.groups, .times = 1, .units = plus.groups};
+        return;
+    }
     plus.copied = o->row.stride != 1 || o->column.group != 1 ||
                   plus.groups % as_they_are->layout.multiple != 0;
     if (plus.copied) {
@@ -339,6 +344,22 @@ static void bind_offsets(const rows_config_t *c, rows_state_t *st)
     const int elems = plus.floats->layout.elems;
     plus.chunks = (plus.groups + elems - 1) / elems;
     st->plus = plus;
+}
+
+/* How scales, zero points or offsets are read by products in integers. */
+static void bind_units(const rows_config_t *c, const rows_state_t *st, const groups_t *g,
+                       rows_units_t *u)
+{
+    const bool floats = g->dtype == sinter_f32 || g->dtype == sinter_f16 || g->dtype == sinter_bf16;
+    if (g->type == NULL) {
+        return;
+    }
+    const bool lines = g->column.group == 1 && g->row.stride == 1;
+    u->in_place = lines && floats && u->times == 1 && u->groups >= c->ints->lanes;
+    if (lines && g->column.stride == u->groups) {
+        const int64_t bytes = ROWS_LINES * u->groups * g->type->bits / 8;
+        u->next_step = (bytes + st->chunks - 1) / st->chunks;
+    }
 }
 
 /* Columns of the share that has most of them. */
@@ -400,6 +421,10 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     }
     bind_lines(st);
     bind_offsets(c, st);
+    if (in_integers(st->way)) {
+        bind_units(c, st, &st->panel.b.base.scale, &st->scale);
+        bind_units(c, st, &st->panel.b.base.zp, &st->zp);
+    }
     const size_t own = rows_buffers(st, NULL, &buffers) * (size_t)p->frame->shares;
     choice->shared_bytes = own > choice->shared_bytes ? own : choice->shared_bytes;
     /* Rows of A with a NaN or an infinity take the panel path, in floats. */

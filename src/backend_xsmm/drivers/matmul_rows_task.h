@@ -32,15 +32,17 @@ typedef struct rows_units {
     int64_t groups, times;      /* of a line; units that the value of each becomes */
     int64_t units;              /* of a line: the last group may become fewer */
     int step, shift;            /* as in code_coefs_t */
+    bool in_place;              /* in integers: the micro-kernels read the values where they lie */
+    int64_t next_step;          /* as in code_coefs_t; 0: the values of all lines are not one run */
     int32_t pick[WIDEST_CHUNK]; /* in floats: [class][lane] */
 } rows_units_t;
 
 /* Offsets of B, [line][group]: a matrix of floats of its own, which is multiplied with the sums of
- * A's rows over the groups of K. */
+ * A's rows over the groups of K. In integers rows_state_t.zp says how they are read. */
 typedef struct rows_offsets {
-    const rows_floats_t *floats; /* decodes them; NULL: B has no offsets */
+    int64_t groups, group;       /* of a line, 0: B has no offsets; elements of one */
+    const rows_floats_t *floats; /* decodes them, in floats */
     bool copied;                 /* they are copied as f32 first */
-    int64_t groups, group;       /* of a line; elements of one */
     int64_t chunks;              /* of a line, for `floats` */
 } rows_offsets_t;
 

@@ -155,7 +155,7 @@ static bool load_rows(rows_task_t *w)
     for (int64_t k = 0; k < K; k += MM_K) {
         const int kn = (int)(K - k < MM_K ? K - k : MM_K);
         matmul_load_a(&w->t, k, kn);
-        if (w->st->plus.floats && !in_integers(w->st->way)) {
+        if (w->st->plus.groups > 0 && !in_integers(w->st->way)) {
             add_sums(w, k, kn);
         }
         for (int r = 0; r < w->t.rows && kn < MM_K; r++) {
@@ -180,33 +180,31 @@ static bool has_left(const rows_state_t *st, int share_at)
 
 /* ---- coefficients of B ----------------------------------------------------------------------- */
 
+/* The data element of the first value of a line, mostly without a division. */
+static int64_t line_at(const groups_t *g, int64_t line)
+{
+    return g->column.group == 1 ? codes_at(g, 0, line) : groups_at(g, 0, line);
+}
+
 /* The values of n lines from `line` on are on their way into the cache when they are wanted. */
 static void fetch_groups(const groups_t *g, int64_t groups, int64_t line, int n)
 {
     for (int i = 0; i < n && g->row.stride == 1; i++) {
-        const unsigned char *p = groups_byte(g, groups_at(g, 0, line + i));
+        const unsigned char *p = groups_byte(g, line_at(g, line + i));
         for (int64_t at = 0; at < (groups * g->type->bits + 7) / 8; at += 64) {
             fetch_line(p + at);
         }
     }
 }
 
-/* Whether the values of all lines follow one another. */
-static bool is_one_run(const groups_t *g, const rows_units_t *u)
-{
-    return g->column.group == 1 && g->row.stride == 1 && g->column.stride == u->groups;
-}
-
 /* The same for four lines. Where their values are one run, the products in integers fetch them
  * chunk by chunk instead: the CPU drops prefetches that come in a burst beside those of codes. */
-static void fetch_coefs(const rows_task_t *w, const groups_t *g, const rows_units_t *u,
-                        int64_t line, code_coefs_t *to)
+static void fetch_coefs(const groups_t *g, const rows_units_t *u, int64_t line, code_coefs_t *to)
 {
-    const int64_t chunks = w->st->chunks, bytes = ROWS_LINES * u->groups * g->type->bits / 8;
     to->next = NULL;
-    if (in_integers(w->st->way) && is_one_run(g, u)) {
-        to->next = groups_byte(g, groups_at(g, 0, line));
-        to->next_step = (bytes + chunks - 1) / chunks;
+    if (u->next_step > 0) {
+        to->next = groups_byte(g, line_at(g, line));
+        to->next_step = u->next_step;
     } else {
         fetch_groups(g, u->groups, line, ROWS_LINES);
     }
@@ -230,11 +228,12 @@ static int64_t load_coefs(const rows_task_t *w, const groups_t *g, const rows_un
                           int64_t line, int n, float *raw)
 {
     const int64_t units = u->units, chunks = w->st->chunks, ld = w->st->units;
-    const int64_t need = w->st->way == IN_FLOATS && u->step > 0
-                             ? ((chunks - 1) >> u->shift) * u->step + u->step
-                             : units;
-    if (n == ROWS_LINES && u->times == 1 && is_one_run(g, u)) {
-        groups_load(g, w->c->features, groups_at(g, 0, line), 1, ROWS_LINES * u->groups, raw);
+    const int64_t need = in_integers(w->st->way) ? at_least(units, w->c->ints->lanes)
+                         : u->step > 0           ? ((chunks - 1) >> u->shift) * u->step + u->step
+                                                 : units;
+    const bool run = g->column.group == 1 && g->row.stride == 1 && g->column.stride == u->groups;
+    if (n == ROWS_LINES && u->times == 1 && run) {
+        groups_load(g, w->c->features, line_at(g, line), 1, ROWS_LINES * u->groups, raw);
         for (int64_t k = units; k < need; k++) {
             raw[(ROWS_LINES - 1) * units + k] = 0;
         }
@@ -244,7 +243,7 @@ static int64_t load_coefs(const rows_task_t *w, const groups_t *g, const rows_un
     }
     for (int i = 0; i < ROWS_LINES; i++) {
         float *to = raw + i * ld;
-        groups_load(g, w->c->features, groups_at(g, 0, line + (i < n ? i : n - 1)), g->row.stride,
+        groups_load(g, w->c->features, line_at(g, line + (i < n ? i : n - 1)), g->row.stride,
                     u->groups, to);
         const float last = to[u->groups - 1];
         repeat_each(to, u->groups - 1, u->times);
@@ -256,6 +255,19 @@ static int64_t load_coefs(const rows_task_t *w, const groups_t *g, const rows_un
         }
     }
     return ld;
+}
+
+/* Coefficients of n lines from `line` on for products in integers. Copied to raw if need be. */
+static void find_units(const rows_task_t *w, const groups_t *g, const rows_units_t *u, int64_t line,
+                       int n, float *raw, codes_units_t *to)
+{
+    to->type = u->in_place ? g->dtype : sinter_f32;
+    to->n = (int)u->units;
+    const int64_t ld = u->in_place ? 0 : load_coefs(w, g, u, line, n, raw);
+    for (int i = 0; i < ROWS_LINES; i++) {
+        to->line[i] = u->in_place ? groups_byte(g, codes_at(g, 0, line + (i < n ? i : n - 1)))
+                                  : (const unsigned char *)(raw + i * ld);
+    }
 }
 
 /* What coefficients of all fours have in common. */
@@ -318,23 +330,31 @@ static void next_four(rows_task_t *w, int64_t n, int there)
         st->gathered > 0 ? gather_lines(w, n, there) : groups_byte(codes, codes_at(codes, 0, n));
     w->four.rows = there;
     if (scale->type != NULL) {
-        fetch_coefs(w, scale, &st->scale, n + st->ahead_lines, &w->four.scale);
-        w->four.scale.ld = load_coefs(w, scale, &st->scale, n, there, w->buf.raw);
+        fetch_coefs(scale, &st->scale, n + st->ahead_lines, &w->four.scale);
     }
     if (zp->type != NULL) {
-        fetch_coefs(w, zp, &st->zp, n + st->ahead_lines, &w->four.zp);
+        fetch_coefs(zp, &st->zp, n + st->ahead_lines, &w->four.zp);
     }
-    if (zp->type != NULL && !w->t.b.offsets) {
-        w->four.zp.ld = load_coefs(w, zp, &st->zp, n, there, w->buf.raw_zp);
+    if (!in_integers(st->way)) {
+        if (scale->type != NULL) {
+            w->four.scale.ld = load_coefs(w, scale, &st->scale, n, there, w->buf.raw);
+        }
+        if (zp->type != NULL && !w->t.b.offsets) {
+            w->four.zp.ld = load_coefs(w, zp, &st->zp, n, there, w->buf.raw_zp);
+        }
+        return;
     }
-    if (scale->type != NULL && in_integers(st->way)) {
-        table->by_unit(w->buf.raw, w->four.scale.ld, (int)st->scale.units, w->buf.scale);
+    codes_units_t units;
+    if (scale->type != NULL) {
+        find_units(w, scale, &st->scale, n, there, w->buf.raw, &units);
+        table->by_unit(&units, w->buf.scale);
     }
     if (w->four.zps_are_floats) {
-        table->by_unit(w->buf.raw_zp, w->four.zp.ld, (int)st->zp.units, (float *)(void *)w->buf.zp);
-    } else if (w->four.zp.at != NULL && in_integers(st->way)) {
-        table->by_unit_s32(w->buf.raw_zp, w->four.zp.ld, (int)st->zp.units, w->c->type->offset,
-                           w->buf.zp);
+        find_units(w, zp, &st->zp, n, there, w->buf.raw_zp, &units);
+        table->by_unit(&units, (float *)(void *)w->buf.zp);
+    } else if (w->four.zp.at != NULL) {
+        find_units(w, zp, &st->zp, n, there, w->buf.raw_zp, &units);
+        table->by_unit_s32(&units, w->c->type->offset, w->buf.zp);
     }
 }
 
@@ -378,7 +398,7 @@ static code_rows_t offsets_of(const rows_task_t *w, int64_t line, int n)
     const rows_offsets_t *plus = &w->st->plus;
     const groups_t *o = &w->t.b.zp;
     if (!plus->copied) {
-        return (code_rows_t){.data = groups_byte(o, groups_at(o, 0, line)),
+        return (code_rows_t){.data = groups_byte(o, line_at(o, line)),
                              .stride = o->column.stride * o->type->bits / 8,
                              .bytes = plus->groups * o->type->bits / 8,
                              .rows = n};
@@ -386,7 +406,7 @@ static code_rows_t offsets_of(const rows_task_t *w, int64_t line, int n)
     const int64_t ld = plus->chunks * plus->floats->layout.elems;
     for (int i = 0; i < n; i++) {
         float *to = w->buf.raw_zp + i * ld;
-        groups_load(o, w->c->features, groups_at(o, 0, line + i), o->row.stride, plus->groups, to);
+        groups_load(o, w->c->features, line_at(o, line + i), o->row.stride, plus->groups, to);
         memset(to + plus->groups, 0, (size_t)(ld - plus->groups) * sizeof(float));
     }
     return (code_rows_t){.data = (const unsigned char *)w->buf.raw_zp,
@@ -400,6 +420,11 @@ static code_rows_t offsets_of(const rows_task_t *w, int64_t line, int n)
 static bool add_offsets(const rows_task_t *w, int64_t line, int n, float *out)
 {
     const rows_offsets_t *plus = &w->st->plus;
+    if (in_integers(w->st->way)) {
+        codes_units_t units;
+        find_units(w, &w->t.b.zp, &w->st->zp, line, n, w->buf.raw_zp, &units);
+        return w->c->ints->add_units(&units, w->buf.sums, w->st->units, w->t.rows, out, MM_PANEL);
+    }
     const code_rows_t o = offsets_of(w, line, n);
     float part[ROWS_MOST * ROWS_LINES], check = 0;
     for (int r = 0, m; r < w->t.rows; r += m) {
@@ -431,7 +456,7 @@ static bool multiply(rows_task_t *w)
         } else {
             run_floats(w, w->t.buf.acc + c);
         }
-        if (w->st->plus.floats) {
+        if (w->st->plus.groups > 0) {
             usable = add_offsets(w, w->t.n0 + c, there, w->t.buf.acc + c) && usable;
         }
     }
@@ -441,14 +466,13 @@ static bool multiply(rows_task_t *w)
 /* Loads all of A, unless the step before has. */
 static bool take_rows(rows_task_t *w, int share_at)
 {
-    if (w->st->plus.floats) {
+    if (w->st->plus.groups > 0) {
         clear_sums(w);
     }
     const bool usable = has_left(w->st, share_at) ? *w->buf.usable : load_rows(w);
-    if (w->st->plus.floats && usable) {
-        if (in_integers(w->st->way)) {
-            add_limbs(w);
-        }
+    if (w->st->plus.groups > 0 && usable && in_integers(w->st->way)) {
+        add_limbs(w);
+    } else if (w->st->plus.groups > 0 && usable) {
         place_sums(w);
     }
     return usable;

@@ -90,6 +90,14 @@ typedef struct codes_weights {
     int32_t start[CODES_BLOCKS][2 * CODES_BATCH][4];
 } codes_weights_t;
 
+/* Coefficients of four lines: n values of each, which follow one another. Fewer than a vector of
+ * them are f32, with numbers behind up to a vector. */
+typedef struct codes_units {
+    sinter_data_type_t type; /* f32, f16 or bf16 */
+    const unsigned char *line[CODES_ROWS];
+    int n;
+} codes_units_t;
+
 /* The micro-kernels of one instruction set. */
 typedef struct codes_table {
     /* Quantises one chunk of each of `rows` rows, which begin ldx floats apart and have zeros
@@ -117,11 +125,16 @@ typedef struct codes_table {
      * floats without it. */
     void (*lines)(const code_rows_t *w, int rows, int limbs, const limbs_t *q, float *out,
                   int64_t ldo);
-    /* Coefficients of four lines, [line][ld], as [unit][line], and the same rounded to integers
-     * with `shift` added. ld and out have room for a multiple of 16 units; those from n on become
-     * zeros. */
-    void (*by_unit)(const float *x, int64_t ld, int n, float *out);
-    void (*by_unit_s32)(const float *x, int64_t ld, int n, int32_t shift, int32_t *out);
+    /* Coefficients of four lines as [unit][line], with zeros up to a multiple of 4 units; and the
+     * same rounded to integers with `shift` added. */
+    void (*by_unit)(const codes_units_t *x, float *out);
+    void (*by_unit_s32)(const codes_units_t *x, int32_t shift, int32_t *out);
+    /* Adds offsets of four lines times sums of activations, [row][unit] with rows lds apart and
+     * zeros behind up to a vector, to out[row][line]. False: something added is no finite number.
+     */
+    bool (*add_units)(const codes_units_t *x, const float *sums, int64_t lds, int rows, float *out,
+                      int64_t ldo);
+    int lanes; /* floats of a vector */
     /* One instruction sums products of bytes. Without it, products of 8-bit codes with floats are
      * faster in floats than in limbs: qk and pv do not take such codes then. */
     bool sums_bytes;
