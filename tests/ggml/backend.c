@@ -74,6 +74,42 @@ static void fill(struct ggml_tensor *tensor, float first)
     free(values);
 }
 
+/* ---- allocations that fail ------------------------------------------------------------------- */
+
+/* Allocations of the whole process until one fails; none does where this is negative. The names
+ * below are those of glibc. */
+static _Atomic long allocations_left = -1;
+
+static bool fails(void)
+{
+    return allocations_left >= 0 && allocations_left-- == 0;
+}
+
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t count, size_t size);
+void *__libc_realloc(void *memory, size_t size);
+void *__libc_memalign(size_t alignment, size_t size);
+
+void *malloc(size_t size)
+{
+    return fails() ? NULL : __libc_malloc(size);
+}
+
+void *calloc(size_t count, size_t size)
+{
+    return fails() ? NULL : __libc_calloc(count, size);
+}
+
+void *realloc(void *memory, size_t size)
+{
+    return fails() ? NULL : __libc_realloc(memory, size);
+}
+
+void *aligned_alloc(size_t alignment, size_t size)
+{
+    return fails() ? NULL : __libc_memalign(alignment, size);
+}
+
 /* ---- plans that come again ------------------------------------------------------------------- */
 
 /* rows x columns elements of a tensor whose rows are `pitch` apart, times two: right, whatever the
@@ -364,6 +400,58 @@ static void check_set_without_memory(void)
     ggml_free(context);
 }
 
+enum { WIDTH = 64, TOKENS = 5 };
+
+/* A graph on a new backend, of whose allocations one fails. */
+static enum ggml_status run_short(long allocations, float result[TOKENS * WIDTH], bool *failed)
+{
+    struct ggml_context *context = make_context();
+    struct ggml_tensor *x = ggml_new_tensor_2d(context, GGML_TYPE_F32, WIDTH, TOKENS);
+    struct ggml_tensor *w = ggml_new_tensor_2d(context, GGML_TYPE_Q8_0, WIDTH, WIDTH);
+    struct ggml_tensor *y = ggml_mul_mat(context, w, ggml_rms_norm(context, x, 1e-5f));
+    struct ggml_tensor *z = ggml_soft_max(context, ggml_add(context, y, x));
+    struct ggml_cgraph *graph = ggml_new_graph(context);
+    ggml_build_forward_expand(graph, z);
+    ggml_backend_buffer_t buffer = allocate(context);
+    uint8_t blocks[WIDTH * WIDTH / 32 * 34];
+    uint32_t state = 1;
+    must(ggml_nbytes(w) == sizeof(blocks), "other blocks");
+    random_blocks(GGML_TYPE_Q8_0, blocks, WIDTH * WIDTH, &state);
+    ggml_backend_tensor_set(w, blocks, 0, sizeof(blocks));
+    fill(x, -20);
+    allocations_left = allocations;
+    ggml_backend_t other = ggml_backend_dev_init(device, NULL);
+    const enum ggml_status status =
+        other ? ggml_backend_graph_compute(other, graph) : GGML_STATUS_ALLOC_FAILED;
+    *failed = allocations >= 0 && allocations_left < 0;
+    allocations_left = -1;
+    ggml_backend_tensor_get(z, result, 0, TOKENS * WIDTH * sizeof(*result));
+    ggml_backend_free(other);
+    ggml_backend_buffer_free(buffer);
+    ggml_free(context);
+    return status;
+}
+
+/* Whichever allocation fails: a right result, or an error. */
+static void check_allocations(void)
+{
+    float expected[TOKENS * WIDTH], result[TOKENS * WIDTH];
+    bool failed;
+    check(run_short(-1, expected, &failed) == GGML_STATUS_SUCCESS && !failed, "memory enough");
+    int errors = 0;
+    failed = true;
+    for (long at = 0; failed; at += 1 + at / 32) {
+        const enum ggml_status status = run_short(at, result, &failed);
+        errors += status != GGML_STATUS_SUCCESS;
+        check(status != GGML_STATUS_SUCCESS || !memcmp(result, expected, sizeof(result)),
+              "a wrong result where an allocation fails");
+    }
+    check(errors > 10, "errors where an allocation fails");
+    check(run_short(-1, result, &failed) == GGML_STATUS_SUCCESS &&
+              !memcmp(result, expected, sizeof(result)),
+          "memory enough again");
+}
+
 int main(void)
 {
     static const enum ggml_type types[] = {GGML_TYPE_F32,  GGML_TYPE_F16,  GGML_TYPE_BF16,
@@ -394,6 +482,7 @@ int main(void)
         check_pieces(large[i], 256, 1);
         check_pieces(large[i], 768, 5);
     }
+    check_allocations();
     check_memory();
     check_set_without_memory();
     ggml_backend_free(backend);

@@ -1,9 +1,11 @@
-/* Perplexity of a text on one device, as llama.cpp's own program has it, but with any cache type:
+/* How well a model on one device predicts a text, as llama.cpp's own program for perplexity does,
+ * but with any cache type:
  *
  *   perplexity MODEL DEVICE THREADS CACHE_TYPE TEXT_FILE CHUNKS
  *
  * The text is cut into chunks of 512 tokens. Each begins with the model's first token where it has
- * one, and the predictions in its second half count. For DEVICE see host.h. */
+ * one. Printed is, for each token in the second half of each chunk, -log of its probability: the
+ * mean is the log of the perplexity. For DEVICE see host.h. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,8 +41,6 @@ int main(int argc, char **argv)
     }
     struct llama_context *context = open_context(model, CHUNK, atoi(argv[3]), argv[4]);
     struct llama_batch batch = llama_batch_init(CHUNK, 0, 1);
-    double sum = 0;
-    int count = 0;
     for (const llama_token *chunk = text; chunk < text + chunks * CHUNK; chunk += CHUNK) {
         llama_memory_clear(llama_get_memory(context), true);
         batch.n_tokens = CHUNK;
@@ -54,11 +54,10 @@ int main(int argc, char **argv)
         if (llama_decode(context, batch)) {
             fail("decode failed");
         }
-        for (int i = CHUNK / 2; i < CHUNK - 1; i++, count++) {
-            sum += surprise(llama_get_logits_ith(context, i), vocabulary, chunk[i + 1]);
+        for (int i = CHUNK / 2; i < CHUNK - 1; i++) {
+            printf("%.6f\n", surprise(llama_get_logits_ith(context, i), vocabulary, chunk[i + 1]));
         }
     }
-    printf("%.4f\n", exp(sum / count));
     llama_batch_free(batch);
     free(text);
     llama_free(context);

@@ -9,6 +9,7 @@ import glob
 import math
 import os
 import socket
+import statistics
 import subprocess
 import sys
 import tarfile
@@ -199,16 +200,21 @@ def long_tokens(program, model, work, environment):
 
 
 def perplexities(program, model, text, environment):
-    """Perplexity of a text for each type of cache, and how far it is from the CPU backend's."""
+    """Perplexity of a text for each type of cache, how far it is from the CPU backend's, and the
+    standard error of that, since a token that one of them predicts better is mostly luck."""
     for cache in CACHES:
-        theirs = 0
+        theirs = None
         for device, mode in (("cpu", "strict"), *(("Sinter", mode) for mode in MODES)):
             out = run([program, model, device, "2", cache, text, str(CHUNKS)],
                       env=dict(environment, SINTER_GGML_FPMATH=mode))
-            value = float(out.splitlines()[-1])
-            theirs = theirs or value
+            ours = [float(line) for line in out.splitlines()]
+            theirs = theirs or ours
+            differences = [a - b for a, b in zip(ours, theirs)]
+            mean = statistics.fmean(differences)
+            error = statistics.stdev(differences) / math.sqrt(len(differences))
+            value = math.exp(statistics.fmean(ours))
             print(f"perplexity, {cache} cache: {device} {mode} {value:.4f}, "
-                  f"{value / theirs - 1:+.2%}", flush=True)
+                  f"{math.expm1(mean):+.2%} +- {error:.2%}", flush=True)
 
 
 def free_port():
