@@ -64,6 +64,12 @@ OP vi vi_load_part(const void *p, int n)
 {
     return n >= 32 ? _mm256_loadu_si256(p) : vi_load_tail(p, n);
 }
+/* Halves of 64 bytes are vectors of their own. */
+OP vi vi_load_halves(const unsigned char *p, int64_t apart)
+{
+    (void)apart;
+    return vi_load(p);
+}
 OP vi vi_repeat(const void *p)
 {
     return _mm256_broadcastsi128_si256(load_16_bytes(p));

@@ -12,6 +12,8 @@
  *   bytes_sub(a, b)
  *   bytes_shuffle(x, at)        the same permutation of each 16 bytes
  *   vi_load_part(p, n)          the first n >= 0 bytes at p, zeros behind them
+ *   vi_load_halves(p, apart)    a vector of 64 bytes, of which the second half is `apart` bytes
+ *                               after the first
  *   vi_repeat(p)                16 bytes, again and again; vf_repeat: 4 floats
  *   vi_of_bytes(x)              a byte in each place
  *   vi_low_8, _16, _32, _64     elements of the lower halves of each 16 bytes of a and b in turn;
@@ -82,6 +84,14 @@ OP vi vi_of_bytes(int x)
 OP vi vi_load_part(const void *p, int n)
 {
     return vi_load_bytes(p, n);
+}
+OP vi vi_load_halves(const unsigned char *p, int64_t apart)
+{
+    return apart == VECTOR / 2
+               ? vi_load(p)
+               : _mm512_inserti64x4(
+                     _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)(const void *)p)),
+                     _mm256_loadu_si256((const __m256i *)(const void *)(p + apart)), 1);
 }
 OP vi vi_repeat(const void *p)
 {

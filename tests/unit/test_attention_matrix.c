@@ -37,7 +37,7 @@ enum {
  * each channel, for each token, for the whole tensor. */
 enum { CHANNEL = -1, TOKEN = -2, TENSOR = -3 };
 enum mask { NO_MASK, ADDED, DEAD_ROWS, CAUSAL, BOTTOM_RIGHT, LATE, WINDOW };
-enum stored { TOKEN_ROWS, TRANSPOSED_K, ANY_LAYOUT };
+enum stored { TOKEN_ROWS, TRANSPOSED_K, SIDE_BY_SIDE, ANY_LAYOUT };
 enum { FLOAT_ZPS = 100, OFFSETS };
 
 typedef struct property {
@@ -75,7 +75,7 @@ static const property_t all_values[N_PROPERTIES] = {
     [MASK] = {"mask", 7, 0, {NO_MASK, ADDED, DEAD_ROWS, CAUSAL, BOTTOM_RIGHT, LATE, WINDOW}},
     [MODE] = {"mode", 6, 0, {MODES}},
     [QUERY] = {"query", 3, 0, {sinter_f32, sinter_f16, sinter_bf16}},
-    [STORED] = {"stored", 3, 0, {TOKEN_ROWS, TRANSPOSED_K, ANY_LAYOUT}},
+    [STORED] = {"stored", 4, 0, {TOKEN_ROWS, TRANSPOSED_K, SIDE_BY_SIDE, ANY_LAYOUT}},
     [DYNAMIC] = {"dynamic", 2, 0, {0, 1}},
 };
 
@@ -85,7 +85,10 @@ static const property_t decode_values[N_PROPERTIES] = {
     [S] = {"S", 4, 0, {1, 2, 4, 5}},
     [D] = {"D", 6, 0, {40, 64, 80, 96, 128, 256}},
     [DV] = {"Dv", 4, 0, {0, 64, 96, 128}},
-    [HEADS] = {"heads", 5, 0, {14 << 8 | 2, 28 << 8 | 4, 9 << 8 | 3, 4 << 8 | 4, 16 << 8 | 2}},
+    [HEADS] = {"heads",
+               6,
+               0,
+               {14 << 8 | 2, 28 << 8 | 4, 9 << 8 | 3, 4 << 8 | 4, 16 << 8 | 2, 6 << 8 | 3}},
     [K_TYPE] = {"K", 10, 0, {TYPES}},
     [V_TYPE] = {"V", 10, 0, {TYPES}},
     [K_GROUP] = {"K groups", 8, 0, {16, 32, 64, 128, CHANNEL, TOKEN, TENSOR, 32 << 8}},
@@ -95,7 +98,7 @@ static const property_t decode_values[N_PROPERTIES] = {
     [MASK] = {"mask", 7, 0, {NO_MASK, ADDED, DEAD_ROWS, CAUSAL, BOTTOM_RIGHT, LATE, WINDOW}},
     [MODE] = {"mode", 6, 0, {MODES}},
     [QUERY] = {"query", 3, 0, {sinter_f32, sinter_f16, sinter_bf16}},
-    [STORED] = {"stored", 2, 0, {TOKEN_ROWS, TRANSPOSED_K}},
+    [STORED] = {"stored", 3, 0, {TOKEN_ROWS, TRANSPOSED_K, SIDE_BY_SIDE}},
     [DYNAMIC] = {"dynamic", 2, 0, {0, 1}},
 };
 static const property_t *properties = all_values;
@@ -316,7 +319,8 @@ static sinter_data_type_t zp_type(sinter_data_type_t code, int64_t bits)
                              : sinter_u4;
 }
 
-/* An input over rows of the head in memory, one for each token, whichever of the dims that is. */
+/* An input over rows of the head in memory, one for each token, whichever of the dims that is. Side
+ * by side: a token has the rows of all heads. */
 static int input(fz_t *f, const matrix_case_t *c, sinter_data_type_t type, const int64_t *dims,
                  int head_dim)
 {
@@ -329,6 +333,13 @@ static int input(fz_t *f, const matrix_case_t *c, sinter_data_type_t type, const
     }
     fz_no_gaps(f, x);
     t->fixed = 1;
+    if (c->v[STORED] == SIDE_BY_SIDE) {
+        t->order[1] = 7 - head_dim;
+        t->order[2] = 1;
+        t->order[3] = 2;
+        t->order[4] = head_dim;
+        return x;
+    }
     t->order[3] = 7 - head_dim;
     t->order[4] = head_dim;
     return x;

@@ -629,18 +629,61 @@ static void choose_sides(const attention_params_t *p, const attention_config_t *
     }
 }
 
+/* True if whole items would leave some shares with much less work than others: three heads of a
+ * cache and two threads, for example. Blocks of rows are small enough to go round. */
+static bool items_are_uneven(const attention_dims_t *d, int shares)
+{
+    return d->n_blocks == 1 && d->items % shares != 0 && d->items < ATT_ITEMS * shares;
+}
+
+/* Bytes from token to token of K or V where batch dims, such as heads, lie between; else 0. */
+static int64_t bytes_of_token(const matrices_t *op, int token_dim)
+{
+    const int64_t stride = op->axis[token_dim][IN_CODES].stride;
+    for (int i = 0; i < op->ndims - 2; i++) {
+        const int64_t other = op->axis[i][IN_CODES].stride;
+        if (op->dims[i] > 1 && other > 0 && other < stride) {
+            return stride * op->base.codes.type->bits / 8;
+        }
+    }
+    return 0;
+}
+
+/* Columns of a piece: whole tiles, of which K and V stay in the second cache while all heads are
+ * worked off. 0: items are not worked off in pieces. */
+static int64_t piece_of(const attention_params_t *p, const attention_config_t *c,
+                        const frame_t *frame, const attention_state_t *st)
+{
+    enum { PIECE_BYTES = 1 << 18, MOST_TILES = 4, MOST_ITEMS = 64 };
+    const int64_t k = bytes_of_token(&st->k, st->k.ndims - 1),
+                  v = bytes_of_token(&st->v, st->v.ndims - 2);
+    if (st->k_side.ops == NULL || st->v_side.ops == NULL || p->prob || st->serial || k == 0 ||
+        v == 0 || st->d.items != st->d.n_kv || st->d.items > MOST_ITEMS || limits_vary(p, frame)) {
+        return 0;
+    }
+    return at_least(at_most(PIECE_BYTES / (k + v) / c->tk, MOST_TILES), 1) * c->tk;
+}
+
+const way_row_t ways_attention_heads[] = {{"pieces of the cache in turn", NULL, 0}};
+
 /* How items go to shares. The second pass of a probability chain needs the sums of whole rows, so
  * its items are not divided. */
 static void choose_division(const attention_params_t *p, const attention_config_t *c,
                             const frame_t *frame, attention_state_t *st, choice_t *choice)
 {
     attention_dims_t *d = &st->d;
-    d->by_weight = frame->shares > 1 && d->items > 0 && !st->serial &&
-                   (limits_vary(p, frame) || (d->items < frame->shares && !p->prob));
-    if (d->by_weight) { /* the first and the last item of each share */
-        choice->shared_bytes =
-            2 * (size_t)frame->shares * (size_t)c->rows * ((size_t)c->ld_v + 2) * sizeof(float) +
-            64;
+    d->piece = d->items > 0 ? piece_of(p, c, frame, st) : 0;
+    d->by_weight = frame->shares > 1 && d->items > 0 && !st->serial && d->piece == 0 &&
+                   (limits_vary(p, frame) || (items_are_uneven(d, frame->shares) && !p->prob));
+    if (d->piece > 0) {
+        add_way(choice, "heads", ways_attention_heads, NULL);
+    }
+    /* By weight: the first and the last item of each share. */
+    const int64_t places = d->piece > 0 ? d->items : d->by_weight ? 2 : 0;
+    if (places > 0) {
+        choice->shared_bytes = (size_t)places * (size_t)frame->shares * (size_t)c->rows *
+                                   ((size_t)c->ld_v + 2) * sizeof(float) +
+                               64;
     }
 }
 

@@ -19,7 +19,12 @@
  * Items go to shares in turn. Where there are fewer items than shares, or where masks leave some
  * batches fewer columns than others, shares are even ranges of the columns of all items instead.
  * Then the tiles of an item may be divided: each part leaves (m, l, acc) in shared memory, and
- * phase 1 merges them. */
+ * phase 1 merges them.
+ *
+ * Where a token of the cache has its heads side by side, a pass over one head skips most of each
+ * row, which a processor fetches slowly. So decoding takes pieces of columns there, and all heads
+ * of a piece in turn; meanwhile it prefetches the next piece from end to end. A share is a range of
+ * pieces times items, and keeps (m, l, acc) of each item in shared memory. */
 #ifndef SINTER_SRC_KERNELS_ATTENTION_H
 #define SINTER_SRC_KERNELS_ATTENTION_H
 
@@ -95,6 +100,7 @@ typedef struct attention_dims {
     int64_t n_kv, n_blocks, n_chunks, items; /* items = n_kv * n_blocks * n_chunks */
     int block;                               /* rows in a block */
     bool by_weight;                          /* shares are ranges of columns, not items in turn */
+    int64_t piece; /* columns of a piece, where items are worked off piece by piece; else 0 */
 } attention_dims_t;
 
 typedef struct span {

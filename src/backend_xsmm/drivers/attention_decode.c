@@ -284,7 +284,7 @@ void decode_bind(const decode_how_t *how, const matrices_t *op, bool tokens_are_
     const int elems = chunk_elems(ops, side->codes);
     const bool halves = o->element(o->vectors - 1, o->lanes / 2 - 1) < o->elems / 2;
     side->fold = (side->by_lane || side->codes) && (halves || side->codes) && 2 * head == elems &&
-                         m.codes.row.stride == head && 2 * side->groups <= o->lanes
+                         (side->codes || m.codes.row.stride == head) && 2 * side->groups <= o->lanes
                      ? 2
                      : 1;
     const decode_order_t *order = &how->order[side->codes != NULL][side->fold - 1];
@@ -377,6 +377,47 @@ static int stretch(const groups_t *g, int64_t t, int n)
     return left < n ? (int)left : n;
 }
 
+/* A copy for each size that is usual, which is a load and a store. */
+static void gather_bytes(const unsigned char *from, int64_t stride, int n, size_t bytes,
+                         unsigned char *to)
+{
+    switch (bytes) {
+    case 2:
+        for (int i = 0; i < n; i++) {
+            memcpy(to + 2 * i, from + i * stride, 2);
+        }
+        break;
+    case 4:
+        for (int i = 0; i < n; i++) {
+            memcpy(to + 4 * i, from + i * stride, 4);
+        }
+        break;
+    case 8:
+        for (int i = 0; i < n; i++) {
+            memcpy(to + 8 * i, from + i * stride, 8);
+        }
+        break;
+    default:
+        for (int i = 0; i < n; i++) {
+            memcpy(to + (size_t)i * bytes, from + i * stride, bytes);
+        }
+    }
+}
+
+/* The n values of each of the tokens t0 .. t0 + nt - 1, whose neighbours are those of other heads:
+ * they are brought together, and converted at once. */
+static void load_apart(const decode_task_t *task, const groups_t *g, int64_t t0, int nt, int n,
+                       float *to)
+{
+    unsigned char packed[DECODE_TOKENS * DECODE_LANES * sizeof(float)];
+    groups_t run = *g;
+    const int64_t size = g->type->bits / 8;
+    gather_bytes(groups_byte(g, g->first + t0 * g->row.stride), g->row.stride * size, nt,
+                 (size_t)(n * size), packed);
+    run.data = packed;
+    groups_load(&run, task->side->features, 0, 1, (int64_t)nt * n, to);
+}
+
 /* The values of g for tokens t0 .. t0 + nt - 1, [nt][side->groups]. Where g has fewer groups along
  * the head, each value stands several times. */
 static void load_by_token(const decode_task_t *task, const groups_t *g, int64_t t0, int nt,
@@ -396,7 +437,10 @@ static void load_by_token(const decode_task_t *task, const groups_t *g, int64_t 
         return;
     }
     const matrix_t m = matrix_of_groups(g);
-    if (group == 1) {
+    const bool bytes = g->type->bits % 8 == 0 && g->type->bits <= 32;
+    if (group == 1 && bytes && (n == 1 || g->column.stride == 1)) {
+        load_apart(task, g, t0, nt, n, to);
+    } else if (group == 1) {
         task->tile->load(&m, (rect_t){t0, nt, 0, n}, to, n, nt, n);
     } else {
         for (int t = 0, same; t < nt; t += same) {
@@ -463,8 +507,8 @@ static void place_query(const decode_side_t *k, const decode_buffers_t *b, int r
                         const float *src)
 {
     const int lanes = k->lanes;
-    int first = 0, batch = rows_batch(rows);
-    for (; r >= first + batch; batch = rows_batch(rows - first)) {
+    int first = 0, batch = queries_batch(rows);
+    for (; r >= first + batch; batch = queries_batch(rows - first)) {
         first += batch;
     }
     float *to = b->q + first * DECODE_ORDER + (r - first) * lanes;
@@ -565,12 +609,12 @@ static void qk(const decode_ops_t *ops, const code_rows_t *k, int nq, const floa
 {
     const tile_decode_t decode = tile_decode(ops, k);
     for (int r = 0, n; r < nq; r += n) {
-        n = rows_batch(nq - r);
+        n = queries_batch(nq - r);
         if (n == 4 && decode != NULL) {
             n = (nq - r) / 4 * 4;
             ops->qk_tiles(decode, k, n, q + r * DECODE_ORDER, s + r * lds, lds);
         } else {
-            ops->qk[coefs_kind(k)][n / 2](k, q + r * DECODE_ORDER, s + r * lds, lds);
+            ops->qk[coefs_kind(k)][n - 1](k, q + r * DECODE_ORDER, s + r * lds, lds);
         }
     }
 }
@@ -580,12 +624,12 @@ static void pv(const decode_ops_t *ops, const code_rows_t *v, int nq, const floa
 {
     const tile_decode_t decode = tile_decode(ops, v);
     for (int r = 0, n; r < nq; r += n) {
-        n = rows_batch(nq - r);
+        n = queries_batch(nq - r);
         if (n == 4 && decode != NULL) {
             n = (nq - r) / 4 * 4;
             ops->pv_tiles(decode, v, n, p + r * ldp, ldp, acc + r * ldacc, ldacc);
         } else {
-            ops->pv[coefs_kind(v)][n / 2](v, p + r * ldp, ldp, acc + r * ldacc, ldacc);
+            ops->pv[coefs_kind(v)][n - 1](v, p + r * ldp, ldp, acc + r * ldacc, ldacc);
         }
     }
 }
@@ -662,6 +706,13 @@ static void rows_at(const decode_task_t *task, int at, int n, code_rows_t *rows)
     rows->group_bytes = side->size * codes->type->bits / 8;
     rows->rows = n / side->fold;
     rows->tokens = side->fold;
+    rows->apart = side->fold == 2 ? rows->stride / 2 : CODES_CHUNK / 2;
+    rows->ahead = READ_AHEAD;
+    if (task->next != NULL) {
+        rows->ahead = (int64_t)((uintptr_t)task->next - (uintptr_t)rows->data) +
+                      at * rows->bytes / side->fold;
+        rows->closer = rows->stride - rows->bytes;
+    }
     rows->values = side->values;
     rows->less_zp = &side->less_zp;
     rows->flip = flip_of(side);
@@ -849,7 +900,7 @@ static void codes_values(const decode_task_t *task)
         const int t = row * side->fold;
         at.rows = all - row < CODES_SPAN ? all - row : CODES_SPAN;
         for (int r = 0, n; r < task->rows; r += n) {
-            n = rows_batch(task->rows - r);
+            n = queries_batch(task->rows - r);
             const float *p = task->x + r * task->ldx;
             float *acc = task->out + r * task->ldo;
             if (!side->ints->pv(&at, n, side->limbs, p + t, task->ldx, task->buffers->weights, acc,
@@ -863,6 +914,7 @@ static void codes_values(const decode_task_t *task)
             }
         }
         at.data += CODES_SPAN * at.stride;
+        at.ahead -= CODES_SPAN * at.closer;
         at.scale.at += CODES_SPAN * at.scale.ld;
         at.zp.at = at.zp.at ? at.zp.at + CODES_SPAN * at.zp.ld : NULL;
     }

@@ -121,7 +121,10 @@ typedef struct decode_task {
     const decode_side_t *side;
     const decode_buffers_t *buffers;
     const worker_t *worker;
-    matrix_t m;       /* K or V as bound for the item: tokens are rows, the head is columns */
+    matrix_t m; /* K or V as bound for the item: tokens are rows, the head is columns */
+    /* What is prefetched meanwhile, as many bytes as the tokens have; NULL: the tokens behind
+     * them. */
+    const unsigned char *next;
     int64_t token;    /* the first one */
     int tokens, rows; /* rows: of queries */
     const float *x;   /* K: the queries as for decode_query; V: a weight for each row and token */

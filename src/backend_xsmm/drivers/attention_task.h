@@ -15,6 +15,13 @@ typedef struct strip {
     const attention_jit_t *jit; /* for this height; NULL: own GEMM */
 } strip_t;
 
+/* What is prefetched while a piece of K or V is worked off: `bytes` bytes for each token from token
+ * `from` on, one after the other. at NULL: what follows. */
+typedef struct next_piece {
+    const unsigned char *at;
+    int64_t from, bytes;
+} next_piece_t;
+
 /* One thread at one work item. */
 typedef struct task {
     const attention_config_t *c;
@@ -28,8 +35,10 @@ typedef struct task {
     /* For the current tile: K's, V's coefficients fit products of integers; K, V is loaded as
      * floats. */
     bool k_ints, v_ints, k_floats, v_floats;
-    int tile; /* tokens in it */
-    int rows; /* in this block */
+    next_piece_t k_next, v_next;
+    bool resumes; /* m, l and acc are those of earlier columns */
+    int tile;     /* tokens in it */
+    int rows;     /* in this block */
     int64_t row0, dv0;
     int dv;                                  /* columns of this chunk of Dv */
     int64_t idx[ATT_ROWS][SINTER_MAX_NDIMS]; /* [batch.., s, -] of each row */

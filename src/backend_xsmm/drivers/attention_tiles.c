@@ -232,6 +232,12 @@ static void multiply_k(task_t *t, const strip_t *strip, int at, int nt, int n, b
     }
 }
 
+/* What is prefetched with the tokens from `token` on. */
+static const unsigned char *meanwhile(const next_piece_t *next, int64_t token)
+{
+    return next->at == NULL ? NULL : next->at + (token - next->from) * next->bytes;
+}
+
 void attention_scores(task_t *t, const strip_t *strip, int64_t t0, int at, int nt)
 {
     const attention_config_t *c = t->c;
@@ -242,6 +248,7 @@ void attention_scores(task_t *t, const strip_t *strip, int64_t t0, int at, int n
                                     .buffers = &t->b.decode,
                                     .worker = t->worker,
                                     .m = matrix_transposed(&t->k),
+                                    .next = meanwhile(&t->k_next, t0 + at),
                                     .token = t0 + at,
                                     .tokens = nt,
                                     .rows = t->rows,
@@ -301,6 +308,7 @@ void attention_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, i
                                     .buffers = &b->decode,
                                     .worker = t->worker,
                                     .m = t->v,
+                                    .next = meanwhile(&t->v_next, t0 + at),
                                     .token = t0 + at,
                                     .tokens = nt,
                                     .rows = t->rows,

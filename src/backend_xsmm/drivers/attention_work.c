@@ -79,7 +79,9 @@ static void clear(task_t *t, int r0, int n, bool with_sink)
 /* The strip at row r0, before its first tile. */
 static void begin_strip(task_t *t, const strip_t *strip, bool with_sink)
 {
-    clear(t, strip->r0, strip->n, with_sink);
+    if (!t->resumes) {
+        clear(t, strip->r0, strip->n, with_sink);
+    }
     if (!t->st->k_side.ops) {
         attention_queries(t, strip->r0, strip->n);
         if (t->st->ints.on) {
@@ -185,8 +187,8 @@ static void prob_pass(task_t *t, span_t span)
     }
 }
 
-/* The sums of an item, or of its part. */
-static void passes(task_t *t, span_t span, bool with_sink, bool finish)
+/* The sums of an item, or of its part; of a piece in the order of decoding. */
+static void passes(task_t *t, span_t span, bool with_sink, bool finish, bool in_pieces)
 {
     if (span.begin >= span.end) {
         clear(t, 0, t->rows, with_sink);
@@ -195,7 +197,7 @@ static void passes(task_t *t, span_t span, bool with_sink, bool finish)
     if (t->p->prob) {
         prob_pass(t, prob_columns(t, span));
     }
-    if (t->st->v_side.ops) {
+    if (t->st->v_side.ops && !in_pieces) {
         decode_restore(&t->st->v_side, &t->b.decode, t->rows, t->b.acc, t->c->ld_v);
     }
 }
@@ -207,7 +209,7 @@ static void whole_item(task_t *t)
 {
     const span_t span = attention_columns(t, 0, t->rows);
     const bool finish = span.begin < span.end && !t->p->prob && !t->st->v_side.ops;
-    passes(t, span, true, finish);
+    passes(t, span, true, finish, false);
     if (!finish) {
         finish_rows(t, 0, t->rows);
     }
@@ -235,14 +237,15 @@ static bool is_whole(part_t part)
     return part.from == 0 && part.to == part.n;
 }
 
-/* What a share leaves of an item in shared memory: m[rows], l[rows], acc[rows][dv]. A share has at
- * most one item of which it has the first part only, and at most one of which it has a later part,
- * so it has two places. */
-static float *saved(const task_t *t, int64_t share, bool first)
+/* What a share leaves of an item in shared memory: m[rows], l[rows], acc[rows][dv]. By weight, a
+ * share has at most one item of which it has the first part only, and at most one of which it has a
+ * later part, so it has two places. By pieces, it has one for each item. */
+static float *saved(const task_t *t, int64_t share, int64_t place)
 {
     unsigned char *shared = t->worker->shared;
     float *base = (float *)(void *)(shared + (64 - (uintptr_t)shared % 64) % 64);
-    return base + (2 * share + first) * t->c->rows * (t->c->ld_v + 2);
+    const int64_t places = t->st->d.piece > 0 ? t->st->d.items : 2;
+    return base + (places * share + place) * t->c->rows * (t->c->ld_v + 2);
 }
 
 static void save(const task_t *t, float *to)
@@ -251,6 +254,14 @@ static void save(const task_t *t, float *to)
     memcpy(to, t->b.m, rows * sizeof(float));
     memcpy(to + rows, t->b.l, rows * sizeof(float));
     memcpy(to + 2 * rows, t->b.acc, (size_t)t->rows * (size_t)t->c->ld_v * sizeof(float));
+}
+
+static void restore(task_t *t, const float *from)
+{
+    const size_t rows = (size_t)t->c->rows;
+    memcpy(t->b.m, from, rows * sizeof(float));
+    memcpy(t->b.l, from + rows, rows * sizeof(float));
+    memcpy(t->b.acc, from + 2 * rows, (size_t)t->rows * (size_t)t->c->ld_v * sizeof(float));
 }
 
 /* What weights begin..end have of an item. An empty part is saved like others, unless one share
@@ -268,24 +279,30 @@ static void part_of_item(task_t *t, const item_t *at, int64_t begin, int64_t end
         passes(t,
                (span_t){at_most(all.begin + part.from * piece, all.end),
                         at_most(all.begin + part.to * piece, all.end)},
-               first, false);
+               first, false, false);
         save(t, saved(t, t->worker->tid, first));
     }
 }
 
-/* The sums of row r from the parts of n shares, the one that has the first part and those after it.
- * Exact: each part is rescaled from its own maximum to the row's. */
-static void merge_row(task_t *t, int64_t first, int64_t n, int r)
+/* The place of part i of the item that t has taken up. */
+static int64_t place_of(const task_t *t, int64_t item, int64_t i)
+{
+    return t->st->d.piece > 0 ? item : i == 0;
+}
+
+/* The sums of row r of an item from the parts of n shares, the one that has the first part and
+ * those after it. Exact: each part is rescaled from its own maximum to the row's. */
+static void merge_row(task_t *t, int64_t item, int64_t first, int64_t n, int r)
 {
     const attention_config_t *c = t->c;
     float m = -INFINITY, l = 0, *acc = t->b.acc;
     for (int64_t i = 0; i < n; i++) {
-        const float part_m = saved(t, first + i, i == 0)[r];
+        const float part_m = saved(t, first + i, place_of(t, item, i))[r];
         m = part_m > m ? part_m : m;
     }
     memset(acc, 0, (size_t)c->dv * sizeof(float));
     for (int64_t i = 0; i < n; i++) {
-        float *from = saved(t, first + i, i == 0),
+        float *from = saved(t, first + i, place_of(t, item, i)),
               *part_acc = from + 2 * c->rows + (int64_t)r * c->ld_v, scale = 0;
         if (from[r] > -INFINITY) {
             c->fn->exp_sub_sum(&scale, &from[r], 1, m);
@@ -355,7 +372,7 @@ static int64_t merge_item(task_t *t, const item_t *at, int first, int64_t *row)
         whole = whole || is_whole(part_of(t, at, all, begin, end));
     }
     for (int64_t r = (tid + nth - row0 % nth) % nth; r < rows && !whole; r += nth) {
-        merge_row(t, first, n, (int)r);
+        merge_row(t, at->item, first, n, (int)r);
     }
     *row += rows;
     return n;
@@ -372,12 +389,113 @@ static void merge_items(task_t *t, int nth)
     }
 }
 
+/* ---- pieces ---------------------------------------------------------------------------------- */
+
+/* The columns that all items see, in pieces of the same size but for the last one. */
+typedef struct pieces {
+    span_t all;
+    int64_t size, n;
+} pieces_t;
+
+/* Where items are few, there are pieces for every share. t has taken up some item. */
+static pieces_t pieces_of(const task_t *t, int nth)
+{
+    enum { LEAST = 8 * ATT_GRAIN };
+    const attention_dims_t *d = &t->st->d;
+    pieces_t p = {.all = attention_columns(t, 0, t->rows), .size = d->piece, .n = 1};
+    const int64_t tokens = p.all.end - p.all.begin, share = tokens / nth / LEAST * LEAST;
+    if (d->items % nth != 0 && share < p.size) {
+        p.size = at_least(share, LEAST);
+    }
+    if (tokens > 0) {
+        const int64_t n = (tokens + p.size - 1) / p.size;
+        p.size = ((tokens + n - 1) / n + ATT_GRAIN - 1) / ATT_GRAIN * ATT_GRAIN;
+        p.n = (tokens + p.size - 1) / p.size;
+    }
+    return p;
+}
+
+/* While heads of a piece are worked off, each prefetches its share of the next piece, or, at the
+ * end, of this one, which is in the cache. */
+static next_piece_t next_piece(const task_t *t, const matrices_t *op, const matrix_t *m,
+                               int64_t from, int64_t to, int64_t size)
+{
+    const groups_t *codes = &m->codes;
+    const int shift = op->ndims - 2 - t->st->d.nb;
+    int64_t head = 0;
+    for (int d = 0; d < t->st->d.nb; d++) {
+        const int64_t stride = d + shift < 0 ? 0 : op->axis[d + shift][IN_CODES].stride;
+        head += stride < codes->row.stride ? t->idx[0][d] * stride : 0;
+    }
+    const int64_t bits = codes->type->bits, bytes = t->st->d.D * bits / 8;
+    const unsigned char *row = groups_byte(codes, codes_at(codes, to, 0) - head);
+    return (next_piece_t){row + head * bits / 8 * size, from, bytes};
+}
+
+/* One piece of an item; first, last: of those that the share has of it. */
+static void run_piece(task_t *t, const pieces_t *p, int64_t item, int64_t piece, bool first,
+                      bool last)
+{
+    float *sums = saved(t, t->worker->tid, item);
+    const int64_t at = p->all.begin + piece * p->size, next = last ? at : at + p->size;
+    attention_start(t, item);
+    const matrix_t k = matrix_transposed(&t->k);
+    t->k_next = next_piece(t, &t->st->k, &k, at, next, p->size);
+    t->v_next = next_piece(t, &t->st->v, &t->v, at, next, p->size);
+    t->resumes = !first;
+    if (t->resumes) {
+        restore(t, sums);
+    }
+    passes(t, (span_t){at, at_most(at + p->size, p->all.end)}, piece == 0, false, true);
+    if (last) {
+        decode_restore(&t->st->v_side, &t->b.decode, t->rows, t->b.acc, t->c->ld_v);
+    }
+    save(t, sums);
+}
+
+/* Pieces of all items in turn. Where there is one piece, its items are whole. */
+static void pieces_in_range(task_t *t, int tid, int nth)
+{
+    const int64_t items = t->st->d.items;
+    int64_t begin, end;
+    attention_start(t, 0);
+    const pieces_t p = pieces_of(t, nth);
+    share(p.n * items, tid, nth, &begin, &end);
+    for (int64_t i = begin; i < end && p.n == 1; i++) {
+        attention_start(t, i);
+        whole_item(t);
+    }
+    for (int64_t i = begin; i < end && p.n > 1; i++) {
+        run_piece(t, &p, i % items, i / items, i - begin < items, i + items >= end);
+    }
+    for (int64_t item = 0; item < items && p.n > 1; item++) {
+        const bool has_some = (item - begin % items + items) % items < end - begin;
+        if (!has_some) {
+            clear(t, 0, t->rows, false);
+            save(t, saved(t, tid, item));
+        }
+    }
+}
+
+/* Items are merged by shares in turn. */
+static void merge_pieces(task_t *t, int tid, int nth)
+{
+    attention_start(t, 0);
+    const bool whole = pieces_of(t, nth).n == 1;
+    for (int64_t item = tid; item < t->st->d.items && !whole; item += nth) {
+        attention_start(t, item);
+        for (int r = 0; r < t->rows; r++) {
+            merge_row(t, item, 0, nth, r);
+        }
+    }
+}
+
 void attention_work(const kernel_t *self, const problem_t *p, const void *config, const void *state,
                     const worker_t *w)
 {
     const attention_state_t *st = state;
     task_t t;
-    if (w->phase == 1 && !st->d.by_weight) {
+    if (w->phase == 1 && !st->d.by_weight && st->d.piece == 0) {
         return;
     }
     (void)self;
@@ -387,8 +505,14 @@ void attention_work(const kernel_t *self, const problem_t *p, const void *config
     t.frame = p->frame;
     t.worker = w;
     t.tail = p->step->tail != NULL;
+    t.resumes = false;
+    t.k_next.at = t.v_next.at = NULL;
     attention_buffers(t.c, p->step, w->scratch, &t.b);
-    if (w->phase == 1) {
+    if (st->d.piece > 0 && w->phase == 0) {
+        pieces_in_range(&t, w->tid, w->nth);
+    } else if (st->d.piece > 0) {
+        merge_pieces(&t, w->tid, w->nth);
+    } else if (w->phase == 1) {
         merge_items(&t, w->nth);
     } else if (st->d.by_weight) {
         items_in_range(&t, w->tid, w->nth);

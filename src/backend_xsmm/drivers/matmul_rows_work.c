@@ -289,6 +289,7 @@ static void begin_fours(rows_task_t *w)
         .stride =
             st->gathered > 0 ? st->gathered : b->codes.column.stride * b->codes.type->bits / 8,
         .bytes = st->bytes,
+        .apart = CODES_CHUNK / 2,
         .ahead = st->ahead,
         .in_order = st->in_order,
         .scale = coefs_of(w, &b->scale, &st->scale, w->buf.raw, w->buf.scale),

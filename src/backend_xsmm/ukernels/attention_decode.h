@@ -58,13 +58,13 @@ typedef struct decode_plus {
 /* Without scales, with scales, with scales and zero points. */
 enum { DECODE_COEFS = 3 };
 
-/* One data type on one ISA, for 1, 2 and 4 queries. Reads nothing beyond the elements of a row. */
+/* One data type on one ISA, for 1 to 4 queries. Reads nothing beyond the elements of a row. */
 typedef struct decode_ops {
     code_layout_t layout;
     int unit;      /* a group of scales or zero points is a multiple of this many elements */
     bool by_chunk; /* takes coefficients without a pick, which do not change within chunks */
-    qk_t qk[DECODE_COEFS][3]; /* NULL: no such coefficients */
-    pv_t pv[DECODE_COEFS][3];
+    qk_t qk[DECODE_COEFS][4]; /* by queries - 1; NULL: no such coefficients, or by tiles */
+    pv_t pv[DECODE_COEFS][4];
     /* Weighting rows by p * scale would lose bits to underflow. */
     bool (*any_tiny)(const float *scale, int n);
     const decode_plus_t *plus;

@@ -66,8 +66,10 @@ static inline void fill_less_zp(code_less_zp_t *to)
 typedef struct code_rows {
     const unsigned char *data; /* of the first row */
     int64_t stride, bytes;     /* from row to row; of a row */
+    int64_t apart;             /* in integers: from the first half of a chunk to the second */
     int64_t group_bytes;       /* attention: of a group of coefficients but the last of a token */
-    int64_t ahead;             /* prefetch distance in bytes */
+    int64_t ahead;             /* prefetch distance in bytes, of the first row */
+    int64_t closer;            /* bytes that it shrinks by from row to row */
     bool in_order;             /* matmul in integers: rows are fetched one after the other */
     int rows;
     int tokens; /* attention: 2 where a row is two short heads, which fill a chunk together */
@@ -185,6 +187,20 @@ static inline void fetch_next(fetch_cursor_t *c, int bytes)
 static inline int rows_batch(int n)
 {
     return n >= 4 ? 4 : n >= 2 ? 2 : 1;
+}
+
+/* The same where there are micro-kernels for three rows, too: attention with three query heads for
+ * each head of the cache is common. */
+static inline int queries_batch(int n)
+{
+    return n < 4 ? n : 4;
+}
+
+/* How many sums of each row there may be, of `most` in all: three rows take as few as four do, so
+ * that these divide a chunk evenly. */
+static inline int sums_of_row(int most, int rows)
+{
+    return most / (rows == 3 ? 4 : rows);
 }
 
 /* Each of n values becomes `times` of them. */
