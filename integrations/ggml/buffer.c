@@ -3,8 +3,11 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-enum { ALIGNMENT = 64 };
+/* A token reads all weights and the cache. On pages of 4 KB, finding where these lie takes a good part
+ * of the time, so that buffers ask for large pages. */
+enum { ALIGNMENT = 64, HUGE_PAGE = 1 << 21 };
 
 const struct ggml_tensor *sg_root(const struct ggml_tensor *tensor)
 {
@@ -135,11 +138,15 @@ static ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t type, size_
         .get_tensor = get_tensor,
         .clear = clear,
     };
-    if (size > SIZE_MAX - ALIGNMENT) {
+    const size_t unit = size < HUGE_PAGE ? ALIGNMENT : HUGE_PAGE;
+    if (size > SIZE_MAX - unit) {
         return NULL;
     }
-    const size_t bytes = (size + ALIGNMENT) / ALIGNMENT * ALIGNMENT;
-    void *memory = aligned_alloc(ALIGNMENT, bytes);
+    const size_t bytes = (size + unit) / unit * unit;
+    void *memory = aligned_alloc(unit, bytes);
+    if (memory && unit == HUGE_PAGE) {
+        madvise(memory, bytes, MADV_HUGEPAGE);
+    }
     return memory ? ggml_backend_buffer_init(type, interface, memory, size) : NULL;
 }
 
