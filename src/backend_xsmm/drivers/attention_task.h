@@ -64,6 +64,8 @@ int64_t attention_rows(const attention_dims_t *d, int64_t item);
 /* The index of a row of a batch of K and V, [batch.., s, -]. */
 void attention_index(const attention_dims_t *d, int64_t kv, int64_t row, int64_t *idx);
 /* Takes up an item: rows, their indices and columns. */
+void attention_take(task_t *t, int64_t item);
+/* The same, and loads the queries where the item is decoded. */
 void attention_start(task_t *t, int64_t item);
 /* Loads n rows of Q from r0 on, unless D is so long that products load it chunk by chunk. */
 void attention_queries(task_t *t, int r0, int n);

@@ -61,7 +61,7 @@ void attention_index(const attention_dims_t *d, int64_t kv, int64_t row, int64_t
     idx[d->nb + 1] = 0;
 }
 
-void attention_start(task_t *t, int64_t item)
+void attention_take(task_t *t, int64_t item)
 {
     const attention_dims_t *d = &t->st->d;
     const int64_t chunk = item % d->n_chunks, block = item / d->n_chunks % d->n_blocks,
@@ -84,6 +84,11 @@ void attention_start(task_t *t, int64_t item)
     }
     t->k = matrix_at(&t->st->k, t->idx[0], d->nb);
     t->v = matrix_at(&t->st->v, t->idx[0], d->nb);
+}
+
+void attention_start(task_t *t, int64_t item)
+{
+    attention_take(t, item);
     if (t->st->k_side.ops) {
         attention_queries(t, 0, t->rows);
         decode_query(&t->st->k_side, &t->b.decode, t->rows, t->b.q, t->c->ld_q);

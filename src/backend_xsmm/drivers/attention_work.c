@@ -362,7 +362,7 @@ static int64_t merge_item(task_t *t, const item_t *at, int first, int64_t *row)
     const int64_t row0 = *row, rows = attention_rows(&t->st->d, at->item);
     int64_t begin, end, n = 0;
     bool whole = false;
-    attention_start(t, at->item);
+    attention_take(t, at->item);
     const span_t all = attention_columns(t, 0, t->rows);
     for (; first + n < nth; n++) {
         share(t->st->weight, (int)(first + n), nth, &begin, &end);
@@ -458,7 +458,7 @@ static void pieces_in_range(task_t *t, int tid, int nth)
 {
     const int64_t items = t->st->d.items;
     int64_t begin, end;
-    attention_start(t, 0);
+    attention_take(t, 0);
     const pieces_t p = pieces_of(t, nth);
     share(p.n * items, tid, nth, &begin, &end);
     for (int64_t i = begin; i < end && p.n == 1; i++) {
@@ -480,10 +480,10 @@ static void pieces_in_range(task_t *t, int tid, int nth)
 /* Items are merged by shares in turn. */
 static void merge_pieces(task_t *t, int tid, int nth)
 {
-    attention_start(t, 0);
+    attention_take(t, 0);
     const bool whole = pieces_of(t, nth).n == 1;
     for (int64_t item = tid; item < t->st->d.items && !whole; item += nth) {
-        attention_start(t, item);
+        attention_take(t, item);
         for (int r = 0; r < t->rows; r++) {
             merge_row(t, item, 0, nth, r);
         }

@@ -362,15 +362,21 @@ static void bind_units(const rows_config_t *c, const rows_state_t *st, const gro
     }
 }
 
-/* Columns of the share that has most of them. */
-static int64_t most_columns(const matmul_state_t *m, int64_t panel, int shares)
+/* The time of the share that has most to do, in columns. The last share has the last panel, which
+ * may be short, and is the only one with a panel more where one is left over. */
+static int64_t time_of(const matmul_state_t *m, int64_t panel, int shares)
 {
-    const int64_t all = (m->N + panel - 1) / panel * m->mats;
-    return (all + shares - 1) / shares * panel;
+    enum { PANEL_COST = 8 }; /* what a panel takes besides its columns */
+    const int64_t of_matrix = (m->N + panel - 1) / panel, all = of_matrix * m->mats,
+                  most = (all + shares - 1) / shares,
+                  missing = m->mats == 1 ? of_matrix * panel - m->N : 0;
+    const int64_t columns = all % shares == 1 && shares > 1
+                                ? at_least((most - 1) * panel, most * panel - missing)
+                                : most * panel;
+    return columns + most * PANEL_COST;
 }
 
-/* Panels of whole fours and whole groups of the tail, large enough for what each costs, of which
- * shares have the same number. */
+/* Panels of whole fours and whole groups of the tail, so that shares end at the same time. */
 static void choose_panel(rows_state_t *st, int shares)
 {
     matmul_state_t *m = &st->panel;
@@ -379,11 +385,9 @@ static void choose_panel(rows_state_t *st, int shares)
         unit += 16;
     }
     const int64_t most = unit < MM_PANEL ? MM_PANEL / unit * unit : MM_PANEL;
-    const int64_t least =
-        (((int64_t)1 << 16) / (st->bytes > 0 ? st->bytes : 1) + unit - 1) / unit * unit;
     m->panel = (int)most;
-    for (int64_t panel = most - unit; panel >= least && panel >= unit; panel -= unit) {
-        if (most_columns(m, panel, shares) < most_columns(m, m->panel, shares)) {
+    for (int64_t panel = most - unit; panel >= unit; panel -= unit) {
+        if (time_of(m, panel, shares) < time_of(m, m->panel, shares)) {
             m->panel = (int)panel;
         }
     }

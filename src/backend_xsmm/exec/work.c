@@ -6,9 +6,9 @@ static const double bytes_rate = 10, products_rate = 16, elements_rate = 10, exp
 /* How much slower portable code is. */
 static const double portable = 8;
 
-/* Microseconds. A barrier costs about one, so a share should be several. To wake sleeping threads
+/* Microseconds. A barrier costs about a half, so a share should be some. To wake sleeping threads
  * takes 10 to 20, which two threads have saved after 40. */
-static const double least_share = 4, least_region = 40;
+static const double least_share = 2.5, least_region = 40;
 
 /* Thousands of elements, as the rates are. */
 static double elements(const problem_t *p, int value)
