@@ -599,7 +599,7 @@ static void test_ways(void)
          {{38, 256}},
          sinter_fpmath_mode_strict,
          .at = WAY_AT(OWN_PRODUCTS "\n", "by sums of rows, " BY_ELEMENTS "\n",
-                      "by sums, " BY_ELEMENTS "\n", "by sums, " BY_ELEMENTS "\n"),
+                      "by sums of rows, " BY_ELEMENTS "\n", "by sums of rows, " BY_ELEMENTS "\n"),
          .infinite = 5},
         {"patterns/softmax-postops.json",
          {{0}},
