@@ -5,8 +5,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* A token reads all weights and the cache. To find where pages of 4 KB lie takes a part of the time,
- * so that buffers ask for large pages. */
+/* A token reads all weights and the cache. Looking up pages of 4 KB takes a part of that time, so
+ * that buffers ask for large pages. */
 enum { ALIGNMENT = 64, HUGE_PAGE = 1 << 21 };
 
 const struct ggml_tensor *sg_root(const struct ggml_tensor *tensor)

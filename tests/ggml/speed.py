@@ -19,7 +19,8 @@ CAPS = {"native": {"GGML_NATIVE": "ON"},
 # What is measured, llama-bench's options, cache, threads, the goal for ours / theirs.
 DECODE, DEEP, DEEPER = ["-p", "0", "-n", "128"], ["-d", "5000"], ["-d", "8192"]
 LINES = [("decode, empty", DECODE, "f16", 1, 1.2), ("decode, empty", DECODE, "f16", 2, 1.2),
-         ("decode at 5k", DECODE + DEEP, "f16", 2, 3), ("decode at 5k", DECODE + DEEP, "q8_0", 2, 3),
+         ("decode at 5k", DECODE + DEEP, "f16", 2, 3),
+         ("decode at 5k", DECODE + DEEP, "q8_0", 2, 3),
          ("decode at 5k", DECODE + DEEP, "q4_0", 2, 5),
          ("decode at 8k", DECODE + DEEPER, "q8_0", 2, 4),
          ("decode at 8k", DECODE + DEEPER, "q4_0", 2, 6),

@@ -95,8 +95,8 @@ static void test_crew(int members, bool late)
 
 static void test_shares(void)
 {
-    CHECK_THAT(work_shares(0, 8) == 1 && work_shares(-1, 8) == 1 && work_shares(7.9, 8) == 1);
-    CHECK_THAT(work_shares(8, 8) == 2 && work_shares(8, 1) == 1 && work_shares(1e30, 8) == 8);
+    CHECK_THAT(work_shares(0, 8) == 1 && work_shares(-1, 8) == 1 && work_shares(4.9, 8) == 1);
+    CHECK_THAT(work_shares(5, 8) == 2 && work_shares(8, 1) == 1 && work_shares(1e30, 8) == 8);
     CHECK_THAT(!work_pays_region(0) && !work_pays_region(39) && work_pays_region(41));
 }
 
