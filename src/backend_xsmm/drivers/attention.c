@@ -630,10 +630,12 @@ static void choose_sides(const attention_params_t *p, const attention_config_t *
 }
 
 /* True if whole items would leave some shares with much less work than others: three heads of a
- * cache and two threads, for example. Blocks of rows are small enough to go round. */
+ * cache and two threads, for example. Where rows are in several blocks, these are so small already
+ * that each share has several. */
 static bool items_are_uneven(const attention_dims_t *d, int shares)
 {
-    return d->n_blocks == 1 && d->items % shares != 0 && d->items < ATT_ITEMS * shares;
+    return d->items < shares ||
+           (d->n_blocks == 1 && d->items % shares != 0 && d->items < ATT_ITEMS * shares);
 }
 
 /* Bytes from token to token of K or V where batch dims, such as heads, lie between; else 0. */

@@ -187,7 +187,7 @@ static void prob_pass(task_t *t, span_t span)
     }
 }
 
-/* The sums of an item, or of its part; of a piece in the order of decoding. */
+/* The sums of an item, or of its part. in_pieces: they stay in the order of decoding. */
 static void passes(task_t *t, span_t span, bool with_sink, bool finish, bool in_pieces)
 {
     if (span.begin >= span.end) {
@@ -284,7 +284,7 @@ static void part_of_item(task_t *t, const item_t *at, int64_t begin, int64_t end
     }
 }
 
-/* The place of part i of the item that t has taken up. */
+/* The place of part i of an item. */
 static int64_t place_of(const task_t *t, int64_t item, int64_t i)
 {
     return t->st->d.piece > 0 ? item : i == 0;
