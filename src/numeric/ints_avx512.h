@@ -87,11 +87,13 @@ OP vi vi_load_part(const void *p, int n)
 }
 OP vi vi_load_halves(const unsigned char *p, int64_t apart)
 {
-    return apart == VECTOR / 2
-               ? vi_load(p)
-               : _mm512_inserti64x4(
-                     _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)(const void *)p)),
-                     _mm256_loadu_si256((const __m256i *)(const void *)(p + apart)), 1);
+    if (apart == VECTOR / 2) {
+        return vi_load(p);
+    }
+    const __m256i first = _mm256_loadu_si256((const __m256i *)(const void *)p),
+                  second = _mm256_loadu_si256((const __m256i *)(const void *)(p + apart));
+    return vi_of(_mm512_insertf32x8(_mm512_castsi512_ps(_mm512_castsi256_si512(first)),
+                                    _mm256_castsi256_ps(second), 1));
 }
 OP vi vi_repeat(const void *p)
 {
