@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tokens/s of llama.cpp on ggml's CPU backend and on this one, with llama-bench, as quotients
 against goals. Both run in a host that is built here from the sources of PyPI, once for this machine
-(GGML_NATIVE) and once for AVX2 alone, with the compiler's flags that a release build of it has."""
+(GGML_NATIVE) and once for AVX2 alone, with the compiler flags of its release build."""
 import argparse
 import json
 import os
@@ -12,7 +12,7 @@ import sys
 
 import run as ggml
 
-# Cap, whether the machine has more, options of ggml's build.
+# For each cap, the options of ggml's build.
 CAPS = {"native": {"GGML_NATIVE": "ON"},
         "avx2": {"GGML_NATIVE": "OFF", "GGML_AVX2": "ON", "GGML_FMA": "ON", "GGML_F16C": "ON",
                  "GGML_BMI2": "ON"}}

@@ -652,7 +652,7 @@ static int64_t bytes_of_token(const matrices_t *op, int token_dim)
 }
 
 /* Columns of a piece: whole tiles, of which K and V stay in the second cache while all heads are
- * worked off. 0: items are not worked off in pieces. */
+ * processed. 0: items are not processed in pieces. */
 static int64_t piece_of(const attention_params_t *p, const attention_config_t *c,
                         const frame_t *frame, const attention_state_t *st)
 {

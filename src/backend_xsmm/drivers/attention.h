@@ -16,10 +16,10 @@
  * A row starts with m = -inf and l = 0, or with m = sink and l = 1 where it has a sink. At the end
  * the output is acc / l, which goes through the post chain and the quantising tail, if any.
  *
- * Items go to shares in turn. Where there are fewer items than shares, or where masks leave some
- * batches fewer columns than others, shares are even ranges of the columns of all items instead.
- * Then the tiles of an item may be divided: each part leaves (m, l, acc) in shared memory, and
- * phase 1 merges them.
+ * Items go to shares in turn. Where there are few items, which shares cannot divide evenly, or
+ * where masks leave some batches fewer columns than others, shares are even ranges of the columns
+ * of all items instead. Then the tiles of an item may be divided: each part leaves (m, l, acc) in
+ * shared memory, and phase 1 merges them.
  *
  * Where a token of the cache has its heads side by side, a pass over one head skips most of each
  * row, which a processor fetches slowly. So decoding takes pieces of columns there, and all heads
@@ -100,7 +100,7 @@ typedef struct attention_dims {
     int64_t n_kv, n_blocks, n_chunks, items; /* items = n_kv * n_blocks * n_chunks */
     int block;                               /* rows in a block */
     bool by_weight;                          /* shares are ranges of columns, not items in turn */
-    int64_t piece; /* columns of a piece, where items are worked off piece by piece; else 0 */
+    int64_t piece; /* columns of a piece; 0: items are not processed in pieces */
 } attention_dims_t;
 
 typedef struct span {

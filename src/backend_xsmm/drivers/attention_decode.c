@@ -377,7 +377,8 @@ static int stretch(const groups_t *g, int64_t t, int n)
     return left < n ? (int)left : n;
 }
 
-/* A copy for each size that is usual, which is a load and a store. */
+/* Copies `bytes` bytes from every stride-th byte, n times. The usual sizes have loops of their own,
+ * in which the compiler makes a load and a store of each copy. */
 static void gather_bytes(const unsigned char *from, int64_t stride, int n, size_t bytes,
                          unsigned char *to)
 {
@@ -404,8 +405,8 @@ static void gather_bytes(const unsigned char *from, int64_t stride, int n, size_
     }
 }
 
-/* The n values of each of the tokens t0 .. t0 + nt - 1, whose neighbours are those of other heads:
- * they are brought together, and converted at once. */
+/* Loads n values for each of the tokens t0 .. t0 + nt - 1. Values of other heads lie between them,
+ * so that the bytes are copied together first and then converted in one call. */
 static void load_apart(const decode_task_t *task, const groups_t *g, int64_t t0, int nt, int n,
                        float *to)
 {

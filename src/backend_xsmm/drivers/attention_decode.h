@@ -122,8 +122,7 @@ typedef struct decode_task {
     const decode_buffers_t *buffers;
     const worker_t *worker;
     matrix_t m; /* K or V as bound for the item: tokens are rows, the head is columns */
-    /* What is prefetched meanwhile, as many bytes as the tokens have; NULL: the tokens behind
-     * them. */
+    /* Memory to prefetch meanwhile: as many bytes as these tokens have. NULL: the next tokens. */
     const unsigned char *next;
     int64_t token;    /* the first one */
     int tokens, rows; /* rows: of queries */

@@ -15,8 +15,8 @@ typedef struct strip {
     const attention_jit_t *jit; /* for this height; NULL: own GEMM */
 } strip_t;
 
-/* What is prefetched while a piece of K or V is worked off: `bytes` bytes for each token from token
- * `from` on, one after the other. at NULL: what follows. */
+/* Memory that is prefetched during a piece of K or V: while token `from` + i is read, the `bytes`
+ * bytes from at + i * bytes on. at NULL: each row prefetches the rows behind it instead. */
 typedef struct next_piece {
     const unsigned char *at;
     int64_t from, bytes;
@@ -36,7 +36,7 @@ typedef struct task {
      * floats. */
     bool k_ints, v_ints, k_floats, v_floats;
     next_piece_t k_next, v_next;
-    bool resumes; /* m, l and acc are those of earlier columns */
+    bool resumes; /* m, l and acc hold the sums of earlier columns and must be kept */
     int tile;     /* tokens in it */
     int rows;     /* in this block */
     int64_t row0, dv0;

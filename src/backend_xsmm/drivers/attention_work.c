@@ -397,7 +397,8 @@ typedef struct pieces {
     int64_t size, n;
 } pieces_t;
 
-/* Where items are few, there are pieces for every share. t has taken up some item. */
+/* Where items do not divide evenly among the shares, pieces are so short that each share gets some.
+ * All items see the same columns: those of the item that t has taken up. */
 static pieces_t pieces_of(const task_t *t, int nth)
 {
     enum { LEAST = 8 * ATT_GRAIN };
@@ -415,24 +416,19 @@ static pieces_t pieces_of(const task_t *t, int nth)
     return p;
 }
 
-/* While heads of a piece are worked off, each prefetches its share of the next piece, or, at the
- * end, of this one, which is in the cache. */
-static next_piece_t next_piece(const task_t *t, const matrices_t *op, const matrix_t *m,
+/* The heads of a piece prefetch the next piece together, each an equal part of it. After the last
+ * piece of a share they prefetch that piece again, which is in the cache and costs no bandwidth. */
+static next_piece_t next_piece(const matrices_t *op, const groups_t *codes, int64_t head_size,
                                int64_t from, int64_t to, int64_t size)
 {
-    const groups_t *codes = &m->codes;
-    const int shift = op->ndims - 2 - t->st->d.nb;
-    int64_t head = 0;
-    for (int d = 0; d < t->st->d.nb; d++) {
-        const int64_t stride = d + shift < 0 ? 0 : op->axis[d + shift][IN_CODES].stride;
-        head += stride < codes->row.stride ? t->idx[0][d] * stride : 0;
-    }
-    const int64_t bits = codes->type->bits, bytes = t->st->d.D * bits / 8;
-    const unsigned char *row = groups_byte(codes, codes_at(codes, to, 0) - head);
-    return (next_piece_t){row + head * bits / 8 * size, from, bytes};
+    /* Elements of a token before this head. */
+    const int64_t before = (codes->first - op->base.codes.first) % codes->row.stride,
+                  bits = codes->type->bits;
+    const unsigned char *token = groups_byte(codes, codes_at(codes, to, 0) - before);
+    return (next_piece_t){token + before * bits / 8 * size, from, head_size * bits / 8};
 }
 
-/* One piece of an item; first, last: of those that the share has of it. */
+/* Runs one piece of an item. first, last: the share has no earlier, no later piece of this item. */
 static void run_piece(task_t *t, const pieces_t *p, int64_t item, int64_t piece, bool first,
                       bool last)
 {
@@ -440,8 +436,8 @@ static void run_piece(task_t *t, const pieces_t *p, int64_t item, int64_t piece,
     const int64_t at = p->all.begin + piece * p->size, next = last ? at : at + p->size;
     attention_start(t, item);
     const matrix_t k = matrix_transposed(&t->k);
-    t->k_next = next_piece(t, &t->st->k, &k, at, next, p->size);
-    t->v_next = next_piece(t, &t->st->v, &t->v, at, next, p->size);
+    t->k_next = next_piece(&t->st->k, &k.codes, t->st->d.D, at, next, p->size);
+    t->v_next = next_piece(&t->st->v, &t->v.codes, t->st->d.Dv, at, next, p->size);
     t->resumes = !first;
     if (t->resumes) {
         restore(t, sums);
