@@ -35,4 +35,10 @@
 #define HIDE_VECTOR(x) __asm__("" : "+v"(x))
 #endif
 
+/* The same for an address, which is known no sooner than the vector: what is loaded from it does
+ * not take a register before. */
+#ifndef HIDE_AFTER
+#define HIDE_AFTER(p, x) __asm__("" : "+r"(p), "+v"(x))
+#endif
+
 #endif

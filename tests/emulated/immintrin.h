@@ -47,5 +47,7 @@ typedef uint64_t __mmask64;
 /* These vectors have no register to be hidden in. */
 #undef HIDE_VECTOR
 #define HIDE_VECTOR(x) __asm__("" : "+m"(x))
+#undef HIDE_AFTER
+#define HIDE_AFTER(p, x) __asm__("" : "+r"(p), "+m"(x))
 
 #endif

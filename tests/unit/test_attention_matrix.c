@@ -79,7 +79,8 @@ static const property_t all_values[N_PROPERTIES] = {
     [DYNAMIC] = {"dynamic", 2, 0, {0, 1}},
 };
 
-/* Few rows for each head of K and V, groups as caches have them. */
+/* Few rows for each head of K and V, groups as caches have them. Nine heads over three have three
+ * queries each, for which there are kernels of their own (dot_three, twelve sums). */
 static const property_t decode_values[N_PROPERTIES] = {
     [T] = {"T", 10, 2, {0, 1, 31, 32, 33, 127, 257, 513, 4096, 16384}},
     [S] = {"S", 4, 0, {1, 2, 4, 5}},

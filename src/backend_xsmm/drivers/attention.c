@@ -656,11 +656,12 @@ static int64_t bytes_of_token(const matrices_t *op, int token_dim)
 static int64_t piece_of(const attention_params_t *p, const attention_config_t *c,
                         const frame_t *frame, const attention_state_t *st)
 {
-    enum { PIECE_BYTES = 1 << 18, MOST_TILES = 4, MOST_ITEMS = 64 };
+    enum { PIECE_BYTES = 1 << 18, MOST_TILES = 4 };
     const int64_t k = bytes_of_token(&st->k, st->k.ndims - 1),
                   v = bytes_of_token(&st->v, st->v.ndims - 2);
     if (st->k_side.ops == NULL || st->v_side.ops == NULL || p->prob || st->serial || k == 0 ||
-        v == 0 || st->d.items != st->d.n_kv || st->d.items > MOST_ITEMS || limits_vary(p, frame)) {
+        v == 0 || st->d.items != st->d.n_kv || st->d.items > ATT_PIECE_ITEMS ||
+        limits_vary(p, frame)) {
         return 0;
     }
     return at_least(at_most(PIECE_BYTES / (k + v) / c->tk, MOST_TILES), 1) * c->tk;

@@ -42,6 +42,7 @@ enum {
     ATT_STRIP = 24,                     /* most rows in a strip; own products go by 6 rows */
     ATT_TK = 256,                       /* most columns in a K tile; a chain's block */
     ATT_GRAIN = 16,                     /* strips see whole grains of columns */
+    ATT_PIECE_ITEMS = 64,               /* most items that are worked off in pieces */
     ATT_CHUNK = TAIL_ATTENTION_COLUMNS, /* D and Dv beyond this are worked off in chunks */
     ATT_LADDER = 8,                     /* strip heights that get JIT kernels */
     ATT_ITEMS = 4 /* blocks are made smaller until each thread has this many items */

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/fetch.h"
+
 /* ---- results --------------------------------------------------------------------------------- */
 
 static void store_stats(const task_t *t, const int64_t *idx, float m, float l)
@@ -428,6 +430,58 @@ static next_piece_t next_piece(const matrices_t *op, const groups_t *codes, int6
     return (next_piece_t){token + before * bits / 8 * size, from, head_size * bits / 8};
 }
 
+/* The heads of some items that lie side by side. */
+typedef struct heads {
+    const unsigned char *at[ATT_PIECE_ITEMS]; /* the first token of each */
+    int64_t stride, bytes;                    /* from token to token; of a head */
+} heads_t;
+
+static void add_head(heads_t *heads, int64_t i, const groups_t *codes, int64_t token, int64_t size)
+{
+    heads->at[i] = groups_byte(codes, codes_at(codes, token, 0));
+    heads->stride = codes->row.stride * codes->type->bits / 8;
+    heads->bytes = size * codes->type->bits / 8;
+}
+
+/* Brings n heads of some tokens into the cache, in order of addresses. */
+static void read_heads(const heads_t *heads, int64_t n, int64_t tokens)
+{
+    for (int64_t token = 0; token < tokens; token++) {
+        for (int64_t i = 0; i < n; i++) {
+            read_lines(heads->at[i] + token * heads->stride, heads->bytes);
+        }
+    }
+}
+
+/* The same for K and V of items first..end-1 of a piece. */
+static void read_piece(task_t *t, const pieces_t *p, int64_t piece, int64_t first, int64_t end)
+{
+    const int64_t at = p->all.begin + piece * p->size, tokens = at_most(p->size, p->all.end - at);
+    heads_t k, v;
+    for (int64_t item = first; item < end; item++) {
+        attention_take(t, item);
+        const matrix_t by_token = matrix_transposed(&t->k);
+        add_head(&k, item - first, &by_token.codes, at, t->st->d.D);
+        add_head(&v, item - first, &t->v.codes, at, t->st->d.Dv);
+    }
+    if (first < end) {
+        read_heads(&k, end - first, tokens);
+        read_heads(&v, end - first, tokens);
+    }
+}
+
+/* No piece has prefetched what a share begins with: one piece of each item, which then is read at
+ * once, as the strides of heads make memory several times slower. */
+static void read_first(task_t *t, const pieces_t *p, int64_t begin, int64_t end)
+{
+    const int64_t items = t->st->d.items, piece = begin / items, item = begin % items,
+                  next = at_most(end - (piece + 1) * items, item);
+    read_piece(t, p, piece, item, at_most(items, item + end - begin));
+    if (next > 0) {
+        read_piece(t, p, piece + 1, 0, next);
+    }
+}
+
 /* Runs one piece of an item. first, last: the share has no earlier, no later piece of this item. */
 static void run_piece(task_t *t, const pieces_t *p, int64_t item, int64_t piece, bool first,
                       bool last)
@@ -457,6 +511,9 @@ static void pieces_in_range(task_t *t, int tid, int nth)
     attention_take(t, 0);
     const pieces_t p = pieces_of(t, nth);
     share(p.n * items, tid, nth, &begin, &end);
+    if (begin < end) {
+        read_first(t, &p, begin, end);
+    }
     for (int64_t i = begin; i < end && p.n == 1; i++) {
         attention_start(t, i);
         whole_item(t);
