@@ -45,6 +45,10 @@ UNIT, EIGHT_BITS = 2**-11, 2.4 / 127 / math.sqrt(12)
 LOGITS = {"f32": (gpt_oss.F32, gpt_oss.F32, 2 * gpt_oss.LAYERS * UNIT),
           "q8_0 and mxfp4": (gpt_oss.Q8_0, gpt_oss.MXFP4,
                              2 * math.sqrt(gpt_oss.LAYERS * (2 + 2 * 3)) * EIGHT_BITS)}
+# Of the host: compiled in less time than a release build, as nothing is measured here.
+OPTIONS = {"CMAKE_CXX_FLAGS_RELEASE": "-O1", "CMAKE_C_FLAGS_RELEASE": "-O2", "GGML_NATIVE": "ON",
+           "GGML_RPC": "ON", "LLAMA_BUILD_TESTS": "ON"}
+TARGETS = ["ggml", "llama", "ggml-rpc-server", "test-backend-ops"]
 TOKENS, SINGLE = 90, 20  # of the tiny model, and those that are decoded one by one
 PROMPT = "The capital of France is"
 MORE_PROMPTS = ["Once upon a time there was", "def fibonacci(n):", "1, 2, 3, 4, 5, 6, 7, 8, 9, 10,"]
@@ -93,20 +97,28 @@ def model_file(python, work):
     return glob.glob(pattern)[0], None
 
 
-def build_host(python, sources, work):
-    """ggml and llama.cpp as shared libraries, the rpc server and test-backend-ops."""
-    build = os.path.join(work, "host-build")
-    tools = os.path.dirname(python)
-    environment = dict(os.environ, PATH=tools + os.pathsep + os.environ["PATH"])
-    options = {"CMAKE_BUILD_TYPE": "Release", "CMAKE_CXX_FLAGS_RELEASE": "-O1",
-               "CMAKE_C_FLAGS_RELEASE": "-O2", "BUILD_SHARED_LIBS": "ON", "GGML_NATIVE": "ON",
-               "GGML_RPC": "ON", "LLAMA_CURL": "OFF", "LLAMA_OPENSSL": "OFF",
-               "LLAMA_BUILD_TESTS": "ON", "LLAMA_BUILD_TOOLS": "ON",
-               "LLAMA_BUILD_EXAMPLES": "OFF", "LLAMA_BUILD_SERVER": "OFF"}
+def fetch(work):
+    """The interpreter of a scratch environment with PACKAGES, the folder of llama.cpp and the model,
+    all in the folder `work`; or None and why not."""
+    os.makedirs(work, exist_ok=True)
+    python, why = scratch_venv.make(os.path.join(work, "venv"), PACKAGES)
+    sources = model = None
+    if python:
+        sources, why = host_sources(python, work)
+    if sources:
+        model, why = model_file(python, work)
+    return (python, sources, model) if model else None, why
+
+
+def build_host(python, sources, build, options, targets):
+    """Some targets of llama.cpp as shared libraries and programs; the folder that they are in."""
+    environment = dict(os.environ, PATH=os.path.dirname(python) + os.pathsep + os.environ["PATH"])
+    options = {"CMAKE_BUILD_TYPE": "Release", "BUILD_SHARED_LIBS": "ON", "LLAMA_CURL": "OFF",
+               "LLAMA_OPENSSL": "OFF", "LLAMA_BUILD_TOOLS": "ON", "LLAMA_BUILD_EXAMPLES": "OFF",
+               "LLAMA_BUILD_SERVER": "OFF", **options}
     run(["cmake", "-S", sources, "-B", build, "-G", "Ninja",
          *(f"-D{name}={value}" for name, value in options.items())], env=environment)
-    run(["ninja", "-C", build, "ggml", "llama", "ggml-rpc-server", "test-backend-ops"],
-        env=environment)
+    run(["ninja", "-C", build, *targets], env=environment)
     return os.path.join(build, "bin")
 
 
@@ -299,17 +311,12 @@ def main():
     parser.add_argument("--model", help="a GGUF file for --figures instead of the small model")
     arguments = parser.parse_args()
     work = os.path.abspath(arguments.work)
-    os.makedirs(work, exist_ok=True)
-    python, why = scratch_venv.make(os.path.join(work, "venv"), PACKAGES)
-    sources = model = None
-    if python:
-        sources, why = host_sources(python, work)
-    if sources:
-        model, why = model_file(python, work)
-    if not model:
+    fetched, why = fetch(work)
+    if not fetched:
         print(f"skipped: {why}")
         return 77
-    binaries = build_host(python, sources, work)
+    python, sources, model = fetched
+    binaries = build_host(python, sources, os.path.join(work, "host-build"), OPTIONS, TARGETS)
     backend = build_backend(arguments.sinter, sources, work)
     programs = build_programs(sources, binaries, work)
     environment = dict(os.environ, GGML_BACKEND_PATH=backend)

@@ -16,37 +16,32 @@ import run as ggml
 CAPS = {"native": {"GGML_NATIVE": "ON"},
         "avx2": {"GGML_NATIVE": "OFF", "GGML_AVX2": "ON", "GGML_FMA": "ON", "GGML_F16C": "ON",
                  "GGML_BMI2": "ON"}}
-# What is measured, llama-bench's options, cache, threads, the goal for ours / theirs.
+# What is measured, llama-bench's options, cache, threads, the goal for ours / theirs. A prompt is
+# its own warm-up: the first of its runs is counted, and compiles.
 DECODE, DEEP, DEEPER = ["-p", "0", "-n", "128"], ["-d", "5000"], ["-d", "8192"]
+PROMPT_2K, PROMPT_5K = (["-p", tokens, "-n", "0", "--no-warmup"] for tokens in ("2048", "5000"))
 LINES = [("decode, empty", DECODE, "f16", 1, 1.2), ("decode, empty", DECODE, "f16", 2, 1.2),
          ("decode at 5k", DECODE + DEEP, "f16", 2, 3),
          ("decode at 5k", DECODE + DEEP, "q8_0", 2, 3),
          ("decode at 5k", DECODE + DEEP, "q4_0", 2, 5),
          ("decode at 8k", DECODE + DEEPER, "q8_0", 2, 4),
          ("decode at 8k", DECODE + DEEPER, "q4_0", 2, 6),
-         ("prompt of 2k", ["-p", "2048", "-n", "0"], "f16", 2, 1.5),
-         ("prompt of 5k", ["-p", "5000", "-n", "0"], "f16", 2, 1.5),
-         ("prompt of 2k", ["-p", "2048", "-n", "0"], "q8_0", 2, 3),
-         ("prompt of 5k", ["-p", "5000", "-n", "0"], "q8_0", 2, 3),
-         ("prompt of 2k", ["-p", "2048", "-n", "0"], "q4_0", 2, 4),
-         ("prompt of 5k", ["-p", "5000", "-n", "0"], "q4_0", 2, 4)]
+         ("prompt of 2k", PROMPT_2K, "f16", 2, 1.5),
+         ("prompt of 5k", PROMPT_5K, "f16", 2, 1.5),
+         ("prompt of 2k", PROMPT_2K, "q8_0", 2, 3),
+         ("prompt of 5k", PROMPT_5K, "q8_0", 2, 3),
+         ("prompt of 2k", PROMPT_2K, "q4_0", 2, 4),
+         ("prompt of 5k", PROMPT_5K, "q4_0", 2, 4)]
 
 
 def build_hosts(python, sources, work):
     """The folders with llama-bench and its libraries, by cap."""
     folders = {}
-    environment = dict(os.environ, PATH=os.path.dirname(python) + os.pathsep + os.environ["PATH"])
     for cap, options in CAPS.items():
-        build = os.path.join(work, f"speed-{cap}")
-        options = {"CMAKE_BUILD_TYPE": "Release", "BUILD_SHARED_LIBS": "ON", "LLAMA_CURL": "OFF",
-                   "LLAMA_OPENSSL": "OFF", "LLAMA_BUILD_TESTS": "OFF", "LLAMA_BUILD_TOOLS": "ON",
-                   "LLAMA_BUILD_EXAMPLES": "OFF", "LLAMA_BUILD_SERVER": "OFF", **options}
-        ggml.run(["cmake", "-S", sources, "-B", build, "-G", "Ninja",
-                  *(f"-D{name}={value}" for name, value in options.items())], env=environment)
         # All but ggml's kernels is the same.
         targets = ["llama-bench"] if cap == "native" else ["ggml"]
-        ggml.run(["ninja", "-C", build, *targets], env=environment)
-        folders[cap] = os.path.join(build, "bin")
+        folders[cap] = ggml.build_host(python, sources, os.path.join(work, f"speed-{cap}"),
+                                       {"LLAMA_BUILD_TESTS": "OFF", **options}, targets)
     both = os.path.join(work, "speed-avx2-bin")
     shutil.copytree(folders["native"], both, symlinks=True, dirs_exist_ok=True)
     for name in os.listdir(folders["avx2"]):
@@ -88,15 +83,10 @@ def main():
     parser.add_argument("--model", help="another GGUF file than SmolLM2-135M-Instruct")
     arguments = parser.parse_args()
     work = os.path.abspath(arguments.work)
-    os.makedirs(work, exist_ok=True)
-    python, why = ggml.scratch_venv.make(os.path.join(work, "venv"), ggml.PACKAGES)
-    sources = model = None
-    if python:
-        sources, why = ggml.host_sources(python, work)
-    if sources:
-        model, why = ggml.model_file(python, work)
-    if not model:
+    fetched, why = ggml.fetch(work)
+    if not fetched:
         sys.exit(f"skipped: {why}")
+    python, sources, model = fetched
     backend = ggml.build_backend(arguments.sinter, sources, work)
     folders = build_hosts(python, sources, work)
     for cap in arguments.caps.split(","):
