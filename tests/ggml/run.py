@@ -98,8 +98,8 @@ def model_file(python, work):
 
 
 def fetch(work):
-    """The interpreter of a scratch environment with PACKAGES, the folder of llama.cpp and the model,
-    all in the folder `work`; or None and why not."""
+    """The interpreter of a scratch environment with PACKAGES, the folder of llama.cpp and the
+    model, all in the folder `work`; or None and why not."""
     os.makedirs(work, exist_ok=True)
     python, why = scratch_venv.make(os.path.join(work, "venv"), PACKAGES)
     sources = model = None

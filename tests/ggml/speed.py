@@ -43,7 +43,9 @@ def build_hosts(python, sources, work):
         folders[cap] = ggml.build_host(python, sources, os.path.join(work, f"speed-{cap}"),
                                        {"LLAMA_BUILD_TESTS": "OFF", **options}, targets)
     both = os.path.join(work, "speed-avx2-bin")
-    shutil.copytree(folders["native"], both, symlinks=True, dirs_exist_ok=True)
+    shutil.rmtree(both, ignore_errors=True)
+    shutil.copytree(folders["native"], both, symlinks=True,
+                    ignore=shutil.ignore_patterns("libggml-cpu*"))
     for name in os.listdir(folders["avx2"]):
         if name.startswith("libggml-cpu"):
             shutil.copy(os.path.join(folders["avx2"], name), both, follow_symlinks=False)
