@@ -23,8 +23,9 @@
  *
  * Where a token of the cache has its heads side by side, a pass over one head skips most of each
  * row, which a processor fetches slowly. So decoding takes pieces of columns there, and all heads
- * of a piece in turn; meanwhile it prefetches the next piece from end to end. A share is a range of
- * pieces times items, and keeps (m, l, acc) of each item in shared memory. */
+ * of a piece in turn; meanwhile it prefetches the next piece from end to end. The first one is read
+ * so before. A share is a range of pieces times items, and keeps (m, l, acc) of each item in shared
+ * memory. */
 #ifndef SINTER_SRC_KERNELS_ATTENTION_H
 #define SINTER_SRC_KERNELS_ATTENTION_H
 
