@@ -31,7 +31,7 @@ static inline void fetch_lines(const unsigned char *p, int64_t bytes)
 }
 
 /* Reads one byte of each cache line of the bytes from p on, of which there is one at least.
- * Processors drop prefetches when too many are under way; these reads they carry out. */
+ * A processor may drop a prefetch when too many are under way, but never a load. */
 static inline void read_lines(const unsigned char *p, int64_t bytes)
 {
     for (int64_t i = 0; i < bytes; i += 64) {

@@ -35,8 +35,8 @@
 #define HIDE_VECTOR(x) __asm__("" : "+v"(x))
 #endif
 
-/* The same for an address, which is known no sooner than the vector: what is loaded from it does
- * not take a register before. */
+/* Makes the address p unknown until the vector x is computed. So the compiler cannot load from p
+ * early, into a register that is still needed. */
 #ifndef HIDE_AFTER
 #define HIDE_AFTER(p, x) __asm__("" : "+r"(p), "+v"(x))
 #endif

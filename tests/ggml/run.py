@@ -45,7 +45,7 @@ UNIT, EIGHT_BITS = 2**-11, 2.4 / 127 / math.sqrt(12)
 LOGITS = {"f32": (gpt_oss.F32, gpt_oss.F32, 2 * gpt_oss.LAYERS * UNIT),
           "q8_0 and mxfp4": (gpt_oss.Q8_0, gpt_oss.MXFP4,
                              2 * math.sqrt(gpt_oss.LAYERS * (2 + 2 * 3)) * EIGHT_BITS)}
-# Of the host: compiled in less time than a release build, as nothing is measured here.
+# The host's build for tests: with less optimisation it compiles faster, and nothing is timed.
 OPTIONS = {"CMAKE_CXX_FLAGS_RELEASE": "-O1", "CMAKE_C_FLAGS_RELEASE": "-O2", "GGML_NATIVE": "ON",
            "GGML_RPC": "ON", "LLAMA_BUILD_TESTS": "ON"}
 TARGETS = ["ggml", "llama", "ggml-rpc-server", "test-backend-ops"]

@@ -23,9 +23,9 @@
  *
  * Where a token of the cache has its heads side by side, a pass over one head skips most of each
  * row, which a processor fetches slowly. So decoding takes pieces of columns there, and all heads
- * of a piece in turn; meanwhile it prefetches the next piece from end to end. The first one is read
- * so before. A share is a range of pieces times items, and keeps (m, l, acc) of each item in shared
- * memory. */
+ * of a piece in turn; meanwhile it prefetches the next piece from end to end. A share first reads
+ * its first piece from end to end. It is a range of pieces times items, and keeps (m, l, acc) of
+ * each item in shared memory. */
 #ifndef SINTER_SRC_KERNELS_ATTENTION_H
 #define SINTER_SRC_KERNELS_ATTENTION_H
 
@@ -43,7 +43,7 @@ enum {
     ATT_STRIP = 24,                     /* most rows in a strip; own products go by 6 rows */
     ATT_TK = 256,                       /* most columns in a K tile; a chain's block */
     ATT_GRAIN = 16,                     /* strips see whole grains of columns */
-    ATT_PIECE_ITEMS = 64,               /* most items that are worked off in pieces */
+    ATT_PIECE_ITEMS = 64,               /* attention with more items takes no pieces */
     ATT_CHUNK = TAIL_ATTENTION_COLUMNS, /* D and Dv beyond this are worked off in chunks */
     ATT_LADDER = 8,                     /* strip heights that get JIT kernels */
     ATT_ITEMS = 4 /* blocks are made smaller until each thread has this many items */

@@ -400,7 +400,7 @@ typedef struct pieces {
 } pieces_t;
 
 /* Where items do not divide evenly among the shares, pieces are so short that each share gets some.
- * All items see the same columns: those of the item that t has taken up. */
+ * All items see the same columns, so any item that t stands at will do. */
 static pieces_t pieces_of(const task_t *t, int nth)
 {
     enum { LEAST = 8 * ATT_GRAIN };
@@ -453,7 +453,7 @@ static void read_heads(const heads_t *heads, int64_t n, int64_t tokens)
     }
 }
 
-/* The same for K and V of items first..end-1 of a piece. */
+/* The same for K and V of items first..end-1 of a piece, if there are any. */
 static void read_piece(task_t *t, const pieces_t *p, int64_t piece, int64_t first, int64_t end)
 {
     const int64_t at = p->all.begin + piece * p->size, tokens = at_most(p->size, p->all.end - at);
@@ -470,19 +470,17 @@ static void read_piece(task_t *t, const pieces_t *p, int64_t piece, int64_t firs
     }
 }
 
-/* No piece has prefetched what a share begins with: one piece of each item, which then is read at
- * once, as the strides of heads make memory several times slower. */
+/* Reads the first piece of each item of a share from end to end, as no earlier piece has prefetched
+ * it. Read head by head, in strides, it would take several times as long. */
 static void read_first(task_t *t, const pieces_t *p, int64_t begin, int64_t end)
 {
     const int64_t items = t->st->d.items, piece = begin / items, item = begin % items,
                   next = at_most(end - (piece + 1) * items, item);
     read_piece(t, p, piece, item, at_most(items, item + end - begin));
-    if (next > 0) {
-        read_piece(t, p, piece + 1, 0, next);
-    }
+    read_piece(t, p, piece + 1, 0, next);
 }
 
-/* Runs one piece of an item. first, last: the share has no earlier, no later piece of this item. */
+/* Runs one piece of an item. first: it is the share's first piece of this item; last: the last. */
 static void run_piece(task_t *t, const pieces_t *p, int64_t item, int64_t piece, bool first,
                       bool last)
 {
@@ -511,9 +509,7 @@ static void pieces_in_range(task_t *t, int tid, int nth)
     attention_take(t, 0);
     const pieces_t p = pieces_of(t, nth);
     share(p.n * items, tid, nth, &begin, &end);
-    if (begin < end) {
-        read_first(t, &p, begin, end);
-    }
+    read_first(t, &p, begin, end);
     for (int64_t i = begin; i < end && p.n == 1; i++) {
         attention_start(t, i);
         whole_item(t);
