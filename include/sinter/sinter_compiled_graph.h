@@ -97,8 +97,9 @@ SINTER_API sinter_status_t sinter_compiled_graph_get_inplace_ports(
     const sinter_compiled_graph_t *compiled, size_t *count, const sinter_inplace_pair_t **pairs);
 
 /* Writes the tensor with this id, a port of some partition: its dims and strides at the next
- * execute, as far as they follow from what is bound. An id that belongs to no port gives
- * sinter_invalid_arguments. */
+ * execute, as far as they follow from the inputs that are bound. An output that is still bound with
+ * other dims, from before an input got new ones, has those that the inputs lead to. An id that
+ * belongs to no port gives sinter_invalid_arguments. */
 SINTER_API sinter_status_t sinter_compiled_graph_query_logical_tensor(
     sinter_compiled_graph_t *compiled, uint64_t id, sinter_logical_tensor_t *lt);
 

@@ -19,7 +19,7 @@ Threads    Executes let other Python threads run. Engines, partitions and compil
            another; a graph and an Execution belong to one thread at a time.
 Library    The first use loads libsinter.so: see load.
 """
-from ._library import SinterError, call as _call, lib as _lib, load
+from ._library import SinterError, call as _call, lib as _lib, load, text as _text
 from .arrays import Array, View, bits, data_type_of, empty, numpy_type, pack, unpack, view
 from .compiled_graph import ArenaTensor, CompiledGraph
 from .graph import Graph
@@ -45,7 +45,7 @@ def kernel_list() -> str:
 def set_verbose(words: str) -> None:
     """Which messages the library prints on stderr, for the whole process: a list of "error",
     "dispatch", "compile", "exec" with commas between them, "all" or "none". Thread-safe."""
-    _call("set_verbose", words.encode())
+    _call("set_verbose", _text("a list of words", words))
 
 
 __all__ = [

@@ -2,11 +2,12 @@
 import ctypes
 import difflib
 import functools
+import operator
 import os
 import threading
 import weakref
 from ctypes import byref, c_int, c_void_p
-from typing import Any, Optional
+from typing import Any, Optional, TypeVar, Union
 
 from . import _abi
 
@@ -56,7 +57,7 @@ def _open(candidates: list[tuple[str, str]]) -> tuple[ctypes.CDLL, str]:
             library = ctypes.CDLL(path)
             _abi.declare(library)
             return library, path
-        except OSError as error:
+        except (OSError, ValueError) as error:
             tried.append(f"{path} ({why}): {error}")
         except AttributeError as error:
             raise SinterError("runtime_error",
@@ -66,7 +67,7 @@ def _open(candidates: list[tuple[str, str]]) -> tuple[ctypes.CDLL, str]:
         f"variable {VARIABLE}. Looked for: " + "; ".join(tried))
 
 
-def load(path: Optional[str] = None) -> str:
+def load(path: "Union[str, os.PathLike[str], None]" = None) -> str:
     """Loads the library and returns the path that it came from.
 
     path  the file to load. Without it: the file that the variable SINTER_LIBRARY names, and no
@@ -78,6 +79,14 @@ def load(path: Optional[str] = None) -> str:
     function. Thread-safe.
     """
     global _loaded, _loaded_from
+    if path is not None:
+        try:
+            path = os.fsdecode(path)
+            if b"\0" in os.fsencode(path):
+                raise ValueError
+        except (TypeError, ValueError):
+            raise SinterError("invalid_arguments",
+                              f"a path is a string without a NUL, not {shown(path)}") from None
     with _lock:
         if _loaded is None:
             _loaded, _loaded_from = _open([(path, "given to load")] if path else _candidates())
@@ -105,9 +114,76 @@ def wrong(message: str) -> SinterError:
 def call(name: str, *args: Any) -> None:
     """Calls sinter_<name>; a SinterError unless it succeeds."""
     library = lib()
-    status = getattr(library, "sinter_" + name)(*args)
+    try:
+        status = getattr(library, "sinter_" + name)(*args)
+    except ctypes.ArgumentError as error:
+        raise wrong(f"sinter_{name}: {error}") from None
     if status:
         raise fail(status, library.sinter_last_error_message().decode(errors="replace"))
+
+
+# ---- arguments: ctypes cuts numbers and strings to what fits, so all are checked before ----------
+
+LEAST_S64, MOST_S64, MOST_U64 = -2**63, 2**63 - 1, 2**64 - 1
+MOST_SIZE = _abi.BYTES_TRUSTED
+MOST_INT = 2**(8 * ctypes.sizeof(c_int) - 1) - 1
+T = TypeVar("T")
+
+
+def shown(value: object) -> str:
+    """A value in a message."""
+    try:
+        printed = repr(value)
+    except Exception:  # such as an int of more digits than Python prints
+        printed = f"a value of {type(value).__name__}"
+    return printed if len(printed) <= 80 else printed[:77] + "..."
+
+
+def integer(what: str, value: Any, least: int = LEAST_S64, most: int = MOST_S64) -> int:
+    """An integer of Python or NumPy, as it is."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise wrong(f"{what} is an integer, not {shown(value)}") from None
+    if not least <= number <= most:
+        raise wrong(f"{what} is {least} to {most}, not {shown(number)}")
+    return number
+
+
+def flag(what: str, value: Any) -> bool:
+    """A truth value: of Python, of NumPy, or 0 or 1."""
+    try:
+        return bool(integer(what, value.item() if hasattr(value, "item") else value, 0, 1))
+    except (SinterError, TypeError, ValueError):
+        raise wrong(f"{what} is bool, not {shown(value)}") from None
+
+
+def text(what: str, value: Any) -> bytes:
+    """A string for C, which ends at its first NUL."""
+    if not isinstance(value, str):
+        raise wrong(f"{what} is a string, not {shown(value)}")
+    if "\0" in value:
+        raise wrong(f"{what} {shown(value)} has a NUL in it")
+    try:
+        return value.encode()
+    except UnicodeEncodeError:
+        raise wrong(f"{what} {shown(value)} is no Unicode text") from None
+
+
+def items(what: str, values: Any) -> list[Any]:
+    """The elements of a list, a tuple or whatever else has elements, other than a string."""
+    try:
+        if isinstance(values, (str, bytes)):
+            raise TypeError
+        return list(values)
+    except TypeError:
+        raise wrong(f"{what} is a list, not {shown(values)}") from None
+
+
+def instance(what: str, value: Any, kind: type[T]) -> T:
+    if not isinstance(value, kind):
+        raise wrong(f"{what} is a sinter.{kind.__name__}, not {type(value).__name__}")
+    return value
 
 
 # ---- names ---------------------------------------------------------------------------------------
@@ -128,19 +204,24 @@ def names(what: str) -> tuple[str, ...]:
 
 def parse_or_none(what: str, name: str) -> Optional[c_int]:
     value = c_int()
-    parsed = getattr(lib(), f"sinter_{what}_parse")(name.encode(), byref(value))
-    return value if parsed else None
+    spelled = text(what.replace("_", " "), name)
+    return value if getattr(lib(), f"sinter_{what}_parse")(spelled, byref(value)) else None
 
 
 @functools.lru_cache(maxsize=None)
-def parse(what: str, name: str) -> int:
-    """The number of a name; a SinterError with the nearest names if there is none."""
-    value = parse_or_none(what, name) if isinstance(name, str) else None
+def _parse(what: str, name: str) -> int:
+    value = parse_or_none(what, name)
     if value is None:
-        near = difflib.get_close_matches(str(name), names(what), 3, 0.5)
+        near = difflib.get_close_matches(name, names(what), 3, 0.5)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise wrong(f"{what.replace('_', ' ')} {name!r} is unknown{hint}")
+        raise wrong(f"{what.replace('_', ' ')} {shown(name)} is unknown{hint}")
     return value.value
+
+
+def parse(what: str, name: Any) -> int:
+    """The number of a name; a SinterError with the nearest names if there is none."""
+    text(what.replace("_", " "), name)  # the cache takes only what has a hash
+    return _parse(what, name)
 
 
 @functools.lru_cache(maxsize=None)
@@ -149,10 +230,10 @@ def name_of(what: str, number: int) -> str:
     return name.decode() if name else f"{what} {number}"
 
 
-def word(what: str, words: dict[str, int], name: str) -> int:
+def word(what: str, words: dict[str, int], name: Any) -> int:
     """The number of a word of a list."""
-    if name not in words:
-        raise wrong(f"{what} {name!r} is none of {', '.join(words)}")
+    if not isinstance(name, str) or name not in words:
+        raise wrong(f"{what} {shown(name)} is none of {', '.join(words)}")
     return words[name]
 
 
@@ -176,3 +257,7 @@ class Handle:
         finalizer = weakref.finalize(self, _destroy, lib(), f"sinter_{kind}_destroy", pointer)
         # At exit the system takes the memory; threads may still be executing then.
         finalizer.atexit = False
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """A copy would outlive the object that it names."""
+        raise wrong(f"a {type(self).__name__} can be neither copied nor pickled")

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from . import _abi
 from ._abi import LogicalTensor
-from ._library import call, fail, parse, parse_or_none, wrong
+from ._library import (MOST_S64, call, fail, instance, integer, items, parse, parse_or_none, shown,
+                       wrong)
 
 # How ml_dtypes spells what the library has another name for. Its other types have other values
 # (float8_e4m3 has infinities), or keep codes narrower than a byte one in a byte.
@@ -55,7 +56,12 @@ def _type_of(dtype: "np.dtype[Any]") -> str:
 def data_type_of(dtype: npt.DTypeLike) -> str:
     """The library's name of a NumPy type, of NumPy itself or of ml_dtypes: "f32" of np.float32.
     A SinterError (invalid_data_type) if the library has no such type."""
-    return _type_of(np.dtype(dtype))
+    try:
+        found = np.dtype(dtype)
+    except (TypeError, ValueError):
+        raise fail(_abi.STATUS_INVALID_DATA_TYPE,
+                   f"NumPy has no type {shown(dtype)}") from None
+    return _type_of(found)
 
 
 @functools.lru_cache(maxsize=None)
@@ -78,11 +84,15 @@ def numpy_type(data_type: str) -> "Optional[np.dtype[Any]]":
     return _numpy_types().get(data_type)
 
 
-@functools.lru_cache(maxsize=None)
 def bits(data_type: str) -> int:
     """Bits of one element."""
+    return _bits(parse("data_type", data_type))
+
+
+@functools.lru_cache(maxsize=None)
+def _bits(data_type: int) -> int:
     lt, size = LogicalTensor(), ctypes.c_size_t()
-    lt.data_type, lt.layout_type, lt.ndims = parse("data_type", data_type), 2, 1
+    lt.data_type, lt.layout_type, lt.ndims = data_type, 2, 1
     lt.dims[0], lt.strides[0] = 8, 1
     call("logical_tensor_get_bytes", ctypes.byref(lt), ctypes.byref(size))
     return size.value
@@ -101,16 +111,32 @@ def dense(shape: Sequence[int]) -> tuple[int, ...]:
 class View:
     """Elements of any data type over an array's memory, without a copy. sinter.view makes it.
 
-    buffer   an array, contiguous; its own type means nothing. The view keeps it alive.
+    buffer   an array, C-contiguous; its own type means nothing. The view keeps it alive.
     dtype    name of the data type of the elements
     shape    dims, in elements
     strides  in elements; types narrower than a byte lie packed along the dim of stride 1, the
              first element in the lowest bits
+
+    A SinterError if the buffer is not C-contiguous or too small for the elements.
     """
     buffer: "np.ndarray[Any, Any]"
     dtype: str
     shape: tuple[int, ...]
     strides: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        buffer = _array(self.buffer)
+        shape, steps = _sizes("dim", self.shape), _sizes("stride", self.strides)
+        if len(steps) != len(shape):
+            raise wrong(f"a view has {len(shape)} dims and {len(steps)} strides")
+        if not buffer.flags.c_contiguous:
+            raise wrong("the buffer of a view must be C-contiguous")
+        needed = _bytes(self.dtype, shape, steps)
+        if needed > buffer.nbytes:
+            raise wrong(f"a view of {self.dtype} {shown(list(shape))} needs {needed} bytes, the "
+                        f"buffer has {buffer.nbytes}")
+        object.__setattr__(self, "shape", shape)
+        object.__setattr__(self, "strides", steps)
 
     def numpy(self) -> "np.ndarray[Any, Any]":
         """The elements as an array of their NumPy type over the same memory. A SinterError if
@@ -127,6 +153,26 @@ class View:
 Array = Union["np.ndarray[Any, Any]", View]
 
 
+def _array(value: object) -> "np.ndarray[Any, Any]":
+    if not isinstance(value, np.ndarray):
+        raise wrong(f"a view is over an array, not {type(value).__name__}")
+    return value
+
+
+def _sizes(what: str, values: object) -> tuple[int, ...]:
+    """Dims or strides of memory that is there."""
+    sizes = tuple(integer(f"a {what}", value) for value in items(f"a list of {what}s", values))
+    if any(n < 0 for n in sizes):
+        raise fail(_abi.STATUS_INVALID_SHAPE, f"a {what} must not be negative")
+    return sizes
+
+
+def _bytes(dtype: str, shape: Sequence[int], steps: Sequence[int]) -> int:
+    """Bytes from the first element to behind the last one."""
+    elements = 0 if 0 in shape else 1 + sum((n - 1) * step for n, step in zip(shape, steps))
+    return -(-elements * bits(dtype) // 8)
+
+
 def view(buffer: "np.ndarray[Any, Any]", dtype: str, shape: Optional[Sequence[int]] = None,
          strides: Optional[Sequence[int]] = None) -> View:
     """Elements of a data type over an array's memory: codes of 8-bit floats in an array of uint8,
@@ -139,32 +185,30 @@ def view(buffer: "np.ndarray[Any, Any]", dtype: str, shape: Optional[Sequence[in
     A SinterError if the buffer is not C-contiguous or too small for the elements.
     """
     if shape is None:
+        buffer = _array(buffer)
         if buffer.itemsize * 8 != bits(dtype):
             raise wrong(f"a view of {buffer.dtype.name} as {dtype} needs a shape: elements have "
                         f"{8 * buffer.itemsize} and {bits(dtype)} bits")
         shape = buffer.shape
-    shape = tuple(int(dim) for dim in shape)
-    steps = dense(shape) if strides is None else tuple(int(stride) for stride in strides)
-    if len(steps) != len(shape):
-        raise wrong(f"a view has {len(shape)} dims and {len(steps)} strides")
-    if not buffer.flags.c_contiguous:
-        raise wrong("the buffer of a view must be C-contiguous")
-    if any(n < 0 for n in (*shape, *steps)):
-        raise fail(_abi.STATUS_INVALID_SHAPE, "dims and strides of a view must not be negative")
-    elements = 0 if 0 in shape else 1 + sum((n - 1) * step for n, step in zip(shape, steps))
-    needed = -(-elements * bits(dtype) // 8)
-    if needed > buffer.nbytes:
-        raise wrong(f"a view of {dtype} {list(shape)} needs {needed} bytes, the buffer has "
-                    f"{buffer.nbytes}")
-    return View(buffer, dtype, shape, steps)
+    shape = _sizes("dim", shape)
+    return View(buffer, dtype, shape,
+                dense(shape) if strides is None else strides)  # type: ignore[arg-type]
 
 
 def empty(dtype: str, shape: Sequence[int], strides: Optional[Sequence[int]] = None) -> Array:
     """An array for elements of a data type, not initialised: of its NumPy type, or a view of bytes
     where NumPy has none. strides are in elements; without them it is dense row-major."""
-    steps = dense(shape) if strides is None else strides
-    elements = 0 if 0 in shape else 1 + sum((n - 1) * step for n, step in zip(shape, steps))
-    made = view(np.empty(-(-elements * bits(dtype) // 8), np.uint8), dtype, shape, steps)
+    shape = _sizes("dim", shape)
+    steps = dense(shape) if strides is None else _sizes("stride", strides)
+    n_bytes = _bytes(dtype, shape, steps)
+    try:
+        if n_bytes > MOST_S64:
+            raise MemoryError
+        memory = np.empty(n_bytes, np.uint8)
+    except MemoryError:
+        raise fail(_abi.STATUS_OUT_OF_MEMORY,
+                   f"no memory for an array of {dtype} {shown(list(shape))}") from None
+    made = View(memory, dtype, shape, steps)
     return made if numpy_type(dtype) is None else made.numpy()
 
 
@@ -184,7 +228,10 @@ def pack(codes: npt.ArrayLike, dtype: str) -> View:
     width = bits(dtype)
     if width > 8:
         raise wrong(f"{dtype} has {width} bits; only types of up to 8 bits are packed")
-    array = np.asarray(codes)
+    try:
+        array = np.asarray(codes)
+    except (TypeError, ValueError) as error:
+        raise wrong(f"codes are an array of integers: {error}") from None
     raw = array.view(np.uint8) if array.itemsize == 1 and array.dtype.kind == "V" else array
     if raw.dtype.kind not in "iub":
         raise fail(_abi.STATUS_INVALID_DATA_TYPE, f"codes are integers, not {raw.dtype.name}")
@@ -204,7 +251,7 @@ def pack(codes: npt.ArrayLike, dtype: str) -> View:
 def unpack(packed: View) -> "np.ndarray[Any, Any]":
     """The codes of a view of up to 8 bits, as int8 or uint8 in its shape: values of an integer
     type, else bit patterns. A copy."""
-    width = bits(packed.dtype)
+    width = bits(instance("what is unpacked", packed, View).dtype)
     if width > 8:
         raise wrong(f"{packed.dtype} has {width} bits; only types of up to 8 bits are unpacked")
     stream = np.unpackbits(packed.buffer.reshape(-1).view(np.uint8), bitorder="little")

@@ -5,12 +5,14 @@ from ctypes import POINTER, byref, c_int64, c_size_t, c_void_p
 from dataclasses import dataclass
 from typing import Optional
 
+import numpy as np
+
 from . import _abi
 from ._abi import LogicalTensor
 from ._library import Handle, call
-from .arrays import Array
-from .partition import by_id, pairs_of, ports_of, text_of
-from .runtime import Constants, Engine, Stream, default_stream
+from .arrays import Array, bits
+from .partition import by_id, check_arrays, pairs_of, ports_of, text_of
+from .runtime import Constants, Engine, Stream, stream_of
 from .tensors import Bound, Tensor, TensorKey, bind, from_logical, new_array, tensor_id
 
 
@@ -44,6 +46,7 @@ class CompiledGraph(Handle):
         self.inputs = tuple(from_logical(p) for p in ports_of("compiled_graph", self, "input"))
         self.outputs = tuple(from_logical(p) for p in ports_of("compiled_graph", self, "output"))
         self._inputs = {port.id: port for port in self.inputs}
+        self._outputs = {port.id: port for port in self.outputs}
         self.bind({number: array for number, array in constants.items() if number in self._inputs})
 
     def query(self, tensor: TensorKey) -> Tensor:
@@ -94,11 +97,13 @@ class CompiledGraph(Handle):
         A SinterError if data types, dims or strides do not fit, if an output is read-only, or if a
         tensor is no port. What was bound to that tensor then stays bound.
         """
+        check_arrays(arrays)
+        given = {tensor_id(key): value for key, value in arrays.items()}
         with self._lock:
-            for key, value in arrays.items():
-                number = tensor_id(key)
-                port = self._inputs.get(number)
-                bound = bind(port or self.query(number), value, port is None)
+            # Inputs first: the dims of outputs follow from them.
+            for number in sorted(given, key=lambda number: number not in self._inputs):
+                value, port = given[number], self._inputs.get(number)
+                bound = bind(port or self._written(number, value), value, port is None)
                 n = len(bound.shape)
                 dims = (c_int64 * n)(*bound.shape)
                 call("compiled_graph_bind", self, number, n, dims if n else None,
@@ -106,6 +111,14 @@ class CompiledGraph(Handle):
                 if port is not None and port.property == "constant":
                     self._held.hold(number, bound.array)
                 self._bound[number] = bound
+
+    def _written(self, number: int, value: object) -> Tensor:
+        """A tensor that is written, as bind needs it. Its dims matter where bytes stand for codes
+        narrower than a byte: only then must those of the inputs fit together already."""
+        port = self._outputs.get(number)
+        if port is None or isinstance(value, np.ndarray) and bits(port.dtype) < 8:
+            return self.query(number)
+        return port
 
     def _unbind(self, number: int) -> None:
         call("compiled_graph_bind", self, number, 0, None, None, None, 0)
@@ -118,7 +131,7 @@ class CompiledGraph(Handle):
         A SinterError, which names partition and tensor, if something is not bound or does not fit;
         nothing is written then.
         """
-        stream = stream or default_stream()
+        stream = stream_of(stream)
         with self._lock, stream.lock:
             call("compiled_graph_execute", self, stream)
 
@@ -128,7 +141,7 @@ class CompiledGraph(Handle):
         Outputs that are not bound get new arrays for this call alone, so none of them is written
         into an input."""
         with self._lock:
-            given = by_id(arrays or {}, (*self.inputs, *self.outputs), "graph")
+            given = by_id({} if arrays is None else arrays, (*self.inputs, *self.outputs), "graph")
             self.bind(given)  # type: ignore[arg-type]
             missing = [port.id for port in self.outputs if port.id not in self._bound]
             try:

@@ -1,6 +1,6 @@
 """Building graphs."""
-import ctypes
 import json
+import math
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -8,13 +8,16 @@ from ctypes import byref, c_float, c_int64, c_size_t, c_uint64, c_void_p
 from dataclasses import replace
 from typing import Any, Optional, Union
 
+import numpy as np
+
 from . import _abi
 from ._abi import LogicalTensor
-from ._library import Handle, call, lib, name_of, names, parse, word, wrong
-from .arrays import Array, dense
+from ._library import (MOST_U64, Handle, call, fail, flag, instance, integer, items, lib, names,
+                       parse, shown, text, word, wrong)
+from .arrays import Array, View, dense
 from .compiled_graph import CompiledGraph
 from .partition import Partition
-from .runtime import Engine, fpmath
+from .runtime import Engine, engine_of, fpmath
 from .schema import attr_kinds, op_schema
 from .tensors import Tensor, TensorKey, from_logical, tensor_id, tensor_of, to_logical
 
@@ -43,8 +46,8 @@ class Graph(Handle):
     def __init__(self, *, fpmath: str = "strict", apply_to_int: bool = False,
                  engine: Optional[Engine] = None) -> None:
         pointer = c_void_p()
-        call("graph_create_with_fpmath_mode", byref(pointer), engine, _abi.ENGINE_KIND_CPU,
-             *_mode(fpmath, apply_to_int))
+        call("graph_create_with_fpmath_mode", byref(pointer), engine_of(engine),
+             _abi.ENGINE_KIND_CPU, *_mode(fpmath, apply_to_int))
         super().__init__("graph", pointer)
         self._engine = engine
         self._next_tensor = self._next_op = 0
@@ -66,18 +69,18 @@ class Graph(Handle):
                   one element
         id        its number; None: the next one that is free
         """
-        word("property", _abi.PROPERTIES, property)
-        parse("data_type", dtype)
-        dims = None if shape is None else tuple(None if n is None else int(n) for n in shape)
-        if dims is not None and len(dims) > _abi.MAX_NDIMS:
-            raise wrong(f"a tensor has at most {_abi.MAX_NDIMS} dims, not {len(dims)}")
-        if strides is not None and (dims is None or len(strides) != len(dims)):
-            raise wrong("a tensor has as many strides as dims")
-        if strides is None and dims is not None and None not in dims:
-            strides = dense(dims)  # type: ignore[arg-type]
-        number = self._next_tensor if id is None else id
+        number = integer("a tensor's id", self._next_tensor if id is None else id, 0, MOST_U64)
+        lists = [None if values is None else tuple(
+            None if value is None else integer(f"tensor {number}: {what} {i}", value)
+            for i, value in enumerate(items(f"tensor {number}: a list of {what}s", values)))
+            for what, values in (("dim", shape), ("stride", strides))]
+        dims, steps = lists
+        if steps is None and dims is not None and None not in dims:
+            steps = dense(dims)  # type: ignore[arg-type]
+        made = Tensor(number, dtype, dims, steps, property)
+        to_logical(made)
         self._next_tensor = max(self._next_tensor, number + 1)
-        return Tensor(number, dtype, dims, None if strides is None else tuple(strides), property)
+        return made
 
     def input(self, dtype: str, shape: Shape, *,
               strides: Optional[Sequence[Optional[int]]] = None) -> Tensor:
@@ -92,6 +95,8 @@ class Graph(Handle):
         """A tensor with the data type, dims and strides of an array or a view, whose data does not
         change between executes, so that the library may keep it in another layout. What is
         compiled from the graph keeps the array and binds it by itself."""
+        if not isinstance(array, (np.ndarray, View)):
+            raise wrong(f"a constant is an array or a view, not {type(array).__name__}")
         made = tensor_of(array, self._next_tensor, "constant")
         self._next_tensor += 1
         self._constants[made.id] = array
@@ -115,16 +120,20 @@ class Graph(Handle):
         was before.
         """
         number = self._next_op
+        reads = _tensors_of(number, kind, "input", inputs)
         if outputs is None:
-            outputs = [self.tensor(one) for one in _output_types(kind, inputs, dtype)]
-        self._add(number, kind, inputs, outputs, name, attrs)
-        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+            writes = [self.tensor(one) for one in _output_types(kind, reads, dtype)]
+        else:
+            writes = _tensors_of(number, kind, "output", outputs)
+        self._add(number, kind, reads, writes, name, attrs)
+        return writes[0] if len(writes) == 1 else tuple(writes)
 
     def _add(self, number: int, kind: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor],
              name: Optional[str], attrs: Mapping[str, object]) -> None:
         pointer = c_void_p()
+        number = integer("an op's id", number, 0, MOST_U64)
         call("op_create", byref(pointer), self._engine, number, parse("op_kind", kind),
-             None if name is None else name.encode())
+             None if name is None else text(f"op {number}: the name", name))
         op = Handle("op", pointer)
         kinds = attr_kinds(kind)
         for attr, value in attrs.items():
@@ -132,9 +141,6 @@ class Graph(Handle):
                 _set_attr(op, attr, kinds.get(attr), value)
         for what, tensors in (("input", inputs), ("output", outputs)):
             for tensor in tensors:
-                if not isinstance(tensor, Tensor):
-                    raise wrong(f"op {number} ({kind}): an {what} is a Tensor of the graph, not "
-                                f"{type(tensor).__name__}")
                 call(f"op_add_{what}", op, byref(to_logical(tensor)))
         call("graph_add_op", self, op)
         self._next_op = max(self._next_op, number + 1)
@@ -156,30 +162,34 @@ class Graph(Handle):
         source                the text, a path (os.PathLike), or the loaded dict
         fpmath, apply_to_int  instead of what the JSON says
 
-        Ports that no op has are ignored. A SinterError if a key is missing, or for what add_op
-        refuses.
+        Ports that no op has are ignored. A SinterError if the file cannot be read, if a key is
+        missing, or for what add_op refuses.
         """
-        if isinstance(source, os.PathLike):
-            with open(source, encoding="utf-8") as file:
-                source = file.read()
         try:
+            if isinstance(source, os.PathLike):
+                with open(source, encoding="utf-8") as file:
+                    source = file.read()
             loaded: Mapping[str, Any] = json.loads(source) if isinstance(source, str) else source
             to_int = str(loaded.get("fpmath_mode_apply_to_int", "false")).lower() == "true"
-            graph = cls(fpmath=fpmath or loaded.get("fpmath_mode", "strict"), engine=engine,
+            mode = loaded.get("fpmath_mode", "strict") if fpmath is None else fpmath
+            graph = cls(fpmath=mode, engine=engine,
                         apply_to_int=to_int if apply_to_int is None else apply_to_int)
             ports: dict[str, set[int]] = {"inputs": set(), "outputs": set()}
             for op in loaded["graph"]:
                 sides = {side: [graph._from_json(t) for t in op.get(side, [])] for side in ports}
                 for side, tensors in sides.items():
                     ports[side].update(tensor.id for tensor in tensors)
-                attrs = {key: attr["value"] for key, attr in op.get("attrs", {}).items()}
+                attrs = {key: _of_json(attr["value"], attr.get("type"))
+                         for key, attr in op.get("attrs", {}).items()}
                 graph._add(op["id"], op["kind"], sides["inputs"], sides["outputs"],
                            op.get("name"), attrs)
             graph.set_outputs(*(number for number in loaded.get("output_ports", ())
                                 if number in ports["outputs"]))
-        except json.JSONDecodeError as error:
+        except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise wrong(f"JSON: {error}") from None
-        except (KeyError, TypeError, AttributeError) as error:
+        except OSError as error:
+            raise fail(_abi.STATUS_RUNTIME_ERROR, f"JSON: {error}") from None
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise wrong(f"JSON: no graph of the format: {error!r}") from None
         return graph
 
@@ -244,7 +254,9 @@ class Graph(Handle):
         A SinterError (unimplemented) lists all ops that the library does not run.
         """
         self.finalize()
-        compiled, chosen = c_void_p(), list(partitions or ())
+        compiled = c_void_p()
+        chosen = [instance("what is compiled", p, Partition) for p in
+                  ([] if partitions is None else items("what is compiled", partitions))]
         pointers = (c_void_p * len(chosen))(*(p._as_parameter_.value for p in chosen))
         call("graph_compile", self, self._engine, len(chosen), pointers if chosen else None,
              byref(compiled))
@@ -259,27 +271,53 @@ class Graph(Handle):
 _mode = fpmath
 
 
+def _tensors_of(number: int, kind: object, side: str, values: object) -> list[Tensor]:
+    """The inputs or the outputs of an op."""
+    tensors = items(f"op {number} ({shown(kind)}): the {side}s", values)
+    for tensor in tensors:
+        if not isinstance(tensor, Tensor):
+            raise wrong(f"op {number} ({shown(kind)}): an {side} is a Tensor of the graph, not "
+                        f"{type(tensor).__name__}")
+    return tensors
+
+
 def _set_attr(op: Handle, name: str, kind: Optional[str], value: Any) -> None:
     """Sets an attribute of a kind of the schema; without one, the value's type says which."""
     attr = parse("op_attr", name)
+    what = f"attribute {name}"
+    many = hasattr(value, "__iter__") and not isinstance(value, (str, bytes, type))
+    values = list(value) if many and getattr(value, "ndim", 1) > 0 else [value]
+    first = values[0] if values else 0
+    if kind is None:
+        kind = ("bool" if isinstance(first, bool) else "string" if isinstance(first, str) else
+                "f32" if isinstance(first, float) else "s64")
     try:
-        values = list(value) if not isinstance(value, str) and hasattr(value, "__iter__") else [
-            value]
-        first = values[0] if values else 0
-        if kind is None:
-            kind = ("bool" if isinstance(first, bool) else "string" if isinstance(first, str) else
-                    "f32" if isinstance(first, float) else "s64")
         if kind == "bool":
-            call("op_set_attr_bool", op, attr, int(value))
+            call("op_set_attr_bool", op, attr, flag(what, value))
         elif kind == "string":
-            call("op_set_attr_str", op, attr, value.encode())
+            call("op_set_attr_str", op, attr, text(what, value))
         elif kind.startswith("f32"):
-            call("op_set_attr_f32", op, attr, (c_float * len(values))(*values), len(values))
+            floats = (c_float * len(values))(*values)
+            if any(math.isinf(to) and not math.isinf(of) for to, of in zip(floats, values)):
+                raise OverflowError
+            call("op_set_attr_f32", op, attr, floats, len(values))
         else:
-            integers = [n.__index__() for n in values]
+            if not all(hasattr(number, "__index__") for number in values):
+                raise TypeError
+            integers = [integer(what, number) for number in values]
             call("op_set_attr_s64", op, attr, (c_int64 * len(values))(*integers), len(values))
-    except (TypeError, ValueError, AttributeError):
-        raise wrong(f"attribute {name} is {kind}, not {value!r}") from None
+    except (TypeError, ValueError):
+        raise wrong(f"{what} is {kind}, not {shown(value)}") from None
+    except OverflowError:
+        raise wrong(f"{what} is {kind}, beyond whose ends {shown(value)} is") from None
+
+
+def _of_json(value: Any, kind: Optional[str]) -> Any:
+    """The value of an attribute in JSON, which has no infinities."""
+    if kind is not None and kind.startswith("f32"):
+        return ([_of_json(one, "f32") for one in value] if isinstance(value, list) else
+                float(value) if value in ("inf", "-inf", "nan") else value)
+    return value
 
 
 def _output_types(kind: str, inputs: Sequence[Tensor],
@@ -288,7 +326,7 @@ def _output_types(kind: str, inputs: Sequence[Tensor],
     if isinstance(dtype, str):
         return [dtype]
     if dtype is not None:
-        return list(dtype)
+        return items(f"{shown(kind)}: the list of data types", dtype)
     schema, number = op_schema(kind), parse("op_kind", kind)
     if schema.outputs[1] == 0:
         return []

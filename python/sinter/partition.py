@@ -6,9 +6,9 @@ from typing import Any, Optional
 
 from . import _abi
 from ._abi import LogicalTensor
-from ._library import Handle, call, name_of, wrong
+from ._library import Handle, call, instance, items, name_of, wrong
 from .arrays import Array
-from .runtime import Constants, Engine, Stream, default_stream, fpmath
+from .runtime import Constants, Engine, Stream, fpmath, stream_of
 from .tensors import Bound, Tensor, TensorKey, bind, from_logical, new_array, tensor_id, to_logical
 
 
@@ -39,10 +39,17 @@ def mode_of(kind: str, handle: Any) -> tuple[str, bool]:
     return name_of("fpmath_mode", mode.value), bool(apply_to_int.value)
 
 
+def check_arrays(arrays: object) -> None:
+    if not isinstance(arrays, Mapping):
+        raise wrong(f"arrays are given in a dict by their tensors, not in a "
+                    f"{type(arrays).__name__}")
+
+
 def by_id(arrays: Mapping[TensorKey, object], ports: Iterable[Tensor],
           what: str) -> dict[int, object]:
     """Arrays by tensor id; each must belong to a port."""
     known = {port.id for port in ports}
+    check_arrays(arrays)
     given = {tensor_id(key): value for key, value in arrays.items()}
     for number in given:
         if number not in known:
@@ -124,7 +131,8 @@ class Partition(Handle):
         lists: list[Any] = []
         for side, given in (("input", inputs), ("output", outputs)):
             ports = ports_of("partition", self, side) if given is None else [
-                to_logical(tensor) for tensor in given]
+                to_logical(instance("a port", tensor, Tensor))
+                for tensor in items(f"the list of {side}s", given)]
             lists += [len(ports), (LogicalTensor * len(ports))(*ports)]
         compiled = c_void_p()
         call("partition_compile", self, self._engine, *lists, byref(compiled))
@@ -238,7 +246,7 @@ class Execution:
     def scratch_bytes(self, stream: Optional[Stream] = None) -> int:
         """Bytes of scratch memory that an execute needs."""
         total = c_size_t()
-        call("compiled_partition_get_scratchpad_bytes", self._compiled, stream or default_stream(),
+        call("compiled_partition_get_scratchpad_bytes", self._compiled, stream_of(stream),
              len(self._inputs), self._inputs, byref(total), None)
         return total.value
 
@@ -249,7 +257,7 @@ class Execution:
         A SinterError if an array does not have the dims and strides that were compiled, or if
         an output overlaps another port's memory; nothing is written then.
         """
-        stream = stream or default_stream()
+        stream = stream_of(stream)
         with stream.lock:
             call("compiled_partition_execute", self._compiled, stream, len(self._inputs),
                  self._inputs, len(self._outputs), self._outputs, None, 0)

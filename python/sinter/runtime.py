@@ -6,8 +6,11 @@ from ctypes import byref, c_int, c_void_p
 from dataclasses import dataclass
 from typing import Optional
 
+import numpy as np
+
 from . import _abi
-from ._library import Handle, call, lib, name_of, parse
+from ._library import (MOST_INT, MOST_SIZE, Handle, call, flag, instance, integer, lib, name_of,
+                       parse, wrong)
 from .arrays import Array, View
 
 
@@ -57,23 +60,28 @@ class Engine(Handle):
 
     def set_constant_cache_budget(self, n_bytes: int) -> None:
         """The most bytes of copies that are kept. 0: no copies."""
-        call("engine_set_constant_cache_budget", self, n_bytes)
+        call("engine_set_constant_cache_budget", self, integer("a budget", n_bytes, 0, MOST_SIZE))
 
     def invalidate(self, array: Array) -> None:
         """See sinter.invalidate."""
         invalidate(array, self)
 
 
+def engine_of(engine: Optional[Engine]) -> Optional[Engine]:
+    """An engine as the library takes it: another object there would be read as one."""
+    return None if engine is None else instance("an engine", engine, Engine)
+
+
 def isa(engine: Optional[Engine] = None) -> str:
     """The instruction set that an engine uses: what the machine has, below all caps.
     Thread-safe."""
-    return name_of("cpu_isa", lib().sinter_engine_get_isa(engine))
+    return name_of("cpu_isa", lib().sinter_engine_get_isa(engine_of(engine)))
 
 
 def constant_cache(engine: Optional[Engine] = None) -> ConstantCacheStats:
     """The state of an engine's constant cache. Thread-safe."""
     stats = _abi.ConstantCacheStats(ctypes.sizeof(_abi.ConstantCacheStats))
-    call("engine_get_constant_cache_stats", engine, byref(stats))
+    call("engine_get_constant_cache_stats", engine_of(engine), byref(stats))
     fields = ConstantCacheStats.__annotations__
     return ConstantCacheStats(**{name: getattr(stats, name) for name in fields})
 
@@ -82,7 +90,9 @@ def invalidate(array: Array, engine: Optional[Engine] = None) -> None:
     """Forgets the engine's copies of an array that was bound as a constant. Call it after writing
     to such an array; otherwise executes may use what was there before. An array that the package
     lets go of is invalidated by itself. Thread-safe."""
-    _invalidate(memory_of(array), engine)
+    if not isinstance(array, (np.ndarray, View)):
+        raise wrong(f"an array or a view is invalidated, not {type(array).__name__}")
+    _invalidate(memory_of(array), engine_of(engine))
 
 
 def memory_of(array: Array) -> tuple[int, int]:
@@ -109,9 +119,11 @@ class Stream(Handle):
 
     def __init__(self, threads: int = 0, *, all_threads: bool = False,
                  engine: Optional[Engine] = None) -> None:
-        desc = _abi.StreamDesc(ctypes.sizeof(_abi.StreamDesc), threads, all_threads)
+        desc = _abi.StreamDesc(ctypes.sizeof(_abi.StreamDesc),
+                               integer("a number of threads", threads, 0, MOST_INT),
+                               flag("all_threads", all_threads))
         pointer = c_void_p()
-        call("stream_create", byref(pointer), engine, byref(desc))
+        call("stream_create", byref(pointer), engine_of(engine), byref(desc))
         super().__init__("stream", pointer)
         self.lock = threading.Lock()
 
@@ -135,8 +147,13 @@ def default_stream() -> Stream:
     return stream
 
 
+def stream_of(stream: Optional[Stream]) -> Stream:
+    """A stream for an execute; None: that of this thread."""
+    return default_stream() if stream is None else instance("a stream", stream, Stream)
+
+
 def fpmath(mode: str, apply_to_int: bool) -> tuple[int, int]:
-    return parse("fpmath_mode", mode), int(apply_to_int)
+    return parse("fpmath_mode", mode), flag("apply_to_int", apply_to_int)
 
 
 def _forget(held: dict[int, tuple[Array, tuple[int, int]]], engine: Optional[Engine]) -> None:

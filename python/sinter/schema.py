@@ -51,10 +51,15 @@ def _attribute(kind: int, index: int) -> Attribute:
                      rule.least if rule.has_least else None)
 
 
-@functools.lru_cache(maxsize=None)
 def op_schema(kind: str) -> OpSchema:
     """Ports and attributes of an op kind, such as "MatMul". docs/ops.md has the formulas.
     Thread-safe."""
+    parse("op_kind", kind)
+    return _op_schema(kind)
+
+
+@functools.lru_cache(maxsize=None)
+def _op_schema(kind: str) -> OpSchema:
     number = parse("op_kind", kind)
     schema = _abi.OpSchema(ctypes.sizeof(_abi.OpSchema))
     call("op_kind_get_schema", number, byref(schema))

@@ -1,4 +1,5 @@
 """Tensors as a graph knows them, and arrays that are bound to them."""
+import math
 from dataclasses import dataclass
 from typing import Any, Optional, Union
 
@@ -6,7 +7,8 @@ import numpy as np
 
 from . import _abi
 from ._abi import LogicalTensor
-from ._library import SinterError, fail, name_of, parse, word_of, wrong
+from ._library import (MOST_U64, SinterError, fail, flag, integer, items, name_of, parse,
+                       shown, word, word_of, wrong)
 from .arrays import Array, View, bits, data_type_of, dense, empty, numpy_type, view
 
 
@@ -32,7 +34,7 @@ TensorKey = Union[Tensor, int]
 
 
 def tensor_id(key: TensorKey) -> int:
-    return key.id if isinstance(key, Tensor) else int(key)
+    return integer("a tensor's id", key.id if isinstance(key, Tensor) else key, 0, MOST_U64)
 
 
 def _known(value: int) -> Optional[int]:
@@ -49,17 +51,28 @@ def from_logical(lt: LogicalTensor) -> Tensor:
 
 
 def to_logical(tensor: Tensor) -> LogicalTensor:
+    """A tensor for the library; a SinterError if a field is not what it should be."""
     lt = LogicalTensor()
-    lt.id, lt.data_type = tensor.id, parse("data_type", tensor.dtype)
-    lt.property = _abi.PROPERTIES[tensor.property]
+    lt.id, lt.data_type = tensor_id(tensor), parse("data_type", tensor.dtype)
+    lt.property = word("property", _abi.PROPERTIES, tensor.property)
     lt.layout_type = _abi.LAYOUTS["strided" if tensor.strides is not None else "any"]
     if tensor.shape is None:
+        if tensor.strides is not None:
+            raise wrong(f"tensor {lt.id}: strides without a shape")
         lt.ndims, lt.layout_type = _abi.UNKNOWN_NDIMS, _abi.LAYOUTS["any"]
         return lt
-    lt.ndims = len(tensor.shape)
-    for values, into in ((tensor.shape, lt.dims), (tensor.strides or (), lt.strides)):
+    shape = items(f"tensor {lt.id}: the shape", tensor.shape)
+    if len(shape) > _abi.MAX_NDIMS:
+        raise wrong(f"a tensor has at most {_abi.MAX_NDIMS} dims, not {len(shape)}")
+    lt.ndims = len(shape)
+    strides = [] if tensor.strides is None else items(f"tensor {lt.id}: the list of strides",
+                                                      tensor.strides)
+    if tensor.strides is not None and len(strides) != len(shape):
+        raise wrong(f"tensor {lt.id} has {len(shape)} dims and {len(strides)} strides")
+    for what, values, into in (("dim", shape, lt.dims), ("stride", strides, lt.strides)):
         for i, value in enumerate(values):
-            into[i] = _abi.UNKNOWN_DIM if value is None else value
+            into[i] = _abi.UNKNOWN_DIM if value is None else integer(
+                f"tensor {lt.id}: {what} {i}", value)
     return lt
 
 
@@ -112,16 +125,49 @@ def _is_bytes_of(array: "np.ndarray[Any, Any]", port: Tensor) -> bool:
             and None not in port.shape)
 
 
+def _scalar(side: str, port: Tensor, value: Any) -> "np.ndarray[Any, Any]":
+    """A number as an array of one element. A float is rounded to the port's type; else the number
+    must be one that the type has."""
+    dtype = numpy_type(port.dtype)
+    if dtype is None:
+        raise wrong(f"{side} tensor {port.id} is {port.dtype}, which takes arrays only")
+    what, whole = f"a number for {side} tensor {port.id}, which is {port.dtype},", value
+    if isinstance(value, np.generic) and value.dtype.kind in "biu":
+        whole = value.item()
+    if dtype.kind == "b":
+        number: Any = flag(what, whole)
+    elif dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        number = integer(what, whole, int(limits.min), int(limits.max))
+    else:
+        number = _float(what, value, dtype)
+    return np.full([1] * len(port.shape or ()), number, dtype)
+
+
+def _float(what: str, value: Any, dtype: "np.dtype[Any]") -> float:
+    """A number for a type of floats, of which it is not beyond the ends."""
+    try:
+        if isinstance(value, np.generic) and value.dtype.kind in "mMcSUO":
+            raise TypeError
+        number = float(value)
+        with np.errstate(all="ignore"):
+            rounded = float(np.float64(number).astype(dtype))
+    except (TypeError, ValueError):
+        raise wrong(f"{what} is a float, not {shown(value)}") from None
+    except OverflowError:
+        number, rounded = 0, math.inf
+    if math.isfinite(number) and not math.isfinite(rounded):
+        raise wrong(f"{what} is beyond the type's ends: {shown(value)}")
+    return number
+
+
 def bind(port: Tensor, value: object, output: bool) -> Bound:
     """Checks what the library cannot see in a pointer: the data type, byte order, whether strides
     are whole elements, whether an output may be written. Dims and strides are the library's to
     check."""
     side = "output" if output else "input"
     if isinstance(value, (bool, int, float, np.generic)) and not output:
-        dtype = numpy_type(port.dtype)
-        if dtype is None:
-            raise wrong(f"{side} tensor {port.id} is {port.dtype}, which takes arrays only")
-        value = np.full([1] * len(port.shape or ()), value, dtype)
+        value = _scalar(side, port, value)
     if isinstance(value, np.ndarray):
         if _is_bytes_of(value, port):
             assert port.shape is not None

@@ -334,8 +334,6 @@ class Json(python_case.Case):
                                "dtype"), ('{"graph": [{"id": 0, "kind": "Foo"}]}', "Foo")):
             with self.fails("invalid_arguments", message):
                 sinter.Graph.from_json(text)
-        with self.assertRaises(OSError):
-            sinter.Graph.from_json(pathlib.Path("none.json"))
 
 
 if __name__ == "__main__":

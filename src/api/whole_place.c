@@ -32,24 +32,20 @@ static sinter_status_t fail_part(const sinter_compiled_graph_t *w, int p, sinter
                          sinter_last_error_message());
 }
 
-/* Takes an output's inferred dims over, or those that the caller gave, which must be the same. */
-static sinter_status_t settle(sinter_compiled_graph_t *w, whole_tensor_t *t, const lt_t *inferred)
+static bool same_dims(const lt_t *a, const lt_t *b)
 {
-    const lt_t *lt = inferred;
-    for (int d = 0; d < inferred->ndims && t->given; d++) {
-        if (t->wanted.dims[d] != inferred->dims[d]) {
-            return sg_fail(sinter_invalid_arguments,
-                           "tensor %llu: dim %d is %lld, the inputs lead to %lld",
-                           (unsigned long long)inferred->id, d, (long long)t->wanted.dims[d],
-                           (long long)inferred->dims[d]);
-        }
-        lt = &t->wanted;
-    }
+    return memcmp(a->dims, b->dims, (size_t)a->ndims * sizeof(a->dims[0])) == 0;
+}
+
+/* An output has the dims that the inputs lead to, and the strides that the caller gave for these
+ * dims. Those given for other dims count for nothing: the caller may be about to bind it anew. */
+static void settle(sinter_compiled_graph_t *w, whole_tensor_t *t, const lt_t *inferred)
+{
+    const lt_t *lt = t->given && same_dims(&t->wanted, inferred) ? &t->wanted : inferred;
     if (!lt_same_shape(lt, &t->tensor.lt)) {
         t->tensor.lt = *lt;
         whole_renew(w, t);
     }
-    return sinter_success;
 }
 
 static sinter_status_t infer_part(sinter_compiled_graph_t *w, whole_part_t *part)
@@ -65,7 +61,7 @@ static sinter_status_t infer_part(sinter_compiled_graph_t *w, whole_part_t *part
     }
     SG_TRY(bind_infer(part->compiled, w->frame, (size_t)part->n_in, part->ins, w->inferred));
     for (int i = 0; i < part->n_out; i++) {
-        SG_TRY(settle(w, &w->tensors[part->out[i]], &w->inferred[i]));
+        settle(w, &w->tensors[part->out[i]], &w->inferred[i]);
     }
     return sinter_success;
 }
@@ -239,6 +235,23 @@ sinter_status_t whole_place_all(sinter_compiled_graph_t *w)
 
 /* ---- checks before an execute ---------------------------------------------------------------- */
 
+/* The dims that the caller gave for an output are those that the inputs lead to. */
+static sinter_status_t check_given(const sinter_compiled_graph_t *w, const whole_tensor_t *t)
+{
+    int d = 0;
+    if (!t->given || same_dims(&t->wanted, &t->tensor.lt)) {
+        return sinter_success;
+    }
+    while (t->wanted.dims[d] == t->tensor.lt.dims[d]) {
+        d++;
+    }
+    return fail_part(w, t->first,
+                     sg_fail(sinter_invalid_arguments,
+                             "tensor %llu: dim %d is %lld, the inputs lead to %lld",
+                             (unsigned long long)t->port.id, d, (long long)t->wanted.dims[d],
+                             (long long)t->tensor.lt.dims[d]));
+}
+
 static sinter_status_t check_bound(const whole_tensor_t *t)
 {
     size_t bytes;
@@ -292,6 +305,7 @@ sinter_status_t whole_prepare(sinter_compiled_graph_t *w)
     }
     for (int i = 0; i < w->n_tensors; i++) {
         const whole_tensor_t *t = &w->tensors[i];
+        SG_TRY(check_given(w, t));
         if (t->place != PLACE_ARENA) {
             SG_TRY(check_bound(t));
         }

@@ -563,6 +563,13 @@ static void test_binding_errors(void)
     CHECK_THAT(sinter_compiled_graph_bind(whole, Y, 3, more, NULL, y, sizeof y) == sinter_success);
     check_message(sinter_compiled_graph_execute(whole, stream), bad,
                   "tensor 30: dim 1 is 3, the inputs lead to 2");
+    /* Whoever is about to bind the output anew asks for its dims first, which follow from the
+     * inputs alone. */
+    sinter_logical_tensor_t lt;
+    CHECK_THAT(sinter_compiled_graph_query_logical_tensor(whole, Y, &lt) == sinter_success);
+    CHECK(lt.dims[1] == 2, "dim 1 is %lld", (long long)lt.dims[1]);
+    check_message(sinter_compiled_graph_execute(whole, stream), bad,
+                  "element 4, partition 4 (matmul): tensor 30: dim 1 is 3, the inputs lead to 2");
     CHECK_THAT(sinter_compiled_graph_bind(whole, Y, 0, NULL, NULL, y, 511) == sinter_success);
     check_message(sinter_compiled_graph_execute(whole, stream), bad,
                   "tensor 30: 511 bytes given, 512 needed");
