@@ -63,6 +63,7 @@ static int new_input(fz_t *f, const dag_t *d, sinter_data_type_t type)
     if (gr_dtype(type)->class_ == GR_FLOAT && fz_chance(f, 10)) {
         f->tensors[t].specials = fz_range(f, 1, 30);
     }
+    f->tensors[t].wild = type == sinter_s32 && fz_chance(f, 40);
     return t;
 }
 
@@ -206,9 +207,10 @@ static void add_op(fz_t *f, dag_t *d)
         int a = int_operand(f, d), b = int_operand(f, d);
 
         put(&d->ints, fz_binary(f,
-                                (sinter_op_kind_t)FZ_ONE_OF(f, sinter_op_add, sinter_op_subtract,
-                                                            sinter_op_multiply, sinter_op_maximum,
-                                                            sinter_op_minimum),
+                                (sinter_op_kind_t)FZ_ONE_OF(
+                                    f, sinter_op_add, sinter_op_subtract, sinter_op_multiply,
+                                    sinter_op_divide, sinter_op_divide, sinter_op_maximum,
+                                    sinter_op_minimum, sinter_op_squared_difference),
                                 sinter_s32, a, b));
     } else if (what < 17) {
         add_cast(f, d);

@@ -73,6 +73,26 @@ static void divide_chunk(const orc_chunk_t *k)
     }
 }
 
+/* Integers: towards zero. Where the operands are not certain, the quotient lies between those of
+ * their ends, if the divisor cannot be 0. */
+static void divide_integers_chunk(const orc_chunk_t *k)
+{
+    for (size_t i = 0; i < k->n; i++) {
+        double a = k->v[0][i], b = k->v[1][i], ab = k->b[0][i], bb = k->b[1][i], v = trunc(a / b);
+        if (k->ob) {
+            double off = ab > 0 || bb > 0 ? INFINITY : 0;
+            if (fabs(b) > bb) {
+                off = larger(larger(orc_distance(trunc((a - ab) / (b - bb)), v),
+                                    orc_distance(trunc((a - ab) / (b + bb)), v)),
+                             larger(orc_distance(trunc((a + ab) / (b - bb)), v),
+                                    orc_distance(trunc((a + ab) / (b + bb)), v)));
+            }
+            k->ob[i] = off;
+        }
+        k->ov[i] = v;
+    }
+}
+
 /* NaN in either operand gives NaN. */
 static void maximum_chunk(const orc_chunk_t *k)
 {
@@ -151,7 +171,8 @@ int oracle_multiply(orc_ctx_t *c)
 }
 int oracle_divide(orc_ctx_t *c)
 {
-    return binary(c, divide_chunk, true);
+    return orc_class(c->out[0]->lt.data_type) == ORC_INT ? binary(c, divide_integers_chunk, false)
+                                                         : binary(c, divide_chunk, true);
 }
 int oracle_maximum(orc_ctx_t *c)
 {

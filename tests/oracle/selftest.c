@@ -451,6 +451,28 @@ static void test_exact(void)
     orc_result_free(&r);
 }
 
+/* Values of C's integer division; Python's int(Fraction(a, b)) for the long ones. */
+static void test_integers(void)
+{
+    orc_result_t r;
+
+    if (run_one(CALL(divide, s32, NONE,
+                     TENSOR(1, s32, DIMS(13), 7, -7, 7, -7, 777777777, 1900000000, -1999999999, 31,
+                            5, -5, 0, -2147483648.0, 2147483647),
+                     TENSOR(2, s32, DIMS(13), 2, 2, -2, -2, 11, 11, 11, 16, 0, 0, 0, -1, -1)),
+                &r)) {
+        EXPECT("s32 divide", &r, true, 3, -3, -3, 3, 70707070, 172727272, -181818181, 1, 2147483647,
+               -2147483648.0, 0, 2147483647, -2147483647);
+    }
+    orc_result_free(&r);
+    if (run_one(CALL(multiply, s32, NONE, TENSOR(1, s32, DIMS(3), 65536, -65536, 46340),
+                     TENSOR(2, s32, DIMS(3), 65536, 65536, 46340)),
+                &r)) {
+        EXPECT("s32 multiply", &r, true, 2147483647, -2147483648.0, 2147395600);
+    }
+    orc_result_free(&r);
+}
+
 static void test_moves(void)
 {
     orc_result_t r;
@@ -1300,6 +1322,7 @@ int main(void)
     test_softmax();
     test_unaries();
     test_exact();
+    test_integers();
     test_moves();
     test_static_quantise();
     test_dynamic_quantise();

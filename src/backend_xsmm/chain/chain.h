@@ -30,6 +30,7 @@ typedef enum chain_opcode {
     CHAIN_COPY,       /* dst = a */
     CHAIN_ROUND_TO,   /* dst = a converted to `dtype` and back */
     CHAIN_CONST,      /* dst = p[0] */
+    CHAIN_TRUNCATE,   /* dst = a without its fraction; only in chains of doubles */
     /* dst = (a - zp) * scale, where scale and zp are operands; zp -1: there is none */
     CHAIN_DEQUANT,
     CHAIN_LOAD_DEQUANT, /* dst = (operand - zp) * scale */
@@ -293,6 +294,7 @@ int chain_op(chain_builder_t *b, const node_t *node, const int *regs, int n_regs
 int chain_dequant(chain_builder_t *b, int x, int scale, int zp);
 int chain_dequant_offset(chain_builder_t *b, int x, int scale, int offset); /* x * scale + offset */
 int chain_quant(chain_builder_t *b, int x, int scale, int zp, sinter_data_type_t dtype);
+int chain_truncate(chain_builder_t *b, int x);
 int chain_round_to(chain_builder_t *b, int x, sinter_data_type_t dtype);
 /* The register to store as dtype in place of reg: the one that chain_round_to(.., dtype) made reg
  * from, since storing rounds too; else reg. */

@@ -290,6 +290,11 @@ int chain_unrounded(const chain_builder_t *b, int reg, sinter_data_type_t dtype)
     return in != NULL && in->op == CHAIN_ROUND_TO && in->dtype == dtype ? in->a : reg;
 }
 
+int chain_truncate(chain_builder_t *b, int x)
+{
+    return x < 0 ? -1 : emit(b, (chain_instr_t){.op = CHAIN_TRUNCATE, .a = x});
+}
+
 int chain_round_to(chain_builder_t *b, int x, sinter_data_type_t dtype)
 {
     return x < 0 ? -1 : emit(b, (chain_instr_t){.op = CHAIN_ROUND_TO, .a = x, .dtype = dtype});
@@ -314,6 +319,7 @@ static int n_sources(const chain_instr_t *in)
     case CHAIN_STORE:
     case CHAIN_COPY:
     case CHAIN_ROUND_TO:
+    case CHAIN_TRUNCATE:
     case CHAIN_DEQUANT:
     case CHAIN_QUANT:
         return 1;

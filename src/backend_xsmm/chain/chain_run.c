@@ -575,6 +575,8 @@ static const float *run_f32_from(const chain_bound_t *b, const block_t *k, given
         case CHAIN_CONST:
             fill(dst, n, in->p[0]);
             break;
+        case CHAIN_TRUNCATE:
+            break;
         }
     }
     return c->result >= 0 ? x[c->result] : NULL;
@@ -840,6 +842,11 @@ static void run_f64(const chain_bound_t *b, const int64_t *idx, int n, float *io
         case CHAIN_CONST:
             for (int i = 0; i < n; i++) {
                 dst[i] = in->pd[0];
+            }
+            break;
+        case CHAIN_TRUNCATE:
+            for (int i = 0; i < n; i++) {
+                dst[i] = trunc(r[in->a][i]);
             }
             break;
         }

@@ -255,6 +255,17 @@ static sinter_status_t emit_quant(emitter_t *e, const node_t *n, int x, int *reg
 
 /* ---- chains ---------------------------------------------------------------------------------- */
 
+/* s32 arithmetic: exact in doubles; a quotient is truncated, and each result saturates, as op by op
+ * (in a chain that stores the result, the store does that). */
+static int emit_s32(emitter_t *e, const node_t *n, int reg)
+{
+    e->f64 = true;
+    if (n->kind == sinter_op_divide) {
+        reg = chain_truncate(&e->b, reg);
+    }
+    return chain_round_to(&e->b, reg, sinter_s32);
+}
+
 static sinter_status_t emit_node(emitter_t *e, const node_t *n)
 {
     enum { MOST = 5 };
@@ -271,7 +282,10 @@ static sinter_status_t emit_node(emitter_t *e, const node_t *n)
     } else if (n->kind == sinter_op_reorder || n->kind == sinter_op_type_cast) {
         reg = dtype_is_wide_float(type) ? regs[0] : chain_round_to(&e->b, regs[0], type);
     } else {
-        return set_result(e, n->out[0], chain_op(&e->b, n, regs, n->n_in));
+        reg = chain_op(&e->b, n, regs, n->n_in);
+        e->f64 = e->f64 || type == sinter_f64;
+        reg = type == sinter_s32 && !index_only ? emit_s32(e, n, reg) : reg;
+        return set_result(e, n->out[0], reg);
     }
     if (reg < 0) {
         return oom();
