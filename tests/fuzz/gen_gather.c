@@ -182,11 +182,20 @@ static int top_k(fz_t *f, int x)
     return x;
 }
 
+static int is_wide(const fz_t *f, int x)
+{
+    const sinter_data_type_t type = f->tensors[x].type;
+    return type == sinter_s32 || type == sinter_f64;
+}
+
 static int work(fz_t *f, int x)
 {
     const fz_tensor_t t = f->tensors[x];
     if (is_float(f, x)) {
         return fz_chance(f, 25) ? fz_quantized(f, x) : fz_post_op(f, x);
+    }
+    if (is_wide(f, x)) {
+        return gather(f, x);
     }
     return fz_dequantized(f, fz_float(f), t.ndims, t.dims, x);
 }
@@ -194,20 +203,22 @@ static int work(fz_t *f, int x)
 void fz_gen_gather(fz_t *f)
 {
     int64_t dims[FZ_MAX_RANK];
-    const int ndims = fz_some_dims(f, 2, 4, 3000, dims), codes = fz_chance(f, 40);
-    const sinter_data_type_t type = codes ? fz_code_type(f) : fz_float(f);
+    const int ndims = fz_some_dims(f, 2, 4, 3000, dims), what = fz_pick(f, 100);
+    const sinter_data_type_t type = what < 40   ? fz_code_type(f)
+                                    : what < 50 ? (what < 45 ? sinter_s32 : sinter_f64)
+                                                : fz_float(f);
     if (gr_dtype(type)->bits % 8 != 0) {
         dims[ndims - 1] = FZ_ONE_OF(f, 4, 8, 12, 32); /* whole bytes of each type */
     }
     int x = moved(f, fz_input(f, type, ndims, dims));
     for (int i = fz_range(f, 1, 4); i > 0 && f->tensors[x].ndims > 1; i--) {
-        const int what = fz_pick(f, 8);
+        const int next = fz_pick(f, 8);
         f->tensors[x].keep = f->tensors[x].produced && fz_chance(f, 10);
-        x = what < 2                      ? gather(f, x)
-            : what < 4                    ? scatter(f, x)
-            : what == 4                   ? slice(f, x)
-            : what == 5                   ? concat(f, x)
-            : what == 6 && is_float(f, x) ? top_k(f, x)
+        x = next < 2                      ? gather(f, x)
+            : next < 4                    ? scatter(f, x)
+            : next == 4                   ? slice(f, x)
+            : next == 5                   ? concat(f, x)
+            : next == 6 && is_float(f, x) ? top_k(f, x)
                                           : work(f, x);
     }
     if (f->n_ops == 0) {

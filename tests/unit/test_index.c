@@ -1,6 +1,7 @@
 /* Rows that move by index, where indices are wrong, repeated or none: an error writes nothing, and
  * what is defined does not depend on the number of threads. Parts of bytes, and empty tensors. */
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -324,6 +325,98 @@ static void test_shared_bytes(void)
     }
 }
 
+/* ---- rows of a few bytes --------------------------------------------------------------------- */
+
+/* The value of byte b of element e. */
+static unsigned char byte_of(int64_t e, int64_t b)
+{
+    return (unsigned char)(e * 17 + b * 101 + 5);
+}
+
+/* Gather and ScatterRows along the last axis and the last but one, where one index moves `width`
+ * elements of a type: [OUTER, LENGTH, width] by N indices, which lie `gap` apart, and which count
+ * from the end where they are negative. */
+static void check_moves(const char *type, int bytes, int width, int wide, int gap, int threads)
+{
+    enum { OUTER = 5, LENGTH = 11, N = 23, MOST = 16 * 12 };
+    static unsigned char data[OUTER * LENGTH * MOST], picked[OUTER * N * MOST];
+    unsigned char cache[sizeof data];
+    int64_t index[N];
+    int32_t narrow[2 * N];
+    int64_t indices[2 * N];
+    char specs[5][64], gather[320], scatter[320];
+    const int row = bytes * width;
+    for (int i = 0; i < N; i++) {
+        index[i] = i * 7 % LENGTH;
+        const int64_t given = i % 3 == 0 ? index[i] - LENGTH : index[i];
+        narrow[i * gap] = (int32_t)given;
+        indices[i * gap] = given;
+    }
+    for (int i = 0; i < OUTER * LENGTH * row; i++) {
+        data[i] = byte_of(i / row, i % row);
+    }
+    snprintf(specs[0], sizeof specs[0], "1:%s:5x11x%d", type, width);
+    snprintf(specs[1], sizeof specs[1], "2:%s:23:%d", wide ? "s64" : "s32", gap);
+    snprintf(specs[2], sizeof specs[2], "3:%s:5x23x%d", type, width);
+    snprintf(gather, sizeof gather, "Gather axis=1 %s %s -> %s", specs[0], specs[1], specs[2]);
+    const buffer_t moved[] = {{specs[0], data},
+                              {specs[1], wide ? (void *)indices : (void *)narrow},
+                              {specs[2], picked},
+                              {0}};
+    memset(picked, 0, sizeof picked);
+    CHECK(run(gather, moved, threads) == sinter_success, "%s: %s", gather,
+          sinter_last_error_message());
+    int wrong = 0;
+    for (int i = 0; i < OUTER * N * row; i++) {
+        const int64_t e = i / row / N * LENGTH + index[i / row % N];
+        wrong += picked[i] != byte_of(e, i % row);
+    }
+    CHECK(wrong == 0, "%s: %d wrong bytes", gather, wrong);
+    /* Back to where they came from: what no index names stays 0, slot -1 is left out. */
+    for (int i = 0; i < N; i++) {
+        narrow[i * gap] = i % 5 == 0 ? -1 : (int32_t)index[i];
+        indices[i * gap] = narrow[i * gap];
+    }
+    snprintf(specs[3], sizeof specs[3], "4:%s:5x11x%d", type, width);
+    snprintf(specs[4], sizeof specs[4], "5:%s:5x11x%d", type, width);
+    snprintf(scatter, sizeof scatter, "ScatterRows axis=1 %s %s %s -> %s", specs[3], specs[1],
+             specs[2], specs[4]);
+    static unsigned char none[sizeof data];
+    const buffer_t back[] = {{specs[3], none},
+                             {specs[1], wide ? (void *)indices : (void *)narrow},
+                             {specs[2], picked},
+                             {specs[4], cache},
+                             {0}};
+    memset(cache, 0xFF, sizeof cache);
+    CHECK(run(scatter, back, threads) == sinter_success, "%s: %s", scatter,
+          sinter_last_error_message());
+    wrong = 0;
+    for (int i = 0; i < OUTER * LENGTH * row; i++) {
+        bool named = false;
+        for (int k = 0; k < N; k++) {
+            named = named || (k % 5 != 0 && index[k] == i / row % LENGTH);
+        }
+        wrong += cache[i] != (named ? byte_of(i / row, i % row) : 0);
+    }
+    CHECK(wrong == 0, "%s: %d wrong bytes", scatter, wrong);
+}
+
+static void test_short_rows(void)
+{
+    static const struct {
+        const char *name;
+        int bytes;
+    } types[] = {{"s8", 1}, {"f16", 2}, {"f32", 4}, {"f64", 8}};
+    for (int t = 0; t < 4; t++) {
+        for (int width = 1; width * types[t].bytes <= 24; width += width < 4 ? 1 : 2) {
+            for (int how = 0; how < 4; how++) {
+                check_moves(types[t].name, types[t].bytes, width, how & 1, 1 + (how >> 1),
+                            1 + (width + how) % THREADS);
+            }
+        }
+    }
+}
+
 /* ---- parts of bytes -------------------------------------------------------------------------- */
 
 static void check_refused(const char *spec, const char *text)
@@ -528,6 +621,7 @@ int main(int argc, char **argv)
     test_whole_bytes();
     test_equal_slots();
     test_shared_bytes();
+    test_short_rows();
     test_parts_of_bytes();
     test_backwards();
     test_empty();

@@ -20,6 +20,27 @@ static sinter_status_t no_chain(const problem_t *p)
 static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *arena,
                              candidate_t *out);
 
+/* ---- rows of a few bytes --------------------------------------------------------------------- */
+
+enum { ELEMENT = 16 }; /* the most bytes of a row that moves by one load and one store */
+
+static bool is_short(const box_t *row)
+{
+    return (double)row->n * row->type->bits <= 8 * ELEMENT;
+}
+
+/* Rows of more bytes are worth the calls that move them. */
+static const char *refuse_elements(const box_t *row)
+{
+    const int64_t bytes = row->n * row->type->block_bytes;
+    const bool dense = row->ndims == 0 || (row->ndims == 1 && row->from[0] == 1 && row->to[0] == 1);
+    return !is_short(row)                             ? ""
+           : row->type->block_elems > 1               ? "elements share bytes"
+           : !dense                                   ? "elements of a row lie apart"
+           : bytes == 0 || (bytes & (bytes - 1)) != 0 ? "rows are not of 1, 2, 4, 8 or 16 bytes"
+                                                      : NULL;
+}
+
 /* ---- gather ---------------------------------------------------------------------------------- */
 
 typedef struct gather_state {
@@ -28,24 +49,29 @@ typedef struct gather_state {
     int axis;
     int64_t rows, n; /* of outer and index positions; of dim `axis` */
     bool serial, streams;
+    int way;
 } gather_state_t;
-
-enum { PAST_CACHES, IN_CACHES };
-
-static const char *refuse_moves(int way, const void *config, void *state)
-{
-    const gather_state_t *st = state;
-    (void)way, (void)config;
-    return st->streams ? NULL : "what is written may stay in the caches";
-}
-
-const way_row_t ways_gather_rows[] = {{"rows past the caches", refuse_moves, PAST_CACHES},
-                                      {"rows", NULL, IN_CACHES}};
 
 static double row_bytes(const gather_state_t *st)
 {
     return (double)st->inner.n * st->inner.type->bits / 8;
 }
+
+enum { AS_ELEMENTS, PAST_CACHES, IN_CACHES };
+
+static const char *refuse_gather(int way, const void *config, void *state)
+{
+    const gather_state_t *st = state;
+    (void)config;
+    return way == AS_ELEMENTS     ? refuse_elements(&st->inner)
+           : st->streams          ? NULL
+           : is_short(&st->inner) ? ""
+                                  : "what is written may stay in the caches";
+}
+
+const way_row_t ways_gather_rows[] = {{"elements", refuse_gather, AS_ELEMENTS},
+                                      {"rows past the caches", refuse_gather, PAST_CACHES},
+                                      {"rows", NULL, IN_CACHES}};
 
 static sinter_status_t gather_choose(const kernel_t *self, const problem_t *problem,
                                      const void *config, void *state, choice_t *choice)
@@ -78,7 +104,7 @@ static sinter_status_t gather_choose(const kernel_t *self, const problem_t *prob
                   (double)st->rows * row_bytes(st) > 0.5 * (double)problem->plan->cache_bytes &&
                   problem->plan->cache_bytes > 0;
     st->inner.past_caches = st->streams ? quant_rows(problem->plan->features) : NULL;
-    take_way(ways_gather_rows, NULL, NULL, st, choice);
+    st->way = take_way(ways_gather_rows, NULL, NULL, st, choice);
     add_serial_way(choice, st->serial);
     return sinter_success;
 }
@@ -104,33 +130,156 @@ static int indices_of(const step_t *step)
     return step->p.index.indices;
 }
 
+/* An index of 32 bits, or of 64 if it is wide, at element `at` of memory of any alignment. */
+static inline __attribute__((always_inline)) int64_t load_index(const unsigned char *p, int64_t at,
+                                                                bool wide)
+{
+    int64_t index;
+    int32_t narrow;
+    if (wide) {
+        memcpy(&index, p + at * 8, sizeof index);
+        return index;
+    }
+    memcpy(&narrow, p + at * 4, sizeof narrow);
+    return narrow;
+}
+
+/* The first of n indices that is out of range; n: there is none. wide is a constant where this is
+ * inlined; the loop without an exit is one that compilers vectorise. */
+static inline __attribute__((always_inline)) int64_t
+first_outside(const gather_state_t *st, int64_t place, int64_t step, int64_t n, bool wide)
+{
+    const unsigned char *at = st->indices->data + place * (wide ? 8 : 4);
+    int64_t least = 0, most = -1;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t index = load_index(at, i * step, wide);
+        least = index < least ? index : least;
+        most = index > most ? index : most;
+    }
+    if (least >= -st->n && most < st->n) {
+        return n;
+    }
+    int64_t i = 0;
+    while (gather_index(st, place + i * step) >= 0) {
+        i++;
+    }
+    return i;
+}
+
 static sinter_status_t gather_check(const problem_t *p, const void *state)
 {
     const gather_state_t *st = state;
     const bound_t *indices = st->indices;
-    int64_t at[SINTER_MAX_NDIMS] = {0}, n = 1;
-    for (int d = 0; d < indices->ndims; d++) {
-        n *= indices->dims[d];
+    const int last = indices->ndims - 1;
+    const int64_t n = last < 0 ? 1 : indices->dims[last],
+                  step = last < 0 ? 0 : indices->strides[last];
+    int64_t at[SINTER_MAX_NDIMS] = {0}, lines = 1;
+    for (int d = 0; d < last; d++) {
+        lines *= indices->dims[d];
     }
-    for (int64_t i = 0; i < n; i++, walk_next(indices->ndims, indices->dims, at)) {
-        const int64_t place = place_of(indices->ndims, at, indices->strides);
-        if (gather_index(st, place) < 0) {
+    for (int64_t l = 0; l < lines; l++, walk_next(last, indices->dims, at)) {
+        const int64_t place = place_of(last, at, indices->strides),
+                      i = indices->dtype == sinter_s64 ? first_outside(st, place, step, n, true)
+                          : step == 1                  ? first_outside(st, place, 1, n, false)
+                                                       : first_outside(st, place, step, n, false);
+        if (i < n) {
             return sg_fail(sinter_invalid_arguments,
                            "Gather: tensor %llu: index %lld at position %lld is outside a "
                            "dimension of %lld",
                            problem_id(p, p->step->p.index.indices),
-                           (long long)index_at(indices, place), (long long)i, (long long)st->n);
+                           (long long)index_at(indices, place + i * step), (long long)(l * n + i),
+                           (long long)st->n);
         }
     }
     return sinter_success;
 }
 
-/* Where the row for a position of the output begins in the data. */
-static int64_t gather_place(const gather_state_t *st, const int64_t *at)
+/* Rows that follow one another along the last of the positions: the first row's place in the
+ * output, the place of its index, where index 0 is in the data, and the steps to the next row. */
+typedef struct line {
+    int64_t n, to, index, from, to_step, index_step, from_step;
+} line_t;
+
+static line_t line_at(const gather_state_t *st, int ndims, const int64_t *at, int64_t n)
 {
-    const int64_t index =
-        gather_index(st, place_of(st->indices->ndims, at + st->axis, st->indices->strides));
-    return place_of(st->axis, at, st->data->strides) + index * st->data->strides[st->axis];
+    const bound_t *indices = st->indices;
+    const bool by_index = indices->ndims > 0;
+    const int last = ndims - 1;
+    return (line_t){.n = n,
+                    .to = place_of(ndims, at, st->out->strides),
+                    .index = place_of(indices->ndims, at + st->axis, indices->strides),
+                    .from = place_of(st->axis, at, st->data->strides),
+                    .to_step = last < 0 ? 0 : st->out->strides[last],
+                    .index_step = by_index ? indices->strides[indices->ndims - 1] : 0,
+                    .from_step = by_index || last < 0 ? 0 : st->data->strides[last]};
+}
+
+/* Where row i of a line begins in the data. */
+static int64_t gather_place(const gather_state_t *st, const line_t *l, int64_t i)
+{
+    const int64_t index = gather_index(st, l->index + i * l->index_step);
+    return l->from + i * l->from_step + index * st->data->strides[st->axis];
+}
+
+/* The rows of a line, of so many bytes. bytes, wide (indices of 64 bits) and dense (what is read
+ * and written goes on without gaps) are constants where this is inlined. */
+static inline __attribute__((always_inline)) void
+gather_elements(const gather_state_t *st, const line_t *l, int64_t bytes, bool wide, bool dense)
+{
+    const int64_t unit = st->inner.type->block_bytes, rows = l->n, n = st->n,
+                  step = dense ? bytes : st->data->strides[st->axis] * unit,
+                  to_step = dense ? bytes : l->to_step * unit, at_step = dense ? 1 : l->index_step,
+                  from_step = dense ? 0 : l->from_step * unit;
+    const unsigned char *restrict from = st->data->data + l->from * unit, *restrict at =
+                                                                              st->indices->data +
+                                                                              l->index *
+                                                                                  (wide ? 8 : 4);
+    unsigned char *restrict to = st->out->data + l->to * unit;
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t index = load_index(at, i * at_step, wide), below = index >> 63;
+        memcpy(to + i * to_step, from + i * from_step + (index + (n & below)) * step,
+               (size_t)bytes);
+    }
+}
+
+/* All instances of a size. */
+static inline __attribute__((always_inline)) void gather_sized(const gather_state_t *st,
+                                                               const line_t *l, int64_t bytes)
+{
+    const int64_t unit = st->inner.type->block_bytes;
+    const bool wide = st->indices->dtype == sinter_s64,
+               dense = st->data->strides[st->axis] * unit == bytes && l->to_step * unit == bytes &&
+                       l->index_step == 1 && l->from_step == 0;
+    if (dense && wide) {
+        gather_elements(st, l, bytes, true, true);
+    } else if (dense) {
+        gather_elements(st, l, bytes, false, true);
+    } else if (wide) {
+        gather_elements(st, l, bytes, true, false);
+    } else {
+        gather_elements(st, l, bytes, false, false);
+    }
+}
+
+static void gather_line_of_elements(const gather_state_t *st, const line_t *l)
+{
+    switch (st->inner.n * st->inner.type->block_bytes) {
+    case 1:
+        gather_sized(st, l, 1);
+        break;
+    case 2:
+        gather_sized(st, l, 2);
+        break;
+    case 4:
+        gather_sized(st, l, 4);
+        break;
+    case 8:
+        gather_sized(st, l, 8);
+        break;
+    default: /* refuse_elements allows no other size */
+        gather_sized(st, l, 16);
+        break;
+    }
 }
 
 /* Prefetches the beginning of the row that is moved next. The hardware finds the rest. */
@@ -140,27 +289,44 @@ static void fetch_row(const gather_state_t *st, int64_t from)
                 at_most((int64_t)row_bytes(st), FETCHED));
 }
 
+static void gather_line_of_rows(const gather_state_t *st, const line_t *l)
+{
+    int64_t from = gather_place(st, l, 0);
+    for (int64_t i = 0; i < l->n; i++) {
+        const int64_t row = from;
+        if (i + 1 < l->n) {
+            from = gather_place(st, l, i + 1);
+            fetch_row(st, from);
+        }
+        box_move(&st->inner, st->data->data, row, st->out->data, l->to + i * l->to_step);
+    }
+}
+
 static void gather_work(const kernel_t *self, const problem_t *p, const void *config,
                         const void *state, const worker_t *w)
 {
     const gather_state_t *st = state;
-    const int outer = st->axis, n = outer + st->indices->ndims;
+    const int ndims = st->axis + st->indices->ndims;
+    const int64_t length = ndims > 0 ? st->out->dims[ndims - 1] : 1;
     int64_t begin, end, at[SINTER_MAX_NDIMS];
     (void)self, (void)p, (void)config;
     share(st->rows, st->serial ? 0 : w->tid, st->serial ? 1 : w->nth, &begin, &end);
     if (begin >= end || (st->serial && w->tid > 0)) {
         return;
     }
-    walk_seek(n, st->out->dims, begin, at);
-    int64_t from = gather_place(st, at);
-    for (int64_t i = begin; i < end; i++) {
-        const int64_t row = from, to = place_of(n, at, st->out->strides);
-        walk_next(n, st->out->dims, at);
-        if (i + 1 < end) {
-            from = gather_place(st, at);
-            fetch_row(st, from);
+    walk_seek(ndims, st->out->dims, begin, at);
+    for (int64_t i = begin, n = at_most(end - i, length - i % length); i < end;
+         i += n, n = at_most(end - i, length)) {
+        const line_t line = line_at(st, ndims, at, n);
+        if (st->way == AS_ELEMENTS) {
+            gather_line_of_elements(st, &line);
+        } else {
+            gather_line_of_rows(st, &line);
         }
-        box_move(&st->inner, st->data->data, row, st->out->data, to);
+        if (ndims > 0) {
+            at[ndims - 1] = 0;
+            walk_next(ndims - 1, st->out->dims, at);
+        }
     }
     if (st->streams) {
         st->inner.past_caches->stream_end();
@@ -182,10 +348,22 @@ typedef struct scatter_state {
     box_t all;   /* the data that is copied, where the output is not the data */
     box_t inner; /* a row of updates for one outer index */
     const bound_t *data, *slots, *updates, *out;
-    int axis;
+    int axis, way;
     int64_t outer, rows;
     bool serial;
 } scatter_state_t;
+
+enum { SLOTS_OF_ELEMENTS, SLOTS_OF_ROWS };
+
+static const char *refuse_scatter(int way, const void *config, void *state)
+{
+    const scatter_state_t *st = state;
+    (void)way, (void)config;
+    return refuse_elements(&st->inner);
+}
+
+const way_row_t ways_scatter_rows[] = {{"elements", refuse_scatter, SLOTS_OF_ELEMENTS},
+                                       {"rows", NULL, SLOTS_OF_ROWS}};
 
 static sinter_status_t scatter_choose(const kernel_t *self, const problem_t *problem,
                                       const void *config, void *state, choice_t *choice)
@@ -220,6 +398,7 @@ static sinter_status_t scatter_choose(const kernel_t *self, const problem_t *pro
     for (int d = 0; d <= st->axis; d++) {
         st->serial = st->serial || st->out->strides[d] % st->inner.type->block_elems != 0;
     }
+    st->way = take_way(ways_scatter_rows, NULL, NULL, st, choice);
     add_serial_way(choice, st->serial);
     return sinter_success;
 }
@@ -284,6 +463,68 @@ static void fetch_slot(const scatter_state_t *st, int64_t row, int64_t to)
     }
 }
 
+/* What one outer index takes: where its updates and its slot 0 begin, and which slots belong to
+ * this share: those that leave `tid` when they are divided by `nth`. */
+typedef struct slots {
+    int64_t from, to;
+    int tid, nth;
+} slots_t;
+
+static bool is_ours(const slots_t *s, int64_t slot)
+{
+    return slot >= 0 && (s->nth == 1 || slot % s->nth == s->tid);
+}
+
+static void scatter_line_of_rows(const scatter_state_t *st, const slots_t *s)
+{
+    enum { AHEAD = 16 }; /* rows */
+    for (int64_t i = 0; i < st->rows; i++) {
+        const int64_t slot = slot_of(st, i);
+        fetch_slot(st, i + AHEAD, s->to);
+        if (is_ours(s, slot)) {
+            box_move(&st->inner, st->updates->data, s->from + i * st->updates->strides[st->axis],
+                     st->out->data, s->to + slot * st->out->strides[st->axis]);
+        }
+    }
+}
+
+/* bytes is a constant where this is inlined. */
+static inline __attribute__((always_inline)) void scatter_elements(const scatter_state_t *st,
+                                                                   const slots_t *s, size_t bytes)
+{
+    const int64_t unit = st->inner.type->block_bytes, step = st->out->strides[st->axis] * unit,
+                  from_step = st->updates->strides[st->axis] * unit;
+    const unsigned char *from = st->updates->data + s->from * unit;
+    unsigned char *to = st->out->data + s->to * unit;
+    for (int64_t i = 0; i < st->rows; i++, from += from_step) {
+        const int64_t slot = slot_of(st, i);
+        if (is_ours(s, slot)) {
+            memcpy(to + slot * step, from, bytes);
+        }
+    }
+}
+
+static void scatter_line_of_elements(const scatter_state_t *st, const slots_t *s)
+{
+    switch (st->inner.n * st->inner.type->block_bytes) {
+    case 1:
+        scatter_elements(st, s, 1);
+        break;
+    case 2:
+        scatter_elements(st, s, 2);
+        break;
+    case 4:
+        scatter_elements(st, s, 4);
+        break;
+    case 8:
+        scatter_elements(st, s, 8);
+        break;
+    default: /* refuse_elements allows no other size */
+        scatter_elements(st, s, 16);
+        break;
+    }
+}
+
 static void scatter_work(const kernel_t *self, const problem_t *p, const void *config,
                          const void *state, const worker_t *w)
 {
@@ -297,7 +538,6 @@ static void scatter_work(const kernel_t *self, const problem_t *p, const void *c
         copy_data(st, tid, nth);
         return;
     }
-    enum { AHEAD = 16 }; /* rows */
     /* A slot belongs to one share, which takes its rows in their order: the last one stays. */
     const bool by_outer = st->outer >= nth;
     int64_t begin, end, at[SINTER_MAX_NDIMS];
@@ -307,15 +547,14 @@ static void scatter_work(const kernel_t *self, const problem_t *p, const void *c
     }
     walk_seek(st->axis, st->data->dims, begin, at);
     for (int64_t o = begin; o < end; o++, walk_next(st->axis, st->data->dims, at)) {
-        const int64_t from = place_of(st->axis, at, st->updates->strides),
-                      to = place_of(st->axis, at, st->out->strides);
-        for (int64_t i = 0; i < st->rows; i++) {
-            const int64_t slot = slot_of(st, i);
-            fetch_slot(st, i + AHEAD, to);
-            if (slot >= 0 && (by_outer || slot % nth == tid)) {
-                box_move(&st->inner, st->updates->data, from + i * st->updates->strides[st->axis],
-                         st->out->data, to + slot * st->out->strides[st->axis]);
-            }
+        const slots_t slots = {.from = place_of(st->axis, at, st->updates->strides),
+                               .to = place_of(st->axis, at, st->out->strides),
+                               .tid = by_outer ? 0 : tid,
+                               .nth = by_outer ? 1 : nth};
+        if (st->way == SLOTS_OF_ELEMENTS) {
+            scatter_line_of_elements(st, &slots);
+        } else {
+            scatter_line_of_rows(st, &slots);
         }
     }
 }
