@@ -1,9 +1,12 @@
 #!/bin/sh
 # Installs what is missing, builds the optimised and the sanitizer build, runs every test through
-# ctest, and ends with one line that counts them.
+# ctest, and ends with the skipped tests by reason and one line that counts all. Arguments go to
+# both builds: tests/run.sh -DSINTER_WERROR=ON.
 set -u
 cd "$(dirname "$0")/.."
 passed=0 failed=0 skipped=0
+# The distribution's interpreter, whatever comes first in PATH: scripts must run with it.
+python=/usr/bin/python3
 
 finish() {
     echo "$passed passed, $failed failed, $skipped skipped"
@@ -22,12 +25,14 @@ count() { # attribute of the testsuite element in a JUnit report
     sed -n "s/.*[[:space:]]$1=\"\([0-9]*\)\".*/\1/p" "$2" | head -n 1
 }
 
-build_and_test() { # preset
-    step cmake --preset "$1"
-    step cmake --build --preset "$1" -j "$(nproc)"
-    report=$PWD/build/$1/tests.xml
+build_and_test() { # preset, options of CMake
+    preset=$1
+    shift
+    step cmake --preset "$preset" "-DPython3_EXECUTABLE=$python" "$@"
+    step cmake --build --preset "$preset" -j "$(nproc)"
+    report=$PWD/build/$preset/tests.xml
     rm -f "$report"
-    ctest --preset "$1" -j "$(nproc)" --output-junit "$report"
+    ctest --preset "$preset" -j "$(nproc)" --output-junit "$report"
     step test -s "$report"
     total=$(count tests "$report") bad=$(count failures "$report")
     not_run=$(count skipped "$report")
@@ -37,7 +42,9 @@ build_and_test() { # preset
     skipped=$((skipped + not_run))
 }
 
-step tools/install_deps.sh format report
-build_and_test release
-build_and_test debug
+step tools/install_deps.sh format report venv
+[ -x $python ] || python=$(command -v python3)
+build_and_test release "$@"
+build_and_test debug "$@"
+"$python" -B tests/skipped.py build/release/tests.xml build/debug/tests.xml
 finish

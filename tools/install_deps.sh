@@ -30,7 +30,10 @@ missing() {
     cmake_is_new_enough || echo "cmake" # 3.25 or newer
     command -v pkg-config >/dev/null || echo "pkg-config"
     command -v python3 >/dev/null || echo "python3"
-    wanted venv && { python3 -c "import ensurepip" 2>/dev/null || echo "python3-venv"; }
+    wanted venv && for python in python3 /usr/bin/python3; do # tests/run.sh takes the second one
+        ! command -v $python >/dev/null || $python -c "import ensurepip" 2>/dev/null ||
+            { echo "python3-venv"; break; }
+    done
     compiles libxsmm.h || echo "libxsmm-dev"
     compiles cjson/cJSON.h cjson || echo "libcjson-dev"
     if wanted clang; then

@@ -68,7 +68,7 @@ sinter_compiled_partition_query_logical_tensor(const sinter_compiled_partition_t
 {
     SG_REQUIRE(compiled != NULL);
     SG_REQUIRE(lt != NULL);
-    const lt_t *port;
+    const lt_t *port = NULL;
     SG_TRY(find_port(compiled, id, &port));
     *lt = *port;
     return sinter_success;
@@ -82,7 +82,7 @@ sinter_status_t sinter_compiled_partition_create_tensor(const sinter_compiled_pa
     SG_REQUIRE(compiled != NULL);
     SG_REQUIRE(tensor != NULL);
     SG_REQUIRE(ndims == 0 || dims != NULL);
-    const lt_t *port;
+    const lt_t *port = NULL;
     lt_t lt;
     SG_TRY(find_port(compiled, id, &port));
     SG_TRY(bind_with_dims(port, dims != NULL ? ndims : port->ndims,

@@ -510,7 +510,7 @@ sinter_status_t sinter_compiled_graph_query_logical_tensor(sinter_compiled_graph
 {
     SG_REQUIRE(compiled != NULL);
     SG_REQUIRE(lt != NULL);
-    whole_tensor_t *t;
+    whole_tensor_t *t = NULL;
     bool known = true;
     SG_TRY(find_tensor_of(compiled, id, &t));
     for (int i = 0; i < compiled->n_inputs; i++) {
@@ -586,7 +586,7 @@ sinter_status_t sinter_compiled_graph_bind(sinter_compiled_graph_t *compiled, ui
     SG_REQUIRE(compiled != NULL);
     SG_REQUIRE(ndims == 0 || dims != NULL);
     SG_REQUIRE(strides == NULL || dims != NULL);
-    whole_tensor_t *t;
+    whole_tensor_t *t = NULL;
     lt_t lt;
     const bool with = dims != NULL;
     SG_TRY(find_tensor_of(compiled, id, &t));
@@ -603,7 +603,7 @@ sinter_status_t sinter_compiled_graph_bind_scalar(sinter_compiled_graph_t *compi
 {
     SG_REQUIRE(compiled != NULL);
     SG_REQUIRE(value != NULL);
-    whole_tensor_t *t;
+    whole_tensor_t *t = NULL;
     int64_t bytes = 0;
     SG_TRY(find_tensor_of(compiled, id, &t));
     const lt_t *lt = &t->tensor.lt;

@@ -207,7 +207,7 @@ static void plain_layer(const plain_t *p, int layer, int token, double *x)
     double *const *w = p->weights[layer];
     const int hidden = s->hidden, head = hidden / s->heads, kv = head * s->kv_heads;
     double h[128], q[128], k[128], v[128], y[128], gate[256], up[256];
-    char name[32];
+    char name[40];
     snprintf(name, sizeof name, "blk.%d.attn_norm.weight", layer);
     norm(p->made, name, x, h);
     product(w[Q], hidden, hidden, h, q);
