@@ -16,6 +16,12 @@ static int is_float(const fz_t *f, int x)
     return type == sinter_f32 || type == sinter_f16 || type == sinter_bf16;
 }
 
+static int is_wide(const fz_t *f, int x)
+{
+    const sinter_data_type_t type = f->tensors[x].type;
+    return type == sinter_s32 || type == sinter_f64;
+}
+
 static int any_axis(fz_t *f, int x, int ndims)
 {
     return fz_pick(f, is_packed(f, x) ? ndims - 1 : ndims);
@@ -166,7 +172,7 @@ static int top_k(fz_t *f, int x)
         least = size < least ? size : least;
     }
     memcpy(dims, t.dims, sizeof dims);
-    dims[axis] = fz_pick(f, (int)(least < 6 ? least : 6) + 1);
+    dims[axis] = fz_pick(f, (int)(least < 6 || fz_chance(f, 30) ? least : 6) + 1);
     if (dims[axis] == 0) {
         dims[axis] = 1;
     }
@@ -180,12 +186,6 @@ static int top_k(fz_t *f, int x)
     }
     f->tensors[fz_more_output(f, sinter_s32, t.ndims, dims)].keep = 1;
     return x;
-}
-
-static int is_wide(const fz_t *f, int x)
-{
-    const sinter_data_type_t type = f->tensors[x].type;
-    return type == sinter_s32 || type == sinter_f64;
 }
 
 static int work(fz_t *f, int x)
@@ -214,12 +214,12 @@ void fz_gen_gather(fz_t *f)
     for (int i = fz_range(f, 1, 4); i > 0 && f->tensors[x].ndims > 1; i--) {
         const int next = fz_pick(f, 8);
         f->tensors[x].keep = f->tensors[x].produced && fz_chance(f, 10);
-        x = next < 2                      ? gather(f, x)
-            : next < 4                    ? scatter(f, x)
-            : next == 4                   ? slice(f, x)
-            : next == 5                   ? concat(f, x)
-            : next == 6 && is_float(f, x) ? top_k(f, x)
-                                          : work(f, x);
+        x = next < 2                                         ? gather(f, x)
+            : next < 4                                       ? scatter(f, x)
+            : next == 4                                      ? slice(f, x)
+            : next == 5                                      ? concat(f, x)
+            : next == 6 && (is_float(f, x) || is_wide(f, x)) ? top_k(f, x)
+                                                             : work(f, x);
     }
     if (f->n_ops == 0) {
         gather(f, x);

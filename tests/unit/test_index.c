@@ -9,6 +9,7 @@
 #include <sinter/sinter.h>
 
 #include "check.h"
+#include "numeric/dtype.h"
 #include "passive.h"
 #include "pool.h"
 #include "spec.h"
@@ -417,6 +418,116 @@ static void test_short_rows(void)
     }
 }
 
+/* ---- the best elements ----------------------------------------------------------------------- */
+
+typedef struct ranked {
+    double x;
+    int64_t whole; /* of s64, which doubles do not hold */
+    int64_t at;
+} ranked_t;
+
+static bool rank_least;
+
+/* -1: a comes before b. A NaN counts as larger than any number; equal elements keep their order. */
+static int compare_ranked(const void *left, const void *right)
+{
+    const ranked_t *a = left, *b = right;
+    const bool a_nan = isnan(a->x), b_nan = isnan(b->x);
+    const int by_x = a_nan || b_nan ? (int)b_nan - (int)a_nan
+                     : a->x != b->x ? (a->x < b->x) - (a->x > b->x)
+                                    : (a->whole < b->whole) - (a->whole > b->whole),
+              order = rank_least ? -by_x : by_x;
+    return order != 0 ? order : (a->at > b->at) - (a->at < b->at);
+}
+
+enum { TOP_LENGTH = 6000 };
+typedef enum order { RANDOM, RISING, FALLING, FEW_VALUES, EQUAL, N_ORDERS } order_t;
+
+/* Element i of a row of n, as a double; for s64 this many steps of 2^53 + 1. */
+static double element_of(order_t order, int64_t i, int64_t n, uint32_t *seed)
+{
+    *seed = *seed * 1664525u + 1013904223u;
+    const double drawn = (double)(int32_t)*seed / 65536.0;
+    if (*seed % 97 == 0 && order != RISING && order != FALLING) {
+        const double special[] = {NAN, INFINITY, -INFINITY, -0.0, 0.0};
+        return special[*seed / 97 % 5];
+    }
+    return order == RANDOM       ? drawn
+           : order == RISING     ? (double)(i - n / 2)
+           : order == FALLING    ? (double)(n / 2 - i)
+           : order == FEW_VALUES ? (double)(*seed >> 8 & 7) - 3
+                                 : 1;
+}
+
+static void check_best(sinter_data_type_t type, int64_t n, int64_t k, order_t order, int threads)
+{
+    enum { ROWS = 3 };
+    static unsigned char in[ROWS * TOP_LENGTH * 8], values[sizeof in];
+    static int32_t indices[ROWS * TOP_LENGTH];
+    static ranked_t ranked[TOP_LENGTH];
+    const dtype_traits_t *t = dtype_traits(type);
+    const int bytes = t->block_bytes;
+    char specs[3][64], graph[320];
+    uint32_t seed = (uint32_t)(n * 31 + k * 7 + (int)order);
+    for (int64_t i = 0; i < ROWS * n; i++) {
+        const double x = element_of(order, i % n, n, &seed);
+        const int64_t whole = isfinite(x) ? (int64_t)(x * 65536) * ((INT64_C(1) << 20) + 1) : 0;
+        if (type == sinter_s64) {
+            memcpy(in + i * 8, &whole, 8);
+        } else {
+            t->codec.store_f64(in, i, 1, 1, &x);
+        }
+    }
+    for (int least = 0; least < 2; least++) {
+        snprintf(specs[0], sizeof specs[0], "1:%s:%dx%d", t->name, ROWS, (int)n);
+        snprintf(specs[1], sizeof specs[1], "2:%s:%dx%d", t->name, ROWS, (int)k);
+        snprintf(specs[2], sizeof specs[2], "3:s32:%dx%d", ROWS, (int)k);
+        snprintf(graph, sizeof graph, "TopK k=%d largest=%d %s -> %s %s", (int)k, !least, specs[0],
+                 specs[1], specs[2]);
+        const buffer_t buffers[] = {{specs[0], in}, {specs[1], values}, {specs[2], indices}, {0}};
+        CHECK(run(graph, buffers, threads) == sinter_success, "%s: %s", graph,
+              sinter_last_error_message());
+        int wrong = 0;
+        for (int64_t r = 0; r < ROWS; r++) {
+            for (int64_t i = 0; i < n; i++) {
+                ranked[i] = (ranked_t){.at = i};
+                if (type == sinter_s64) {
+                    memcpy(&ranked[i].whole, in + (r * n + i) * 8, 8);
+                } else {
+                    t->codec.load_f64(in, r * n + i, 1, 1, &ranked[i].x);
+                }
+            }
+            rank_least = least;
+            qsort(ranked, (size_t)n, sizeof *ranked, compare_ranked);
+            for (int64_t i = 0; i < k; i++) {
+                const int64_t at = ranked[i].at;
+                wrong += indices[r * k + i] != at ||
+                         memcmp(values + (r * k + i) * bytes, in + (r * n + at) * bytes,
+                                (size_t)bytes) != 0;
+            }
+        }
+        CHECK(wrong == 0, "%s, order %d: %d wrong", graph, (int)order, wrong);
+    }
+}
+
+static void test_best(void)
+{
+    static const sinter_data_type_t types[] = {sinter_f32, sinter_f16, sinter_f8_e4m3,
+                                               sinter_f64, sinter_s32, sinter_s64};
+    static const struct {
+        int n, k;
+    } sizes[] = {{1, 1},      {16, 5},      {64, 64},     {256, 16},   {300, 48},
+                 {300, 49},   {300, 300},   {2048, 50},   {2049, 100}, {5000, 49},
+                 {5000, 700}, {6000, 2900}, {6000, 3100}, {6000, 6000}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+            for (int order = 0; order < N_ORDERS; order++) {
+                check_best(types[t], sizes[i].n, sizes[i].k, (order_t)order, 1 + (int)t % 2);
+            }
+        }
+    }
+}
+
 /* ---- parts of bytes -------------------------------------------------------------------------- */
 
 static void check_refused(const char *spec, const char *text)
@@ -622,6 +733,7 @@ int main(int argc, char **argv)
     test_equal_slots();
     test_shared_bytes();
     test_short_rows();
+    test_best();
     test_parts_of_bytes();
     test_backwards();
     test_empty();
