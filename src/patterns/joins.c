@@ -75,8 +75,31 @@ static int data_of(const joiner_t *j, int node, bool shared)
     return shared || n->n_in == 0 ? -1 : n->in[0];
 }
 
+/* The input that says which rows an op takes; -1: none. It is checked before a partition begins, so
+ * it must be there then. */
+static int index_port(const node_t *n)
+{
+    return (pat_classes(n) & (PAT_GATHER | PAT_SCATTER)) != 0      ? 1
+           : n->kind == sinter_op_rotary_embedding && n->n_in == 4 ? 3
+                                                                   : -1;
+}
+
+/* Some op of `lower` takes rows by an index that `upper` computes. */
+static bool computes_indices(const joiner_t *j, int upper, int lower)
+{
+    const matcher_t *m = j->m;
+    for (int i = 0; i < m->parts[lower].n; i++) {
+        const node_t *n = &m->g->nodes[m->parts[lower].nodes[i]];
+        const int port = index_port(n), p = port >= 0 ? m->g->values[n->in[port]].producer : -1;
+        if (p >= 0 && m->owner[p] == upper) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Partition `part` reads v as its data. Products and norms do other work too, which does not
- * count, and indices are no data: they must be there before a partition begins. */
+ * count, and indices are no data. */
 static bool reads(const joiner_t *j, int part, int v, const join_row_t *row)
 {
     const matcher_t *m = j->m;
@@ -86,8 +109,7 @@ static bool reads(const joiner_t *j, int part, int v, const join_row_t *row)
         const int node = m->parts[part].nodes[i];
         const node_t *n = &m->g->nodes[node];
         for (int k = 0; k < n->n_in && any; k++) {
-            const bool index = k == 1 && (pat_classes(n) & (PAT_GATHER | PAT_SCATTER)) != 0;
-            if (n->in[k] == v && !index) {
+            if (n->in[k] == v && k != index_port(n)) {
                 return true;
             }
         }
@@ -222,7 +244,9 @@ static sinter_status_t join(joiner_t *j, const join_row_t *row, int upper, int l
     if (!runs(j, upper) || !runs(j, lower)) {
         return sinter_success;
     }
-    const char *why = reorder(j, upper, lower);
+    const char *why = computes_indices(j, upper, lower)
+                          ? "its indices must be there before it begins"
+                          : reorder(j, upper, lower);
     if (why != NULL) {
         return note(j, lower, row, upper, why);
     }

@@ -196,6 +196,60 @@ static void test_bad_append(void)
     }
 }
 
+/* Executes a graph as a whole. data: by tensor id; NULL: none of its ports. */
+static sinter_status_t run_graph(const char *spec, void *const *data, int n)
+{
+    sinter_graph_t *graph = NULL;
+    sinter_compiled_graph_t *compiled = NULL;
+    sinter_stream_t *stream = NULL;
+    CHECK_THAT(spec_graph(&graph, NULL, spec) == sinter_success);
+    CHECK_THAT(sinter_stream_create(&stream, NULL, NULL) == sinter_success);
+    sinter_status_t status = sinter_graph_compile(graph, NULL, 0, NULL, &compiled);
+    CHECK(status == sinter_success, "%s", spec);
+    for (int i = 0; i < n && status == sinter_success; i++) {
+        if (data[i] != NULL) {
+            status = sinter_compiled_graph_bind(compiled, (uint64_t)i, 0, NULL, NULL, data[i],
+                                                SINTER_BYTES_TRUSTED);
+        }
+    }
+    status = status ? status : sinter_compiled_graph_execute(compiled, stream);
+    sinter_compiled_graph_destroy(&compiled);
+    sinter_graph_destroy(&graph);
+    sinter_stream_destroy(&stream);
+    return status;
+}
+
+/* Indices that the op above computes, which also makes the data: they are checked all the same. */
+static void test_computed_index(void)
+{
+    static const char scatter[] = "TypeCast 0:f32:3 -> 1:s32:3; "
+                                  "ScatterRows 2:s32:8 1:s32:3 1:s32:3 -> 3:s32:8",
+                      gather[] = "Gather 0:s32:4 1:s32:4 -> 2:s32:4; "
+                                 "Gather 2:s32:4 2:s32:4 -> 3:s32:4; TypeCast 3:s32:4 -> 4:f32:4",
+                      rotate[] = "ReLU 0:f32:1x2 -> 1:f32:1x2; TypeCast 1:f32:1x2 -> 2:s32:1x2; "
+                                 "Add 1:f32:1x2 3:f32:1x1x2x2 -> 4:f32:1x1x2x2; RotaryEmbedding "
+                                 "4:f32:1x1x2x2 5:f32:3x1 6:f32:3x1 2:s32:1x2 -> 7:f32:1x1x2x2";
+    float slots[3] = {5, 0, 2}, floats[4] = {-1, -1, -1, -1}, positions[2] = {2, 0},
+          more[4] = {1, 2, 3, 4}, cosines[3] = {1, 2, 3}, sines[3] = {0, 0, 0};
+    int32_t zeros[8] = {0}, out[8], table[4] = {3, 2, 0, 1}, at[4] = {1, 0, 3, 2};
+    memset(out, 0x5A, sizeof out);
+    CHECK_THAT(run_graph(scatter, (void *[]){slots, NULL, zeros, out}, 4) == sinter_success);
+    CHECK_THAT(memcmp(out, (const int32_t[]){0, 0, 2, 0, 0, 5, 0, 0}, sizeof out) == 0);
+    /* rows 2 3 1 0 of the table, then those rows of them */
+    CHECK_THAT(run_graph(gather, (void *[]){table, at, NULL, NULL, floats}, 5) == sinter_success);
+    CHECK_THAT(memcmp(floats, (const float[]){1, 0, 3, 2}, sizeof floats) == 0);
+    /* (2 0) + (1 2), times the cosine of row 2, and (2 0) + (3 4), times that of row 0 */
+    void *const rotary[] = {positions, NULL, NULL, more, NULL, cosines, sines, floats};
+    CHECK_THAT(run_graph(rotate, rotary, 8) == sinter_success);
+    CHECK_THAT(memcmp(floats, (const float[]){9, 6, 5, 4}, sizeof floats) == 0);
+    slots[1] = 8;
+    positions[1] = 3;
+    table[0] = 4;
+    FAILS(run_graph(scatter, (void *[]){slots, NULL, zeros, out}, 4), "slot 8 of row 1 is outside");
+    FAILS(run_graph(gather, (void *[]){table, at, NULL, NULL, floats}, 5), "index 4 at position 1");
+    FAILS(run_graph(rotate, rotary, 8), "is outside the tables");
+}
+
 /* ---- codes of 4 bits ------------------------------------------------------------------------- */
 
 /* Where the data is one run of codes, its shares would end within bytes: no two threads may write
@@ -729,6 +783,7 @@ int main(int argc, char **argv)
     test_bad_index();
     test_bad_slot();
     test_bad_append();
+    test_computed_index();
     test_whole_bytes();
     test_equal_slots();
     test_shared_bytes();

@@ -579,12 +579,24 @@ static bool joins_rotary(lowering_t *lo, int node)
     return true;
 }
 
+/* Indices are read before the first step runs, so they must come from outside. */
+static sinter_status_t indices_from_outside(const lowering_t *lo, const node_t *n, int port)
+{
+    return lo->g->values[n->in[port]].producer < 0
+               ? sinter_success
+               : sg_fail(sinter_unimplemented, "%s: its indices are computed in the same partition",
+                         node_label(n));
+}
+
 static sinter_status_t heavy_node(lowering_t *lo, int node)
 {
     const node_t *n = &lo->g->nodes[node];
     cluster_t *pre = NULL;
     if (joins_rotary(lo, node)) {
         return sinter_success;
+    }
+    if (n->kind == sinter_op_rotary_embedding && n->n_in == 4) { /* rows of tables */
+        SG_TRY(indices_from_outside(lo, n, 3));
     }
     if (takes_chain(n->kind)) {
         pre = ARENA_NEW(&lo->plan->arena, cluster_t, 1);
@@ -603,15 +615,6 @@ static sinter_status_t heavy_node(lowering_t *lo, int node)
     }
     lo->home[n->out[0]] = ci;
     return sinter_success;
-}
-
-/* Indices are read before the first step runs, so they must come from outside. */
-static sinter_status_t indices_from_outside(const lowering_t *lo, const node_t *n, int port)
-{
-    return lo->g->values[n->in[port]].producer < 0
-               ? sinter_success
-               : sg_fail(sinter_unimplemented, "%s: its indices are computed in the same partition",
-                         node_label(n));
 }
 
 /* Gather, ScatterRows and TopK: steps whose results are in memory only. */
