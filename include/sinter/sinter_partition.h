@@ -152,9 +152,10 @@ SINTER_API sinter_status_t sinter_compiled_partition_get_scratchpad_bytes(
  * buffer. Data type, dims and strides must be those that were compiled. With dynamic dims,
  * outputs must have the dims that sinter_compiled_partition_infer_outputs tells. A tensor that
  * does not fit, a NULL pointer, or an output that overlaps an input or another output (except an
- * in-place pair from the same address on) is sinter_invalid_arguments, and nothing is written. So
- * is an index, a slot or a position of a row that does not exist, and a Dropout whose probability
- * is not 0.
+ * in-place pair from the same address on) is sinter_invalid_arguments, and nothing is written.
+ * Tensors overlap where some byte holds elements of both; those whose elements lie between one
+ * another, such as the two halves of each row, do not. An index, a slot or a position of a row
+ * that does not exist is the same error, and so is a Dropout whose probability is not 0.
  * scratchpad has at least the queried bytes, any alignment, and serves one execute at a time.
  * NULL with 0: the library uses memory of its own, which it keeps for the next execute, so that
  * steady state allocates nothing.

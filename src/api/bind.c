@@ -210,24 +210,6 @@ static bool may_share(const sinter_compiled_partition_t *cp, const lt_t *in, con
     return false;
 }
 
-typedef struct range {
-    uintptr_t begin, end;
-} range_t;
-
-static sinter_status_t range_of(const frame_mem_t *fm, int v, range_t *r)
-{
-    size_t bytes;
-    SG_TRY(lt_bytes(&fm->lts[v], &bytes));
-    r->begin = (uintptr_t)fm->v[v].data;
-    r->end = r->begin + bytes;
-    return sinter_success;
-}
-
-static bool disjoint(range_t a, range_t b)
-{
-    return a.end <= b.begin || b.end <= a.begin || a.begin == a.end || b.begin == b.end;
-}
-
 /* Names the inputs that an output may share memory with, to follow "it may share memory". A text
  * that is too long for its room is cut off. */
 static const char *sharing_text(const sinter_compiled_partition_t *cp, uint64_t out, char *text,
@@ -253,26 +235,21 @@ static const char *sharing_text(const sinter_compiled_partition_t *cp, uint64_t 
 static sinter_status_t check_aliases(const sinter_compiled_partition_t *cp, const frame_mem_t *fm)
 {
     for (int o = 0; o < cp->n_outputs; o++) {
-        range_t out, other;
-        const uint64_t out_id = fm->lts[cp->outputs[o]].id;
-        SG_TRY(range_of(fm, cp->outputs[o], &out));
+        const lt_t *out = &fm->lts[cp->outputs[o]];
+        const void *data = fm->v[cp->outputs[o]].data;
         for (int k = 0; k < cp->n_inputs + o; k++) {
             const int v = k < cp->n_inputs ? cp->inputs[k] : cp->outputs[k - cp->n_inputs];
-            if (v == cp->outputs[o]) {
+            if (v == cp->outputs[o] || !lt_overlap(out, data, &fm->lts[v], fm->v[v].data) ||
+                (k < cp->n_inputs && data == fm->v[v].data && may_share(cp, &fm->lts[v], out))) {
                 continue;
             }
-            SG_TRY(range_of(fm, v, &other));
-            const bool shared = k < cp->n_inputs && out.begin == other.begin &&
-                                may_share(cp, &fm->lts[v], &fm->lts[cp->outputs[o]]);
-            if (!disjoint(out, other) && !shared) {
-                char sharing[256];
-                return sg_fail(sinter_invalid_arguments,
-                               "output tensor %llu overlaps %s tensor %llu; it may share memory %s "
-                               "(sinter_compiled_partition_get_inplace_ports)",
-                               (unsigned long long)out_id, k < cp->n_inputs ? "input" : "output",
-                               (unsigned long long)fm->lts[v].id,
-                               sharing_text(cp, out_id, sharing, sizeof(sharing)));
-            }
+            char sharing[256];
+            return sg_fail(sinter_invalid_arguments,
+                           "output tensor %llu overlaps %s tensor %llu; it may share memory %s "
+                           "(sinter_compiled_partition_get_inplace_ports)",
+                           (unsigned long long)out->id, k < cp->n_inputs ? "input" : "output",
+                           (unsigned long long)fm->lts[v].id,
+                           sharing_text(cp, out->id, sharing, sizeof(sharing)));
         }
     }
     return sinter_success;

@@ -268,15 +268,6 @@ static sinter_status_t check_bound(const whole_tensor_t *t)
     return sinter_success;
 }
 
-static bool overlap(const whole_tensor_t *a, const whole_tensor_t *b)
-{
-    size_t a_bytes, b_bytes;
-    const uintptr_t x = (uintptr_t)a->tensor.data, y = (uintptr_t)b->tensor.data;
-    return lt_bytes(&a->tensor.lt, &a_bytes) == sinter_success &&
-           lt_bytes(&b->tensor.lt, &b_bytes) == sinter_success && a_bytes > 0 && b_bytes > 0 &&
-           x < y + b_bytes && y < x + a_bytes;
-}
-
 /* Memory outside of the block. That a partition writes over an input of its own only in a pair is
  * checked when its element is bound. */
 static sinter_status_t check_overlaps(const sinter_compiled_graph_t *w, const whole_tensor_t *b)
@@ -284,7 +275,8 @@ static sinter_status_t check_overlaps(const sinter_compiled_graph_t *w, const wh
     for (int i = 0; i < w->n_tensors && b->first >= 0; i++) {
         const whole_tensor_t *a = &w->tensors[i];
         const bool outside = a->place == PLACE_BOUND || a->place == PLACE_INPUT;
-        if (outside && a->first < b->first && a->last > b->first && overlap(a, b)) {
+        if (outside && a->first < b->first && a->last > b->first &&
+            lt_overlap(&a->tensor.lt, a->tensor.data, &b->tensor.lt, b->tensor.data)) {
             const sinter_compiled_partition_t *cp = w->parts[b->first].compiled;
             return sg_fail(
                 sinter_invalid_arguments,

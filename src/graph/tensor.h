@@ -27,6 +27,10 @@ sinter_status_t lt_verify(const lt_t *lt, bool is_output, const char *where);
 /* Bytes from the first to behind the last element; sinter_invalid_shape with a message on
  * unknown dims or overflow. */
 sinter_status_t lt_bytes(const lt_t *lt, size_t *bytes);
+/* Some byte holds elements of both tensors, whose dims are known; elements that lie between one
+ * another do not count. Rows of elements of less than a byte that begin within a byte, and layouts
+ * too intricate to tell, count as one piece of memory. graph/overlap.c. */
+bool lt_overlap(const lt_t *a, const void *a_data, const lt_t *b, const void *b_data);
 /* Merges two descriptions of one tensor: fills unknown parts of `into` from `from`. False: they
  * disagree, and *what names the part. */
 bool lt_merge(lt_t *into, const lt_t *from, const char **what);

@@ -307,6 +307,150 @@ static void test_unknown_dense(void)
     CHECK(huge.strides[0] == U && huge.strides[1] == BIG, "an overflow is not a number");
 }
 
+/* ---- memory in common ------------------------------------------------------------------------ */
+
+/* As random_strides, with gaps as wide as what lies inside: two tensors often interleave. */
+static void spread_strides(int ndims, const int64_t *dims, int64_t *strides, bool packed)
+{
+    int64_t next = 1, most = below(4) == 0 ? below(4) : 0;
+    random_strides(ndims, dims, strides);
+    for (int i = ndims - 1; i >= 0 && below(4) != 0; i--) {
+        strides[i] = next;
+        next *= dims[i] > 0 ? dims[i] : 1;
+        next *= below(3) == 0 && !(packed && i == ndims - 1) ? 2 + below(2) : 1;
+    }
+    if (!packed && ndims > 0 && most > 0) { /* elements that repeat, as those of an input may */
+        strides[below(ndims)] = most;
+    }
+}
+
+/* Marks the bytes of the elements. False: some row of elements of less than a byte begins within
+ * a byte. */
+static bool mark_bytes(const lt_t *lt, int first, unsigned char *seen)
+{
+    const int64_t n = count(lt->ndims, lt->dims), bits = dtype_traits(lt->data_type)->bits;
+    int side_by_side = 0;
+    bool whole = true;
+    for (int64_t k = 0; k < n; k++) {
+        const int64_t from = offset_of(lt->ndims, lt->dims, lt->strides, k) * bits;
+        for (int64_t byte = from / 8; byte <= (from + bits - 1) / 8; byte++) {
+            seen[first + byte] = 1;
+        }
+    }
+    for (int d = 0; d < lt->ndims; d++) {
+        const bool within = lt->dims[d] > 1 && lt->strides[d] * bits % 8 != 0;
+        side_by_side += within && lt->strides[d] == 1;
+        whole = whole && (!within || lt->strides[d] == 1);
+    }
+    return whole && side_by_side <= 1;
+}
+
+static lt_t random_tensor(void)
+{
+    static const sinter_data_type_t types[] = {sinter_f32, sinter_f16, sinter_s8,
+                                               sinter_f64, sinter_s4,  sinter_f6_e3m2};
+    int64_t dims[4] = {0}, strides[4] = {0};
+    const int ndims = below(5);
+    const sinter_data_type_t type = types[below(LENGTH(types))];
+    for (int i = 0; i < ndims; i++) {
+        dims[i] = below(30) == 0 ? 0 : 1 + below(5);
+    }
+    spread_strides(ndims, dims, strides, dtype_is_packed(type));
+    return strided(type, ndims, dims, strides);
+}
+
+/* The bytes that two tensors have in common are counted one by one. */
+static void test_overlap_counted(void)
+{
+    enum { BYTES = 1 << 13, FIRST = BYTES / 4 };
+    static unsigned char seen[2][BYTES];
+    long together = 0, between = 0, apart = 0;
+    for (int round = 0; round < 40000; round++) {
+        const lt_t a = random_tensor(), b = random_tensor();
+        size_t bytes[2];
+        if (lt_bytes(&a, &bytes[0]) != sinter_success ||
+            lt_bytes(&b, &bytes[1]) != sinter_success || bytes[0] > FIRST || bytes[1] > FIRST) {
+            continue;
+        }
+        const int room = (int)(bytes[0] + bytes[1]) + 4,
+                  at = FIRST + below(room) - (int)bytes[1] - 2; /* of b */
+        memset(seen, 0, sizeof seen);
+        const bool whole = mark_bytes(&a, FIRST, seen[0]) & mark_bytes(&b, at, seen[1]);
+        bool want = false;
+        for (int i = 0; i < BYTES; i++) {
+            want = want || (seen[0][i] && seen[1][i]);
+        }
+        const bool ranges = bytes[0] > 0 && bytes[1] > 0 && at < FIRST + (int)bytes[0] &&
+                            FIRST < at + (int)bytes[1],
+                   got = lt_overlap(&a, seen[0] + FIRST, &b, seen[0] + at);
+        CHECK(want ? got : !got || (ranges && !whole), "round %d: %s, but got %d", round,
+              want ? "common bytes" : "no common bytes", got);
+        CHECK(lt_overlap(&b, seen[0] + at, &a, seen[0] + FIRST) == got, "round %d: b and a", round);
+        together += want;
+        between += !want && ranges && whole;
+        apart += !ranges;
+    }
+    CHECK(together > 5000 && between > 1000 && apart > 1000, "all answers occur: %ld, %ld, %ld",
+          together, between, apart);
+}
+
+/* Sizes of real tensors, for which nobody could count. b begins `first` bytes behind a. */
+static void test_overlap_large(void)
+{
+    static const struct {
+        const char *what;
+        lt_t a, b;
+        int64_t first;
+        bool common;
+    } cases[] = {
+#define F16(n, ...) \
+    {.ndims = (n), .data_type = sinter_f16, .layout_type = sinter_layout_type_strided, __VA_ARGS__}
+#define DIMS(...) .dims = {__VA_ARGS__}
+#define STRIDES(...) .strides = {__VA_ARGS__}
+        {"K and V side by side for each token",
+         F16(4, DIMS(1, 8, 32768, 128), STRIDES(67108864, 256, 2048, 1)),
+         F16(4, DIMS(1, 8, 32768, 128), STRIDES(67108864, 256, 2048, 1)), 256, false},
+        {"the same, one element further", F16(4, DIMS(1, 8, 32768, 128), STRIDES(0, 256, 2048, 1)),
+         F16(4, DIMS(1, 8, 32768, 128), STRIDES(0, 256, 2048, 1)), 254, true},
+        {"Q of 32 heads before K of 8 in rows of QKV",
+         F16(3, DIMS(4096, 32, 128), STRIDES(6144, 128, 1)),
+         F16(3, DIMS(4096, 8, 128), STRIDES(6144, 128, 1)), 8192, false},
+        {"a quarter of each row, and a dense copy of all rows behind the last one",
+         F16(2, DIMS(100000, 64), STRIDES(256, 1)), F16(2, DIMS(100000, 256), STRIDES(256, 1)),
+         2 * (99999 * 256 + 64), false},
+        {"the same, one element earlier", F16(2, DIMS(100000, 64), STRIDES(256, 1)),
+         F16(2, DIMS(100000, 256), STRIDES(256, 1)), 2 * (99999 * 256 + 63), true},
+        {"one column and another one", F16(1, DIMS(1000000), STRIDES(1000)),
+         F16(2, DIMS(1000000, 998), STRIDES(1000, 1)), 2, false},
+        {"even elements of one and odd ones of the other, in other dims",
+         F16(3, DIMS(300, 700, 11), STRIDES(15400, 22, 2)), F16(1, DIMS(2310000), STRIDES(2)), 2,
+         false},
+        {"rows of other lengths, which meet at the end", F16(1, DIMS(64), STRIDES(64)),
+         F16(1, DIMS(64), STRIDES(63)), 2 * 63, true},
+        {"the same without the last row", F16(1, DIMS(63), STRIDES(64)),
+         F16(1, DIMS(64), STRIDES(63)), 2 * 63, false},
+        {"too intricate to tell, which counts as common",
+         F16(6, DIMS(9, 9, 9, 9, 9, 9), STRIDES(210, 330, 462, 770, 1155, 2310)),
+         F16(6, DIMS(9, 9, 9, 9, 9, 9),
+             STRIDES(211 * 2, 331 * 2, 463 * 2, 769 * 2, 1153 * 2, 4622)),
+         2, true},
+#undef F16
+#undef DIMS
+#undef STRIDES
+    };
+    unsigned char *base = (unsigned char *)(uintptr_t)(1 << 20);
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        CHECK(lt_overlap(&cases[i].a, base, &cases[i].b, base + cases[i].first) == cases[i].common,
+              "%s: not %d", cases[i].what, cases[i].common);
+        CHECK(lt_overlap(&cases[i].b, base + cases[i].first, &cases[i].a, base) == cases[i].common,
+              "%s, the other way round: not %d", cases[i].what, cases[i].common);
+    }
+    lt_t any = {.ndims = 2, .dims = {3, 5}, .data_type = sinter_f32},
+         one = {.data_type = sinter_f32, .layout_type = sinter_layout_type_strided};
+    CHECK(lt_overlap(&any, base, &one, base + 59) && !lt_overlap(&any, base, &one, base + 60),
+          "layout any is dense");
+}
+
 /* ---- merging --------------------------------------------------------------------------------- */
 
 static void test_merge(void)
@@ -462,6 +606,8 @@ int main(void)
     test_sizes();
     test_packed_sizes();
     test_unknown_dense();
+    test_overlap_counted();
+    test_overlap_large();
     test_merge();
     test_view();
     return check_finish();

@@ -82,13 +82,17 @@ sinter_status_t exec_check(const plan_t *plan, const frame_mem_t *fm)
     return sinter_success;
 }
 
-static bool is_written(const exec_part_t *part, const unsigned char *data)
+/* An output of this part has memory in common with the value. */
+static bool is_written(const exec_part_t *part, const bound_t *value)
 {
+    lt_t lt = {.data_type = value->dtype,
+               .layout_type = sinter_layout_type_strided,
+               .ndims = value->ndims};
+    memcpy(lt.dims, value->dims, sizeof lt.dims);
+    memcpy(lt.strides, value->strides, sizeof lt.strides);
     for (int v = 0; v < part->plan->sub.n_values; v++) {
-        const unsigned char *to = part->fm->v[v].data;
-        size_t bytes;
-        if (part->plan->values[v].kind == PV_OUTPUT && data >= to &&
-            (lt_bytes(&part->fm->lts[v], &bytes) != sinter_success || data < to + bytes)) {
+        if (part->plan->values[v].kind == PV_OUTPUT &&
+            lt_overlap(&part->fm->lts[v], part->fm->v[v].data, &lt, value->data)) {
             return true;
         }
     }
@@ -106,7 +110,7 @@ bool exec_may_check_first(const exec_part_t *parts, int n_parts)
                       : driver->checked != NULL ? driver->checked(&last->plan->steps[s])
                                                 : -1;
         for (int k = 0; k + 1 < n_parts && v >= 0; k++) {
-            free = free && !is_written(&parts[k], last->fm->v[v].data);
+            free = free && !is_written(&parts[k], &last->fm->v[v]);
         }
     }
     return free;
