@@ -119,11 +119,6 @@ static sinter_status_t represent(const graph_t *g, lt_t *lts, bool one_by_one)
     enum { REPRESENTATIVE = 256 * 3 * 5 * 7 };
     for (int v = 0; v < g->n_values; v++) {
         lts[v] = g->values[v].lt;
-        if (lts[v].ndims < 0 && g->values[v].producer < 0) {
-            return sg_fail(sinter_unimplemented,
-                           "tensor %llu: its number of dims must be known to compile",
-                           (unsigned long long)lts[v].id);
-        }
     }
     SG_TRY(solve(g, lts));
     for (int v = 0; v < g->n_values; v++) {

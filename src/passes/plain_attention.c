@@ -159,11 +159,6 @@ static sinter_status_t turn(turner_t *t, int v, int *out)
     if (*out >= 0) {
         return sinter_success;
     }
-    if (lt->ndims < 0) {
-        return sg_fail(sinter_unimplemented,
-                       "tensor %llu: its number of dims must be known to compile",
-                       (unsigned long long)lt->id);
-    }
     if (lt->ndims == 0 ||
         (lt_elems(lt) == 1 && (n == NULL || lt->ndims == 1))) { /* the same for each element */
         *out = v;

@@ -39,7 +39,9 @@ static void put_strides(const fz_t *f, const fz_tensor_t *t, sinter_logical_tens
     }
 }
 
-static void describe(const fz_t *f, int id, int variant, int unknown, sinter_logical_tensor_t *lt)
+/* unknown: without what a declaration of that kind leaves open. */
+static void describe_as(const fz_t *f, int id, int variant, int unknown, fz_declare_t declare,
+                        sinter_logical_tensor_t *lt)
 {
     const fz_tensor_t *t = &f->tensors[id];
 
@@ -57,16 +59,28 @@ static void describe(const fz_t *f, int id, int variant, int unknown, sinter_log
         return;
     }
     for (int d = 0; d < t->ndims; d++) {
-        if (fz_is_symbol(t->dims[d]) || t->declare >= FZ_NO_DIMS) {
+        if (fz_is_symbol(t->dims[d]) || declare >= FZ_NO_DIMS) {
             lt->dims[d] = SINTER_UNKNOWN_DIM;
         }
     }
-    if (t->declare >= FZ_NO_LAYOUT || (has_symbol(t) && !t->fixed)) {
+    if (declare >= FZ_NO_LAYOUT || (has_symbol(t) && !t->fixed)) {
         lt->layout_type = sinter_layout_type_any;
     }
-    if (t->declare == FZ_NO_RANK) {
+    if (declare == FZ_NO_RANK) {
         lt->ndims = SINTER_UNKNOWN_NDIMS;
     }
+}
+
+static void describe(const fz_t *f, int id, int variant, int unknown, sinter_logical_tensor_t *lt)
+{
+    describe_as(f, id, variant, unknown, f->tensors[id].declare, lt);
+}
+
+void fz_with_dims(const fz_t *f, int tensor, sinter_logical_tensor_t *lt)
+{
+    const fz_tensor_t *t = &f->tensors[tensor];
+
+    describe_as(f, tensor, 0, 1, t->produced && t->declare != FZ_ALL ? FZ_NO_LAYOUT : FZ_ALL, lt);
 }
 
 int fz_emit(const fz_t *f, int variant, int unknown, model_t *m, gr_error_t *err)

@@ -70,8 +70,9 @@ typedef struct fz {
     int64_t sizes[FZ_MAX_SYMBOLS][FZ_VARIANTS];
     sinter_fpmath_mode_t mode;
     int apply_to_int;
-    int fused_only;     /* not op by op as well */
-    int compute_scales; /* of tensors, for dynamic_nv: these ops are partitions of their own */
+    int fused_only;      /* not op by op as well */
+    int rank_comes_late; /* some inputs have no number of dims before compile; 2: nor then */
+    int compute_scales;  /* of tensors, for dynamic_nv: these ops are partitions of their own */
 } fz_t;
 
 /* ---- build.c: numbers ------------------------------------------------------------------------ */
@@ -196,6 +197,8 @@ void fz_gen_conv(fz_t *f);
 
 /* The model with the sizes of a variant; unknown: with symbols as unknown dims instead. */
 int fz_emit(const fz_t *f, int variant, int unknown, model_t *model, gr_error_t *err);
+/* A tensor as that model has it, but with its dims, unless they are symbols. */
+void fz_with_dims(const fz_t *f, int tensor, sinter_logical_tensor_t *lt);
 /* The graph as one line per op. */
 void fz_print(const fz_t *f);
 

@@ -157,6 +157,7 @@ static int refuse(run_t *r, program_t *p, const char *reason)
 static int compile_part(run_t *r, program_t *p, part_t *part, int policy)
 {
     const char *why = "";
+    const size_t given = r->f->rank_comes_late == 1 ? part->n_in : 0;
     int supported = 0;
     sinter_status_t status = sinter_partition_is_supported(part->partition, &supported);
 
@@ -165,7 +166,11 @@ static int compile_part(run_t *r, program_t *p, part_t *part, int policy)
         return refuse(r, p, why);
     }
     if (!status) {
-        status = sinter_partition_compile(part->partition, NULL, 0, NULL, 0, NULL, &part->compiled);
+        for (size_t i = 0; i < given; i++) {
+            fz_with_dims(r->f, (int)part->in[i].id, &part->in[i]);
+        }
+        status = sinter_partition_compile(part->partition, NULL, given, part->in, 0, NULL,
+                                          &part->compiled);
     }
     if (status == sinter_unimplemented) {
         return refuse(r, p, sinter_last_error_message());

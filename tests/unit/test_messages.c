@@ -367,11 +367,97 @@ static void test_refusals(void)
     }
 }
 
+/* ---- tensors without a number of dims -------------------------------------------------------- */
+
+/* Compiles each partition of a graph whose tensor `open` has none. */
+static void expect_rank(const char *spec, int open)
+{
+    char want[128];
+    sinter_graph_t *graph = NULL;
+    sinter_partition_t *partitions[4] = {NULL};
+    size_t n = 0, failed = 0;
+    snprintf(want, sizeof(want), "): tensor %d: its number of dims must be known to compile", open);
+    CHECK(spec_graph(&graph, NULL, spec) == sinter_success, "%s", spec);
+    sinter_graph_filter(graph, sinter_partition_policy_fusion);
+    sinter_graph_get_partition_num(graph, &n);
+    sinter_graph_get_partitions(graph, n < 4 ? n : 4, partitions);
+    for (size_t i = 0; i < n && i < 4; i++) {
+        sinter_compiled_partition_t *compiled = NULL;
+        const sinter_status_t status =
+            sinter_partition_compile(partitions[i], NULL, 0, NULL, 0, NULL, &compiled);
+        failed +=
+            status == sinter_unimplemented && strstr(sinter_last_error_message(), want) != NULL;
+        sinter_compiled_partition_destroy(&compiled);
+        sinter_partition_destroy(&partitions[i]);
+    }
+    CHECK(failed > 0, "%s: \"%s\", expected \"%s\"", spec, sinter_last_error_message(), want);
+    sinter_graph_destroy(&graph);
+}
+
+/* Where compile gets it, the product is right. */
+static void test_rank_at_compile(void)
+{
+    sinter_logical_tensor_t ports[3] = {spec_tensor("1:f32:2x3"), spec_tensor("2:f32:3"),
+                                        spec_tensor("3:f32:2")};
+    float data[3][6] = {{1, 2, 3, 4, 5, 6}, {1, 10, 100}, {0}};
+    sinter_graph_t *graph = NULL;
+    sinter_partition_t *partition = NULL;
+    sinter_compiled_partition_t *compiled = NULL;
+    sinter_tensor_t *tensors[3] = {NULL};
+    sinter_stream_t *stream = NULL;
+    CHECK_THAT(spec_graph(&graph, NULL, "MatMul 1:f32:* 2:f32:3 -> 3:f32:*") == sinter_success);
+    sinter_graph_filter(graph, sinter_partition_policy_fusion);
+    sinter_graph_get_partitions(graph, 1, &partition);
+    CHECK_THAT(sinter_partition_compile(partition, NULL, 2, ports, 0, NULL, &compiled) ==
+               sinter_success);
+    for (int i = 0; i < 3; i++) {
+        CHECK_THAT(sinter_tensor_create(&tensors[i], NULL, &ports[i], data[i], sizeof(data[i])) ==
+                   sinter_success);
+    }
+    CHECK_THAT(sinter_stream_create(&stream, NULL, NULL) == sinter_success);
+    CHECK_THAT(sinter_compiled_partition_execute(compiled, stream, 2,
+                                                 (const sinter_tensor_t *const *)tensors, 1,
+                                                 &tensors[2], NULL, 0) == sinter_success &&
+               data[2][0] == 321 && data[2][1] == 654);
+    for (int i = 0; i < 3; i++) {
+        sinter_tensor_destroy(&tensors[i]);
+    }
+    sinter_stream_destroy(&stream);
+    sinter_compiled_partition_destroy(&compiled);
+    sinter_partition_destroy(&partition);
+    sinter_graph_destroy(&graph);
+}
+
+static void test_ranks(void)
+{
+    expect_rank("MatMul 1:f32:* 2:f32:8 -> 3:f32:*", 1);
+    expect_rank("MatMul 1:f32:8 2:f32:* -> 3:f32:*", 2);
+    expect_rank("MatMul 1:f32:* 2:f32:* -> 3:f32:*", 1);
+    expect_rank("MatMul 1:f32:2x8 2:f32:8x3 -> 3:f32:2x3; Add 3:f32:2x3 4:f32:* -> 5:f32:*", 4);
+    expect_rank("MatMul transpose_b=1 1:f32:* 2:f32:2x7x16 -> 3:f32:*; SoftMax axis=-1 3:f32:* -> "
+                "4:f32:*; MatMul 4:f32:* 5:f32:2x7x16 -> 6:f32:*",
+                1);
+    expect_rank("MatMul transpose_b=1 1:f32:2x7x16 2:f32:2x5x16 -> 3:f32:*; SoftMax axis=1 3:f32:* "
+                "-> 4:f32:*; MatMul transpose_a=1 5:f32:* 4:f32:* -> 6:f32:*",
+                5);
+    expect_rank("DynamicDequantize qtype=per_group group_shape=1,8 1:s8:* 2:f32:4x2 -> 3:f32:*; "
+                "MatMul transpose_b=1 4:f32:3x16 3:f32:* -> 5:f32:*",
+                1);
+    expect_rank("RMSNorm 1:f32:* 2:f32:8 -> 3:f32:*; MatMul 3:f32:* 4:f32:8x8 -> 5:f32:*", 1);
+    expect_rank("StaticTranspose order=1,0 1:f32:* -> 2:f32:*; ReLU 2:f32:* -> 3:f32:*", 1);
+    expect_rank("ReduceSum axes=-1 1:f32:* -> 2:f32:*", 1);
+    expect_rank("Gather 1:f32:5x8 2:s32:* -> 3:f32:*", 2);
+    expect_rank("Concat axis=0 1:f32:5x8 2:f32:* -> 3:f32:*", 2);
+    expect_rank("RotaryEmbedding 1:f32:* 2:f32:4 3:s32:1x5 -> 4:f32:*", 1);
+    test_rank_at_compile();
+}
+
 int main(void)
 {
     test_numbers_of_keys();
     test_dequantise();
     test_overlap();
     test_refusals();
+    test_ranks();
     return check_finish();
 }
