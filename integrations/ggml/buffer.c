@@ -31,57 +31,68 @@ static void *get_base(ggml_backend_buffer_t buffer)
     return buffer->context;
 }
 
-/* Some bytes of a tensor in planes. They need not be whole rows: rows are packed to blocks of ggml
- * first, and taken apart again where they are written. */
-typedef struct span {
-    const struct ggml_tensor *root;
-    int64_t first, rows;
-    size_t row_bytes, begin, size; /* of ggml's rows; of the span in the first row; of the span */
-    uint8_t *blocks;               /* rows * row_bytes */
-} span_t;
+/* Copies of these bytes in the constant cache are stale from now on. */
+static void forget_copies(ggml_backend_buffer_t buffer, const void *data, size_t bytes)
+{
+    if (buffer->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS) {
+        sinter_engine_invalidate_constants(sg_engine(), data, bytes);
+    }
+}
 
-/* Large tensors are moved in pieces, so that no more memory is needed than one row takes, or this
- * many bytes. ggml has no way to say that there is none. */
-enum { PIECE = 1 << 16 };
-
-/* Opens a span of as many of the bytes as go into a piece. */
-static void span_open(span_t *span, const struct ggml_tensor *tensor, size_t offset, size_t size)
+void sg_forget_copies(const struct ggml_tensor *tensor)
 {
     const struct ggml_tensor *root = sg_root(tensor);
-    span->root = root;
-    span->row_bytes = ggml_row_size(root->type, root->ne[0]);
-    const size_t begin = (size_t)((uint8_t *)tensor->data - (uint8_t *)root->data) + offset;
-    const size_t most = span->row_bytes < PIECE ? PIECE / span->row_bytes : 1;
-    span->first = (int64_t)(begin / span->row_bytes);
-    span->begin = begin % span->row_bytes;
-    const size_t rows = (span->begin + size + span->row_bytes - 1) / span->row_bytes;
-    span->rows = (int64_t)(rows < most ? rows : most);
-    const size_t room = (size_t)span->rows * span->row_bytes;
-    span->size = room - span->begin < size ? room - span->begin : size;
-    span->blocks = malloc(room);
-    GGML_ASSERT(span->blocks);
+    forget_copies(root->buffer, root->data, sg_tensor_bytes(root));
 }
+
+/* The bytes of ggml's blocks that lie in planes, in pieces: as many whole blocks as follow one
+ * another, or a part of one block. */
+typedef struct piece {
+    const struct ggml_tensor *root;
+    size_t block_bytes, first, count; /* blocks of the root */
+    size_t begin, size;               /* in the first block; of the piece */
+} piece_t;
+
+static piece_t piece_at(const struct ggml_tensor *tensor, size_t offset, size_t size)
+{
+    piece_t p = {.root = sg_root(tensor), .block_bytes = ggml_type_size(tensor->type)};
+    const size_t at = (size_t)((uint8_t *)tensor->data - (uint8_t *)p.root->data) + offset;
+    p.first = at / p.block_bytes;
+    p.begin = at % p.block_bytes;
+    p.count = p.begin == 0 && size >= p.block_bytes ? size / p.block_bytes : 1;
+    const size_t room = p.count * p.block_bytes - p.begin;
+    p.size = room < size ? room : size;
+    return p;
+}
+
+static bool is_whole(const piece_t *p)
+{
+    return p->size == p->count * p->block_bytes;
+}
+
+enum { MOST_BLOCK_BYTES = 256 }; /* Q6_K has 210 */
 
 static void set_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, const void *data,
                        size_t offset, size_t size)
 {
-    if (buffer->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS) {
-        const struct ggml_tensor *root = sg_root(tensor);
-        sinter_engine_invalidate_constants(sg_engine(), root->data, sg_tensor_bytes(root));
-    }
+    (void)buffer;
+    const uint8_t *bytes = data;
+    uint8_t block[MOST_BLOCK_BYTES];
+    sg_forget_copies(tensor);
     if (!sg_layout_of(tensor->type)) {
-        memcpy((uint8_t *)tensor->data + offset, data, size);
+        memcpy((uint8_t *)tensor->data + offset, bytes, size);
         return;
     }
-    span_t span;
-    for (size_t at = 0; at < size; at += span.size) {
-        span_open(&span, tensor, offset + at, size - at);
-        if (span.size < (size_t)span.rows * span.row_bytes) {
-            sg_pack_rows(span.root, span.first, span.rows, span.blocks);
+    for (size_t at = 0; at < size;) {
+        const piece_t p = piece_at(tensor, offset + at, size - at);
+        if (is_whole(&p)) {
+            sg_unpack_blocks(p.root, p.first, p.count, bytes + at);
+        } else {
+            sg_pack_blocks(p.root, p.first, 1, block);
+            memcpy(block + p.begin, bytes + at, p.size);
+            sg_unpack_blocks(p.root, p.first, 1, block);
         }
-        memcpy(span.blocks + span.begin, (const uint8_t *)data + at, span.size);
-        sg_unpack_rows(span.root, span.first, span.rows, span.blocks);
-        free(span.blocks);
+        at += p.size;
     }
 }
 
@@ -89,27 +100,32 @@ static void get_tensor(ggml_backend_buffer_t buffer, const struct ggml_tensor *t
                        size_t offset, size_t size)
 {
     (void)buffer;
+    uint8_t *bytes = data, block[MOST_BLOCK_BYTES];
     if (!sg_layout_of(tensor->type)) {
-        memcpy(data, (const uint8_t *)tensor->data + offset, size);
+        memcpy(bytes, (const uint8_t *)tensor->data + offset, size);
         return;
     }
-    span_t span;
-    for (size_t at = 0; at < size; at += span.size) {
-        span_open(&span, tensor, offset + at, size - at);
-        sg_pack_rows(span.root, span.first, span.rows, span.blocks);
-        memcpy((uint8_t *)data + at, span.blocks + span.begin, span.size);
-        free(span.blocks);
+    for (size_t at = 0; at < size;) {
+        const piece_t p = piece_at(tensor, offset + at, size - at);
+        if (is_whole(&p)) {
+            sg_pack_blocks(p.root, p.first, p.count, bytes + at);
+        } else {
+            sg_pack_blocks(p.root, p.first, 1, block);
+            memcpy(bytes + at, block + p.begin, p.size);
+        }
+        at += p.size;
     }
 }
 
 static void memset_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, uint8_t value,
                           size_t offset, size_t size)
 {
+    uint8_t bytes[1024];
     if (!sg_layout_of(tensor->type)) {
+        sg_forget_copies(tensor);
         memset((uint8_t *)tensor->data + offset, value, size);
         return;
     }
-    uint8_t bytes[1024];
     memset(bytes, value, sizeof(bytes));
     for (size_t at = 0, piece; at < size; at += piece) {
         piece = size - at < sizeof(bytes) ? size - at : sizeof(bytes);
@@ -119,6 +135,7 @@ static void memset_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *tens
 
 static void clear(ggml_backend_buffer_t buffer, uint8_t value)
 {
+    forget_copies(buffer, buffer->context, buffer->size);
     memset(buffer->context, value, buffer->size);
 }
 

@@ -248,18 +248,14 @@ const sg_layout_t *sg_layout_of(enum ggml_type type)
     return NULL;
 }
 
-size_t sg_row_bytes(const sg_layout_t *layout, int64_t elements, int plane)
-{
-    return (size_t)layout->plane_bytes[plane] * (size_t)(elements / layout->elements);
-}
-
 size_t sg_plane_offset(const struct ggml_tensor *root, int plane)
 {
     enum { ALIGNMENT = 64 };
     const sg_layout_t *layout = sg_layout_of(root->type);
     size_t offset = 0;
     for (int i = 0; i < plane; i++) {
-        const size_t bytes = sg_row_bytes(layout, root->ne[0], i) * (size_t)ggml_nrows(root);
+        const size_t bytes =
+            (size_t)(ggml_nelements(root) / layout->elements) * (size_t)layout->plane_bytes[i];
         offset += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     }
     return offset;
@@ -272,40 +268,42 @@ size_t sg_tensor_bytes(const struct ggml_tensor *tensor)
     return planes > bytes ? planes : bytes;
 }
 
-/* Where the first of these rows begins in each plane. Rows follow one another. */
-static void begin_of_rows(const struct ggml_tensor *root, int64_t first, uint8_t **planes)
+/* Where a block begins in each plane. In all planes block follows block, whatever the rows are. */
+static void begin_of_block(const struct ggml_tensor *root, size_t block, uint8_t **planes)
 {
     const sg_layout_t *layout = sg_layout_of(root->type);
     for (int i = 0; i < SG_PLANES; i++) {
         planes[i] = (uint8_t *)root->data + sg_plane_offset(root, i) +
-                    (size_t)first * sg_row_bytes(layout, root->ne[0], i);
+                    block * (size_t)layout->plane_bytes[i];
     }
 }
 
-void sg_unpack_rows(const struct ggml_tensor *root, int64_t first, int64_t rows, const void *blocks)
+static void next_block(const sg_layout_t *layout, uint8_t **planes)
 {
-    const sg_layout_t *layout = sg_layout_of(root->type);
-    const uint8_t *block = blocks;
-    uint8_t *planes[SG_PLANES];
-    begin_of_rows(root, first, planes);
-    for (int64_t i = 0; i < rows * root->ne[0]; i += layout->elements, block += layout->bytes) {
-        layout->unpack(block, planes);
-        for (int p = 0; p < SG_PLANES; p++) {
-            planes[p] += layout->plane_bytes[p];
-        }
+    for (int i = 0; i < SG_PLANES; i++) {
+        planes[i] += layout->plane_bytes[i];
     }
 }
 
-void sg_pack_rows(const struct ggml_tensor *root, int64_t first, int64_t rows, void *blocks)
+void sg_unpack_blocks(const struct ggml_tensor *root, size_t first, size_t count,
+                      const uint8_t *blocks)
 {
     const sg_layout_t *layout = sg_layout_of(root->type);
-    uint8_t *block = blocks;
     uint8_t *planes[SG_PLANES];
-    begin_of_rows(root, first, planes);
-    for (int64_t i = 0; i < rows * root->ne[0]; i += layout->elements, block += layout->bytes) {
-        layout->pack(block, planes);
-        for (int p = 0; p < SG_PLANES; p++) {
-            planes[p] += layout->plane_bytes[p];
-        }
+    begin_of_block(root, first, planes);
+    for (size_t i = 0; i < count; i++) {
+        layout->unpack(blocks + i * (size_t)layout->bytes, planes);
+        next_block(layout, planes);
+    }
+}
+
+void sg_pack_blocks(const struct ggml_tensor *root, size_t first, size_t count, uint8_t *blocks)
+{
+    const sg_layout_t *layout = sg_layout_of(root->type);
+    uint8_t *planes[SG_PLANES];
+    begin_of_block(root, first, planes);
+    for (size_t i = 0; i < count; i++) {
+        layout->pack(blocks + i * (size_t)layout->bytes, planes);
+        next_block(layout, planes);
     }
 }

@@ -13,6 +13,7 @@ typedef struct step {
     sinter_compiled_graph_t *whole;
     sg_native_t native;
     bool singly;
+    bool writes_weights;
     sg_input_t *inputs;
     sg_output_t *outputs;
     int n_inputs, n_outputs;
@@ -26,7 +27,7 @@ typedef struct geometry {
     uint8_t dynamic[GGML_MAX_DIMS];
 } geometry_t;
 
-/* What the last execute of a plan has bound for a tensor. */
+/* What is bound for a tensor. */
 typedef struct bound {
     const void *data;
     int64_t ne[GGML_MAX_DIMS];
@@ -37,7 +38,8 @@ typedef struct plan {
     struct plan *next;
     uint64_t structure;
     int n_tensors, n_steps, steps_capacity;
-    bool runs; /* now; its nodes one by one may need plans of their own */
+    bool runs;     /* now; its nodes one by one may need plans of their own */
+    bool is_bound; /* every step, to what `bound` says */
     geometry_t *geometry;
     bound_t *bound;
     step_t *steps;
@@ -315,9 +317,10 @@ static void builder_free(sg_builder_t *b)
     *b = (sg_builder_t){0};
 }
 
-static bool builder_open(sg_builder_t *b, sg_plans_t *plans, sg_tensors_t *tensors, int first)
+static bool builder_open(sg_builder_t *b, sg_plans_t *plans, sg_tensors_t *tensors, int first,
+                         int end)
 {
-    *b = (sg_builder_t){.tensors = tensors, .first = first, .node = first};
+    *b = (sg_builder_t){.tensors = tensors, .first = first, .end = end, .node = first};
     b->values = calloc((size_t)tensors->count + 1, sizeof(*b->values));
     b->versions = calloc((size_t)tensors->count + 1, sizeof(*b->versions));
     return b->values && b->versions &&
@@ -326,11 +329,11 @@ static bool builder_open(sg_builder_t *b, sg_plans_t *plans, sg_tensors_t *tenso
                sinter_success;
 }
 
-/* Translates nodes from first on, to end at most; where it ended. */
-static int translate(sg_builder_t *b, int first, int end)
+/* Translates the nodes; where it ended. */
+static int translate(sg_builder_t *b)
 {
-    int n = first;
-    while (n < end && !sg_native(b->tensors->list[n]) && sg_translate(b, n)) {
+    int n = b->first;
+    while (n < b->end && !sg_native(b->tensors->list[n]) && sg_translate(b, n)) {
         n++;
     }
     return n;
@@ -379,19 +382,20 @@ static bool build_step(sg_plans_t *plans, sg_tensors_t *tensors, int first, int 
     if (sg_native(tensors->list[first])) {
         step->native = sg_native(tensors->list[first]);
         step->end = first + 1;
-        return true;
+        return true; /* it writes by ggml_backend_tensor_set, which knows of copies */
     }
     /* Once to see where the graph ends, then with its outputs known. */
-    bool ok = builder_open(&b, plans, tensors, first);
-    step->end = ok ? translate(&b, first, end) : first;
+    bool ok = builder_open(&b, plans, tensors, first, end);
+    step->end = ok ? translate(&b) : first;
     if (step->end < end && step->end > first) {
         sg_say("a graph ends before %s %s: %s", ggml_op_name(tensors->list[step->end]->op),
                tensors->list[step->end]->name, b.why);
     }
     while (ok && step->end > first) {
         builder_free(&b);
-        ok = builder_open(&b, plans, tensors, first) && export_nodes(&b, first, step->end);
-        const int reached = ok ? translate(&b, first, step->end) : first;
+        ok = builder_open(&b, plans, tensors, first, step->end) &&
+             export_nodes(&b, first, step->end);
+        const int reached = ok ? translate(&b) : first;
         if (reached == step->end) {
             break;
         }
@@ -420,6 +424,10 @@ static bool build_step(sg_plans_t *plans, sg_tensors_t *tensors, int first, int 
             b.n_memory = 0;
             drop_dead_inputs(step);
         }
+    }
+    for (int n = first; n < step->end; n++) {
+        const tensor_t *t = tensors->list[n];
+        step->writes_weights |= !sg_is_view(t) && sg_is_constant(t);
     }
     builder_free(&b);
     return ok;
@@ -578,58 +586,130 @@ static sinter_status_t bind_step(const step_t *step, const sg_tensors_t *tensors
 static enum ggml_status compute(sg_plans_t *plans, sinter_stream_t *stream, tensor_t *const *nodes,
                                 int n_nodes, const struct ggml_cgraph *graph);
 
+static enum ggml_status fail_step(const step_t *step, const sg_tensors_t *tensors,
+                                  sinter_status_t status)
+{
+    const tensor_t *node = tensors->list[step->first];
+    GGML_LOG_ERROR("sinter: %s %s: %s\n", ggml_op_name(node->op), node->name,
+                   step->native ? "it failed" : sinter_last_error_message());
+    return status == sinter_out_of_memory ? GGML_STATUS_ALLOC_FAILED : GGML_STATUS_FAILED;
+}
+
+static enum ggml_status run_singly(sg_plans_t *plans, const step_t *step, sinter_stream_t *stream,
+                                   const sg_tensors_t *tensors)
+{
+    tensor_t *const *nodes = (tensor_t *const *)tensors->list;
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    for (int n = step->first; n < step->end && status == GGML_STATUS_SUCCESS; n++) {
+        status = compute(plans, stream, nodes + n, 1, NULL);
+    }
+    return status;
+}
+
+static enum ggml_status run_whole(sg_plans_t *plans, step_t *step, sinter_stream_t *stream,
+                                  const sg_tensors_t *tensors, bool bind)
+{
+    sinter_status_t status = bind ? bind_step(step, tensors) : sinter_success;
+    if (status == sinter_success) {
+        status = sinter_compiled_graph_execute(step->whole, stream);
+    }
+    if (status == sinter_success) {
+        return GGML_STATUS_SUCCESS;
+    }
+    if (step->end - step->first == 1) {
+        return fail_step(step, tensors, status);
+    }
+    /* An execute that fails has written nothing, because no index is computed within the graph. If
+     * the nodes fail, too, the data were wrong, and those of the next run may be right. */
+    const tensor_t *node = tensors->list[step->first];
+    sg_say("%d nodes from %s on run one by one: %s", step->end - step->first, node->name,
+           sinter_last_error_message());
+    const enum ggml_status after = run_singly(plans, step, stream, tensors);
+    step->singly = after == GGML_STATUS_SUCCESS;
+    return after;
+}
+
+static void forget_copies(const step_t *step, const sg_tensors_t *tensors)
+{
+    for (int n = step->first; n < step->end; n++) {
+        const tensor_t *t = tensors->list[n];
+        if (!sg_is_view(t) && sg_is_constant(t)) {
+            sg_forget_copies(t);
+        }
+    }
+}
+
 static enum ggml_status run(sg_plans_t *plans, plan_t *plan, sinter_stream_t *stream,
                             const sg_tensors_t *tensors, bool bind)
 {
-    for (int i = 0; i < plan->n_steps; i++) {
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    for (int i = 0; i < plan->n_steps && status == GGML_STATUS_SUCCESS; i++) {
         step_t *step = &plan->steps[i];
-        tensor_t *const *nodes = (tensor_t *const *)tensors->list + step->first;
-        if (step->native) {
-            if (!step->native(nodes[0])) {
-                GGML_LOG_ERROR("sinter: %s %s failed\n", ggml_op_name(nodes[0]->op),
-                               nodes[0]->name);
-                return GGML_STATUS_FAILED;
-            }
-        } else if (step->whole && !step->singly) {
-            sinter_status_t status = bind ? bind_step(step, tensors) : sinter_success;
-            if (status == sinter_success) {
-                status = sinter_compiled_graph_execute(step->whole, stream);
-            }
-            if (status != sinter_success && step->end - step->first > 1) {
-                sg_say("%d nodes from %s on run one by one: %s", step->end - step->first,
-                       nodes[0]->name, sinter_last_error_message());
-                step->singly = true;
-            } else if (status != sinter_success) {
-                GGML_LOG_ERROR("sinter: %s %s: %s\n", ggml_op_name(nodes[0]->op), nodes[0]->name,
-                               sinter_last_error_message());
-                return status == sinter_out_of_memory ? GGML_STATUS_ALLOC_FAILED
-                                                      : GGML_STATUS_FAILED;
-            }
+        if (step->singly) {
+            status = run_singly(plans, step, stream, tensors);
+        } else if (step->whole) {
+            status = run_whole(plans, step, stream, tensors, bind);
+        } else if (step->native && !step->native(tensors->list[step->first])) {
+            status = fail_step(step, tensors, sinter_success);
         }
-        for (int n = 0; step->singly && n < step->end - step->first; n++) {
-            const enum ggml_status status = compute(plans, stream, nodes + n, 1, NULL);
-            if (status != GGML_STATUS_SUCCESS) {
-                return status;
-            }
+        if (step->writes_weights) {
+            forget_copies(step, tensors);
         }
     }
-    return GGML_STATUS_SUCCESS;
+    return status;
 }
 
-/* true: something that is bound has moved since the last run of the plan. */
-static bool has_moved(plan_t *plan, const sg_tensors_t *tensors)
+/* true: what is bound is not what the plan is to run on. */
+static bool has_moved(const plan_t *plan, const sg_tensors_t *tensors)
 {
-    bool moved = false;
+    bool moved = !plan->is_bound;
+    for (int i = 0; i < tensors->count && !moved; i++) {
+        const tensor_t *t = tensors->list[i];
+        const bound_t *b = &plan->bound[i];
+        moved = b->data != t->data || memcmp(b->ne, t->ne, sizeof(t->ne)) ||
+                memcmp(b->nb, t->nb, sizeof(t->nb));
+    }
+    return moved;
+}
+
+static void note_bound(plan_t *plan, const sg_tensors_t *tensors)
+{
     for (int i = 0; i < tensors->count; i++) {
         const tensor_t *t = tensors->list[i];
         bound_t *b = &plan->bound[i];
-        moved |= b->data != t->data || memcmp(b->ne, t->ne, sizeof(t->ne)) ||
-                 memcmp(b->nb, t->nb, sizeof(t->nb));
         b->data = t->data;
         memcpy(b->ne, t->ne, sizeof(t->ne));
         memcpy(b->nb, t->nb, sizeof(t->nb));
     }
-    return moved;
+    plan->is_bound = true;
+}
+
+/* Where a run fails, steps behind that point are not bound yet: the next run binds all. */
+static enum ggml_status run_plan(sg_plans_t *plans, plan_t *plan, sinter_stream_t *stream,
+                                 const sg_tensors_t *tensors)
+{
+    const bool bind = has_moved(plan, tensors);
+    plan->is_bound &= !bind;
+    plan->runs = true;
+    const enum ggml_status status = run(plans, plan, stream, tensors, bind);
+    plan->runs = false;
+    if (bind && status == GGML_STATUS_SUCCESS) {
+        note_bound(plan, tensors);
+    }
+    return status;
+}
+
+/* The device refuses such nodes, but nobody need have asked it. */
+static bool refuses(tensor_t *const *nodes, int n_nodes)
+{
+    for (int n = 0; n < n_nodes; n++) {
+        const char *why = sg_refuses(nodes[n]);
+        if (why) {
+            GGML_LOG_ERROR("sinter: %s %s: %s\n", ggml_op_desc(nodes[n]), nodes[n]->name, why);
+            return true;
+        }
+    }
+    return false;
 }
 
 static enum ggml_status compute(sg_plans_t *plans, sinter_stream_t *stream, tensor_t *const *nodes,
@@ -639,17 +719,15 @@ static enum ggml_status compute(sg_plans_t *plans, sinter_stream_t *stream, tens
     if (n_nodes == 1 && (sg_is_view(nodes[0]) || ggml_is_empty(nodes[0]))) {
         return GGML_STATUS_SUCCESS;
     }
+    if (refuses(nodes, n_nodes)) {
+        return GGML_STATUS_FAILED;
+    }
     if (!tensors_collect(&tensors, nodes, n_nodes, graph)) {
         return GGML_STATUS_ALLOC_FAILED;
     }
     plan_t *plan = plan_of(plans, &tensors);
-    if (!plan) {
-        tensors_free(&tensors);
-        return GGML_STATUS_FAILED;
-    }
-    plan->runs = true;
-    const enum ggml_status status = run(plans, plan, stream, &tensors, has_moved(plan, &tensors));
-    plan->runs = false;
+    const enum ggml_status status =
+        plan ? run_plan(plans, plan, stream, &tensors) : GGML_STATUS_FAILED;
     if (graph && graph->uid && status == GGML_STATUS_SUCCESS) {
         tensors_free(&plans->last_tensors);
         plans->uid = graph->uid;

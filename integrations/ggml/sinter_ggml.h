@@ -34,16 +34,14 @@ typedef struct sg_layout {
 
 /* The layout of a type, or NULL where its blocks stay as they are. */
 const sg_layout_t *sg_layout_of(enum ggml_type type);
-/* Bytes of a row in a plane. */
-size_t sg_row_bytes(const sg_layout_t *layout, int64_t elements, int plane);
 /* Where a plane of a tensor that is no view begins, from its data on. */
 size_t sg_plane_offset(const struct ggml_tensor *root, int plane);
 /* Bytes of a tensor in a buffer of ours. */
 size_t sg_tensor_bytes(const struct ggml_tensor *tensor);
-/* Rows of a tensor that is no view, from blocks to planes and back. */
-void sg_unpack_rows(const struct ggml_tensor *root, int64_t first, int64_t rows,
-                    const void *blocks);
-void sg_pack_rows(const struct ggml_tensor *root, int64_t first, int64_t rows, void *blocks);
+/* Blocks of a tensor that is no view, to planes and back. */
+void sg_unpack_blocks(const struct ggml_tensor *root, size_t first, size_t count,
+                      const uint8_t *blocks);
+void sg_pack_blocks(const struct ggml_tensor *root, size_t first, size_t count, uint8_t *blocks);
 
 /* ---- buffer.c -------------------------------------------------------------------------------- */
 
@@ -51,6 +49,8 @@ ggml_backend_buffer_type_t sg_buffer_type(void);
 bool sg_is_ours(const struct ggml_tensor *tensor);
 /* The tensor that owns the memory. */
 const struct ggml_tensor *sg_root(const struct ggml_tensor *tensor);
+/* Bytes of a tensor in a buffer of ours have changed: copies in the constant cache are stale. */
+void sg_forget_copies(const struct ggml_tensor *tensor);
 
 /* ---- translate.c: ggml nodes to ops of a Sinter graph ---------------------------------------- */
 
@@ -87,6 +87,7 @@ typedef struct sg_value {
     sinter_dim_t dims[SG_MAX_RANK];
     int64_t ne[GGML_MAX_DIMS];
     int perm[GGML_MAX_DIMS];
+    const void *begin; /* of rows that SET_ROWS has written */
 } sg_value_t;
 
 /* The tensors of a range of nodes: the nodes first, then all others that they read. */
@@ -104,8 +105,8 @@ int sg_tensors_find(const sg_tensors_t *tensors, const struct ggml_tensor *tenso
 typedef struct sg_builder {
     sg_tensors_t *tensors;
     sinter_graph_t *graph;
-    int first; /* the node that the graph begins with */
-    int node;  /* that is being translated */
+    int first, end; /* the nodes of the graph, as far as is known */
+    int node;       /* that is being translated */
     uint64_t ids;
     sg_value_t *values;   /* of each tensor */
     sg_value_t *versions; /* of roots that a node of the graph has written */
@@ -127,6 +128,8 @@ bool sg_export(sg_builder_t *b, int node);
 /* NULL, or why the backend does not take this op. */
 const char *sg_refuses(const struct ggml_tensor *op);
 bool sg_is_view(const struct ggml_tensor *tensor);
+/* Weights, of which Sinter may keep copies. */
+bool sg_is_constant(const struct ggml_tensor *tensor);
 /* The stride of a dim in elements of a plane (-1: plain elements), and the begin of a plane. */
 sinter_dim_t sg_stride(const struct ggml_tensor *tensor, int plane, int dim);
 void *sg_begin(const struct ggml_tensor *tensor, int plane);

@@ -181,7 +181,7 @@ static bool scalar(sg_builder_t *b, float value, lt_t *lt)
 }
 
 /* Weights in our buffers: those of the host may be freed without our knowledge. */
-static bool is_constant(const tensor_t *t)
+bool sg_is_constant(const tensor_t *t)
 {
     return sg_is_ours(t) && sg_root(t)->buffer->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
 }
@@ -199,21 +199,15 @@ static sinter_data_type_t plane_type(const sg_layout_t *layout, int plane)
                                 : layout->offsets;
 }
 
+/* In a plane block follows block, so that strides in blocks are those of ggml. */
 sinter_dim_t sg_stride(const tensor_t *t, int plane, int dim)
 {
     if (plane < 0) {
         return (sinter_dim_t)(t->nb[dim] / ggml_type_size(t->type));
     }
-    if (dim == 0) {
-        return 1;
-    }
     const sg_layout_t *layout = sg_layout_of(t->type);
-    const int64_t elements = sg_root(t)->ne[0];
-    const size_t row = ggml_row_size(t->type, elements);
-    const int group = plane_group(layout, plane);
-    const sinter_dim_t blocks = (sinter_dim_t)(t->nb[dim] % row) / layout->bytes;
-    return (sinter_dim_t)(t->nb[dim] / row) * (elements / group) +
-           blocks * (layout->elements / group);
+    const sinter_dim_t numbers = layout->elements / plane_group(layout, plane);
+    return dim == 0 ? 1 : (sinter_dim_t)(t->nb[dim] / (size_t)layout->bytes) * numbers;
 }
 
 void *sg_begin(const tensor_t *t, int plane)
@@ -223,11 +217,9 @@ void *sg_begin(const tensor_t *t, int plane)
     }
     const sg_layout_t *layout = sg_layout_of(t->type);
     const tensor_t *root = sg_root(t);
-    const size_t row = ggml_row_size(root->type, root->ne[0]);
     const size_t offset = (size_t)((char *)t->data - (char *)root->data);
     return (char *)root->data + sg_plane_offset(root, plane) +
-           offset / row * sg_row_bytes(layout, root->ne[0], plane) +
-           offset % row / (size_t)layout->bytes * (size_t)layout->plane_bytes[plane];
+           offset / (size_t)layout->bytes * (size_t)layout->plane_bytes[plane];
 }
 
 sinter_dim_t sg_size(const tensor_t *t, int plane, int dim, int64_t size)
@@ -241,7 +233,7 @@ static void describe(const sg_builder_t *b, const sg_input_t *in, lt_t *lt)
     const tensor_t *t = b->tensors->list[in->tensor];
     const sg_layout_t *layout = in->plane >= 0 ? sg_layout_of(t->type) : NULL;
     const sinter_tensor_property_t property =
-        is_constant(t) ? sinter_tensor_property_constant : sinter_tensor_property_undef;
+        sg_is_constant(t) ? sinter_tensor_property_constant : sinter_tensor_property_undef;
     sinter_dim_t dims[SG_MAX_RANK], strides[SG_MAX_RANK];
     bool open = has_dynamic(b, t);
     for (int i = 0; i < in->rank; i++) {
@@ -450,45 +442,55 @@ static sg_value_t *version_of(sg_builder_t *b, const tensor_t *t)
     return index >= 0 && b->versions[index].known ? &b->versions[index] : NULL;
 }
 
-/* A view of the rows of a cache, of which an earlier node has written some: heads side by side in
- * each row, in any order of the dims. */
-static bool rows_of_version(sg_builder_t *b, const tensor_t *t, const sg_value_t *version,
-                            sg_value_t *v)
+/* How a view sees the rows of its root, in which heads lie side by side: dim i of the view is
+ * number perm[i] of elements, heads, rows and a dim of 1. NULL, or why it is none of rows. */
+static const char *view_of_rows(const tensor_t *t, int perm[GGML_MAX_DIMS], int64_t *heads)
 {
     const tensor_t *root = sg_root(t);
     const size_t row = ggml_row_size(root->type, root->ne[0]);
     const size_t head = ggml_row_size(t->type, t->ne[0]);
-    if (version->id == 0 || t->data != root->data || t->type != root->type || t->ne[0] == 0 ||
-        root->ne[0] % t->ne[0] != 0) {
-        return fail(b, "memory that an earlier node writes");
+    if (t->type != root->type || t->ne[0] == 0 || root->ne[0] % t->ne[0] != 0) {
+        return "memory that an earlier node writes";
     }
-    const int64_t heads = root->ne[0] / t->ne[0];
-    *v = (sg_value_t){.known = true, .id = version->id, .type = version->type, .rank = 2};
-    memcpy(v->dims, version->dims, sizeof(v->dims));
+    *heads = root->ne[0] / t->ne[0];
     bool found[GGML_MAX_DIMS] = {true};
-    v->perm[0] = 0;
     int left[GGML_MAX_DIMS], n = 0;
+    perm[0] = 0;
     for (int i = 1; i < GGML_MAX_DIMS; i++) {
-        const int base = heads > 1 && t->nb[i] == head && t->ne[i] == heads ? 1
-                         : t->nb[i] == row && t->ne[i] > 1                  ? 2
-                                                                            : 0;
+        const int base = *heads > 1 && t->nb[i] == head && t->ne[i] == *heads ? 1
+                         : t->nb[i] == row && t->ne[i] > 1                    ? 2
+                                                                              : 0;
         if (base && !found[base]) {
-            v->perm[i] = base;
+            perm[i] = base;
             found[base] = true;
         } else if (t->ne[i] == 1) {
             left[n++] = i;
         } else {
-            return fail(b, "a view of memory that an earlier node writes");
+            return "a view of memory that an earlier node writes";
         }
     }
-    if (heads > 1 && !found[1]) {
-        return fail(b, "a part of the rows that an earlier node writes");
+    if (*heads > 1 && !found[1]) {
+        return "a part of the rows that an earlier node writes";
     }
     for (int base = 1; base < GGML_MAX_DIMS; base++) {
         if (!found[base]) {
-            v->perm[left[--n]] = base;
+            perm[left[--n]] = base;
         }
     }
+    return NULL;
+}
+
+/* A view of the rows of a cache, of which an earlier node has written some. */
+static bool rows_of_version(sg_builder_t *b, const tensor_t *t, const sg_value_t *version,
+                            sg_value_t *v)
+{
+    int64_t heads = 0;
+    *v = (sg_value_t){.known = true, .id = version->id, .type = version->type, .rank = 2};
+    const char *why = view_of_rows(t, v->perm, &heads);
+    if (why || version->id == 0 || t->data != version->begin) {
+        return fail(b, "%s", why ? why : "memory that an earlier node writes");
+    }
+    memcpy(v->dims, version->dims, sizeof(v->dims));
     v->ne[0] = t->ne[0];
     v->ne[1] = heads;
     v->ne[2] = version->dims[0];
@@ -719,6 +721,29 @@ static bool silent_output(sg_builder_t *b, uint64_t id)
 
 /* ---- rules for what is taken ----------------------------------------------------------------- */
 
+/* NULL, or why a quantised tensor is no rows of whole blocks. */
+static const char *broken_blocks(const tensor_t *t)
+{
+    const size_t block = ggml_type_size(t->type);
+    const size_t offset = (size_t)((const char *)t->data - (const char *)sg_root(t)->data);
+    if (t->nb[0] != block) {
+        return "quantised data that is transposed";
+    }
+    bool whole = t->ne[0] % ggml_blck_size(t->type) == 0 && offset % block == 0;
+    for (int i = 1; i < GGML_MAX_DIMS; i++) {
+        whole &= t->nb[i] % block == 0;
+    }
+    return whole ? NULL : "quantised data that is not whole blocks";
+}
+
+/* Whether a quantised tensor is blocks of ggml and no planes: in memory of the host, and where the
+ * type has no planes. Before memory is given it is taken for ours. */
+static bool has_blocks(const tensor_t *t)
+{
+    const bool placed = sg_root(t)->buffer || sg_root(t)->data;
+    return ggml_is_quantized(t->type) && (!sg_layout_of(t->type) || (placed && !sg_is_ours(t)));
+}
+
 /* Memory that Sinter can read: plain elements, or planes in a buffer of ours. */
 static const char *unreadable(const tensor_t *t)
 {
@@ -733,10 +758,7 @@ static const char *unreadable(const tensor_t *t)
     if (!sg_layout_of(t->type)) {
         return "its data type";
     }
-    if (sg_root(t)->buffer && !sg_is_ours(t)) {
-        return "quantised data in a buffer of the host";
-    }
-    return t->nb[0] == ggml_type_size(t->type) ? NULL : "quantised data that is transposed";
+    return has_blocks(t) ? "quantised data in a buffer of the host" : broken_blocks(t);
 }
 
 static const char *float_sources(const tensor_t *t)
@@ -1458,19 +1480,11 @@ static bool op_rope(sg_builder_t *b, const tensor_t *t)
 
 /* ---- rows and copies ------------------------------------------------------------------------- */
 
-/* Quantised tables in blocks of ggml: those of the host, and types without planes. */
-static bool has_blocks(const tensor_t *table)
-{
-    if (!ggml_is_quantized(table->type) || !ggml_get_type_traits(table->type)->to_float) {
-        return false;
-    }
-    return !sg_layout_of(table->type) || (sg_root(table)->buffer && !sg_is_ours(table));
-}
-
 static const char *refuse_get_rows(const tensor_t *t)
 {
     const tensor_t *data = t->src[0], *rows = t->src[1];
-    const char *why = has_blocks(data) ? NULL : unreadable(data);
+    const bool decoded = has_blocks(data) && ggml_get_type_traits(data->type)->to_float;
+    const char *why = decoded ? broken_blocks(data) : unreadable(data);
     if (why) {
         return why;
     }
@@ -1539,13 +1553,13 @@ static bool op_get_rows(sg_builder_t *b, const tensor_t *t)
     return true;
 }
 
-/* The first rows of a cache are all that later nodes read: the first such node, and which of its
- * dims are the rows. NULL where nobody reads it, or in another way. */
+/* The first node of the graph that reads what SET_ROWS writes, if it reads the first of these rows
+ * and nothing else, and which of its dims they are. NULL where nobody reads them, or in another
+ * way. */
 static const tensor_t *reader_of(const sg_builder_t *b, const tensor_t *t, int *dim)
 {
     const tensor_t *root = sg_root(t);
-    const size_t row = ggml_row_size(root->type, root->ne[0]);
-    for (int i = b->node + 1; i < b->tensors->n_nodes; i++) {
+    for (int i = b->node + 1; i < b->end; i++) {
         const tensor_t *node = b->tensors->list[i];
         for (int s = 0; s < GGML_MAX_SRC; s++) {
             const tensor_t *src = node->src[s];
@@ -1553,8 +1567,13 @@ static const tensor_t *reader_of(const sg_builder_t *b, const tensor_t *t, int *
                 src->op == GGML_OP_NONE) {
                 continue;
             }
+            int perm[GGML_MAX_DIMS];
+            int64_t heads;
+            if (src->data != t->data || view_of_rows(src, perm, &heads)) {
+                return NULL;
+            }
             for (int d = 1; d < GGML_MAX_DIMS; d++) {
-                if (src->nb[d] == row && src->ne[d] > 1 && src->data == root->data) {
+                if (perm[d] == 2 && src->ne[d] > 1 && src->ne[d] <= t->ne[1]) {
                     *dim = d;
                     return src;
                 }
@@ -1568,7 +1587,8 @@ static const tensor_t *reader_of(const sg_builder_t *b, const tensor_t *t, int *
 static bool set_rows_is_plain(const tensor_t *t)
 {
     const tensor_t *rows = t->src[0], *slots = t->src[1];
-    const bool direct = is_float(t) || t->type == GGML_TYPE_Q8_0 || t->type == GGML_TYPE_MXFP4;
+    const bool direct = is_float(t) || (!has_blocks(t) &&
+                                        (t->type == GGML_TYPE_Q8_0 || t->type == GGML_TYPE_MXFP4));
     return direct && t->ne[2] == 1 && t->ne[3] == 1 && rows->ne[2] == 1 && rows->ne[3] == 1 &&
            ggml_nrows(slots) == 1 && ggml_is_contiguous(t) && sg_root(t)->ne[0] == t->ne[0];
 }
@@ -1588,7 +1608,10 @@ static const char *refuse_set_rows(const tensor_t *t)
     if (rows->type != GGML_TYPE_F32) {
         return "rows that are not f32";
     }
-    return is_float(t) || ggml_get_type_traits(t->type)->from_float_ref ? NULL : "its data type";
+    if (!is_float(t) && !ggml_get_type_traits(t->type)->from_float_ref) {
+        return "its data type";
+    }
+    return ggml_is_quantized(t->type) ? broken_blocks(t) : NULL;
 }
 
 static bool op_set_rows(sg_builder_t *b, const tensor_t *t)
@@ -1639,6 +1662,7 @@ static bool op_set_rows(sg_builder_t *b, const tensor_t *t)
                          .stride_dim = {1, 0}};
         lt_t before;
         describe(b, &in, &before);
+        before.property = sinter_tensor_property_undef;
         after[p] = before;
         after[p].id = ++b->ids;
         const sinter_op_part_t parts[] = {sinter_in(&before), sinter_in(&slots), sinter_in(&new[p]),
@@ -1653,7 +1677,7 @@ static bool op_set_rows(sg_builder_t *b, const tensor_t *t)
     if (layout && !dequantised(b, t, 2, plain_order(2), after, &y)) {
         return false;
     }
-    sg_value_t v = {.known = true, .id = y.id, .type = y.data_type, .rank = 2};
+    sg_value_t v = {.known = true, .id = y.id, .type = y.data_type, .rank = 2, .begin = t->data};
     v.dims[0] = reader ? dim_of(b, reader, dim) : dim_of(b, t, 1);
     v.dims[1] = t->ne[0];
     b->versions[root_index] = v;
@@ -1670,8 +1694,7 @@ static bool copies_blocks(const tensor_t *t)
     const struct ggml_type_traits *from = ggml_get_type_traits(src->type),
                                   *to = ggml_get_type_traits(t->type);
     return (ggml_is_quantized(src->type) || ggml_is_quantized(t->type)) &&
-           ggml_are_same_shape(src, t) && src->nb[0] == ggml_type_size(src->type) &&
-           t->nb[0] == ggml_type_size(t->type) &&
+           ggml_are_same_shape(src, t) && !broken_blocks(src) && !broken_blocks(t) &&
            (src->type == t->type || (src->type == GGML_TYPE_F32 && to->from_float_ref) ||
             (t->type == GGML_TYPE_F32 && from->to_float));
 }
@@ -1805,41 +1828,28 @@ bool sg_translate(sg_builder_t *b, int node)
 static bool native_set_rows(const tensor_t *t)
 {
     const tensor_t *from = t->src[0], *slots = t->src[1];
-    const sg_layout_t *layout = sg_is_ours(t) ? sg_layout_of(t->type) : NULL;
-    const tensor_t *root = sg_root(t);
     const size_t row = ggml_row_size(t->type, t->ne[0]);
-    const size_t root_row = ggml_row_size(root->type, root->ne[0]);
     void *blocks = malloc(row);
     bool ok = blocks != NULL;
-    for (int64_t i3 = 0; i3 < from->ne[3] && ok; i3++) {
-        for (int64_t i2 = 0; i2 < from->ne[2] && ok; i2++) {
-            for (int64_t i1 = 0; i1 < from->ne[1] && ok; i1++) {
-                const char *at = (const char *)slots->data + (size_t)i1 * slots->nb[0] +
-                                 (size_t)(i2 % slots->ne[1]) * slots->nb[1] +
-                                 (size_t)(i3 % slots->ne[2]) * slots->nb[2];
-                const int64_t slot =
-                    slots->type == GGML_TYPE_I64 ? *(const int64_t *)at : *(const int32_t *)at;
-                const float *x =
-                    (const float *)((const char *)from->data + (size_t)i1 * from->nb[1] +
-                                    (size_t)i2 * from->nb[2] + (size_t)i3 * from->nb[3]);
-                if (slot < 0 || slot >= t->ne[1]) {
-                    ok = false;
-                    break;
-                }
-                const size_t offset =
-                    (size_t)slot * t->nb[1] + (size_t)i2 * t->nb[2] + (size_t)i3 * t->nb[3];
-                if (t->type == GGML_TYPE_F32) {
-                    memcpy(blocks, x, row);
-                } else {
-                    ggml_get_type_traits(t->type)->from_float_ref(x, blocks, t->ne[0]);
-                }
-                if (layout) {
-                    const size_t begin = (size_t)((char *)t->data - (char *)root->data) + offset;
-                    sg_unpack_rows(root, (int64_t)(begin / root_row), 1, blocks);
-                } else {
-                    memcpy((char *)t->data + offset, blocks, row);
-                }
-            }
+    for (int64_t i = 0; i < ggml_nrows(from) && ok; i++) {
+        const size_t i1 = (size_t)(i % from->ne[1]), i2 = (size_t)(i / from->ne[1] % from->ne[2]),
+                     i3 = (size_t)(i / from->ne[1] / from->ne[2]);
+        const char *at = (const char *)slots->data + i1 * slots->nb[0] +
+                         i2 % (size_t)slots->ne[1] * slots->nb[1] +
+                         i3 % (size_t)slots->ne[2] * slots->nb[2];
+        const int64_t slot =
+            slots->type == GGML_TYPE_I64 ? *(const int64_t *)at : *(const int32_t *)at;
+        const float *x = (const float *)((const char *)from->data + i1 * from->nb[1] +
+                                         i2 * from->nb[2] + i3 * from->nb[3]);
+        ok = slot >= 0 && slot < t->ne[1];
+        if (ok && t->type == GGML_TYPE_F32) {
+            memcpy(blocks, x, row);
+        } else if (ok) {
+            ggml_get_type_traits(t->type)->from_float_ref(x, blocks, t->ne[0]);
+        }
+        if (ok) {
+            ggml_backend_tensor_set((struct ggml_tensor *)t, blocks,
+                                    (size_t)slot * t->nb[1] + i2 * t->nb[2] + i3 * t->nb[3], row);
         }
     }
     free(blocks);

@@ -15,7 +15,7 @@
 #include "ggml-backend.h"
 #include "ggml.h"
 
-enum { NODES = 64 };
+enum { NODES = 64, GRAPHS = 4 };
 
 static int checks, wrong;
 static ggml_backend_dev_t device;
@@ -41,8 +41,9 @@ static void must(bool good, const char *what)
 /* A context whose tensors have no memory yet. */
 static struct ggml_context *make_context(void)
 {
-    const struct ggml_init_params params = {
-        .mem_size = NODES * ggml_tensor_overhead() + ggml_graph_overhead(), .no_alloc = true};
+    const struct ggml_init_params params = {.mem_size = NODES * ggml_tensor_overhead() +
+                                                        GRAPHS * ggml_graph_overhead(),
+                                            .no_alloc = true};
     struct ggml_context *context = ggml_init(params);
     must(context != NULL, "no context");
     return context;
@@ -55,11 +56,28 @@ static ggml_backend_buffer_t allocate(struct ggml_context *context)
     return buffer;
 }
 
-static enum ggml_status compute(struct ggml_context *context, struct ggml_tensor *result)
+/* The same in memory of the host, where quantised tensors are blocks. */
+static ggml_backend_buffer_t allocate_in_host(struct ggml_context *context)
+{
+    ggml_backend_buffer_t buffer =
+        ggml_backend_alloc_ctx_tensors_from_buft(context, ggml_backend_cpu_buffer_type());
+    must(buffer != NULL, "no buffer of the host");
+    return buffer;
+}
+
+static enum ggml_status compute_all(struct ggml_context *context, int count,
+                                    struct ggml_tensor *const *results)
 {
     struct ggml_cgraph *graph = ggml_new_graph(context);
-    ggml_build_forward_expand(graph, result);
+    for (int i = 0; i < count; i++) {
+        ggml_build_forward_expand(graph, results[i]);
+    }
     return ggml_backend_graph_compute(backend, graph);
+}
+
+static enum ggml_status compute(struct ggml_context *context, struct ggml_tensor *result)
+{
+    return compute_all(context, 1, &result);
 }
 
 static void fill(struct ggml_tensor *tensor, float first)
@@ -72,6 +90,61 @@ static void fill(struct ggml_tensor *tensor, float first)
     }
     ggml_backend_tensor_set(tensor, values, 0, count * sizeof(*values));
     free(values);
+}
+
+/* true: the tensor is f32, and all of its elements are `value`. */
+static bool holds(const struct ggml_tensor *tensor, float value)
+{
+    const size_t count = (size_t)ggml_nelements(tensor);
+    float *got = malloc(count * sizeof(*got));
+    must(got != NULL, "no memory");
+    ggml_backend_tensor_get(tensor, got, 0, count * sizeof(*got));
+    bool same = tensor->type == GGML_TYPE_F32;
+    for (size_t i = 0; i < count && same; i++) {
+        same = got[i] == value;
+    }
+    free(got);
+    return same;
+}
+
+static void fill_with(struct ggml_tensor *tensor, float value)
+{
+    const size_t count = (size_t)ggml_nelements(tensor);
+    float *values = malloc(count * sizeof(*values));
+    must(values != NULL, "no memory");
+    for (size_t i = 0; i < count; i++) {
+        values[i] = value;
+    }
+    ggml_backend_tensor_set(tensor, values, 0, count * sizeof(*values));
+    free(values);
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+/* What is said on stderr between the two calls. */
+typedef struct said {
+    FILE *file;
+    int kept;
+    char text[1 << 16];
+} said_t;
+
+static void listen(said_t *said)
+{
+    fflush(stderr);
+    said->file = tmpfile();
+    said->kept = dup(STDERR_FILENO);
+    must(said->file && said->kept >= 0 && dup2(fileno(said->file), STDERR_FILENO) >= 0,
+         "no file for messages");
+}
+
+static void listened(said_t *said)
+{
+    fflush(stderr);
+    dup2(said->kept, STDERR_FILENO);
+    close(said->kept);
+    rewind(said->file);
+    said->text[fread(said->text, 1, sizeof(said->text) - 1, said->file)] = 0;
+    fclose(said->file);
 }
 
 /* ---- allocations that fail ------------------------------------------------------------------- */
@@ -158,21 +231,14 @@ static void check_strides(void)
 /* The backend refuses the op and says why on stderr. */
 static void check_refused(const struct ggml_tensor *op, const char *why)
 {
-    char said[1024] = "";
-    FILE *file = tmpfile();
-    const int kept = dup(STDERR_FILENO);
-    must(file && kept >= 0 && dup2(fileno(file), STDERR_FILENO) >= 0, "no file for messages");
+    said_t said;
+    listen(&said);
     const bool taken = ggml_backend_dev_supports_op(device, op);
-    fflush(stderr);
-    dup2(kept, STDERR_FILENO);
-    close(kept);
-    rewind(file);
-    said[fread(said, 1, sizeof(said) - 1, file)] = 0;
-    fclose(file);
-    char what[1200];
+    listened(&said);
+    char what[sizeof(said.text) + 200];
     snprintf(what, sizeof(what), "%s is %s, and it says \"%s\", not \"%s\"", ggml_op_desc(op),
-             taken ? "taken" : "refused", said, why);
-    check(!taken && strstr(said, "is left to the host") && strstr(said, why), what);
+             taken ? "taken" : "refused", said.text, why);
+    check(!taken && strstr(said.text, "is left to the host") && strstr(said.text, why), what);
 }
 
 static void check_cache_types(void)
@@ -350,6 +416,400 @@ static void check_lookup(enum ggml_type type, int32_t id)
     ggml_free(context);
 }
 
+/* ---- runs that fail -------------------------------------------------------------------------- */
+
+/* A graph of three steps, of which the second is a loop of the backend's own. */
+typedef struct steps {
+    struct ggml_context *context;
+    ggml_backend_buffer_t buffer;
+    struct ggml_tensor *table, *ids, *x, *results[2];
+} steps_t;
+
+static steps_t make_steps(void)
+{
+    steps_t s = {.context = make_context()};
+    s.table = ggml_new_tensor_2d(s.context, GGML_TYPE_F32, 64, 8);
+    s.ids = ggml_new_tensor_1d(s.context, GGML_TYPE_I32, 2);
+    s.x = ggml_new_tensor_2d(s.context, GGML_TYPE_F32, 64, 4);
+    struct ggml_tensor *codes = ggml_new_tensor_2d(s.context, GGML_TYPE_Q8_0, 64, 2);
+    s.results[0] = ggml_cpy(s.context, ggml_get_rows(s.context, s.table, s.ids), codes);
+    s.results[1] = ggml_scale(s.context, s.x, 2.0f);
+    s.buffer = allocate(s.context);
+    fill(s.table, 1);
+    return s;
+}
+
+static enum ggml_status run_steps(const steps_t *s, int32_t id, float x)
+{
+    const int32_t ids[2] = {0, id};
+    fill_with(s->x, x);
+    ggml_backend_tensor_set(s->ids, ids, 0, sizeof(ids));
+    return compute_all(s->context, 2, s->results);
+}
+
+/* Where a run fails in its first step, the others are not bound to its memory: a later run binds
+ * them, and does not write what an earlier run had bound. */
+static void check_after_failure(bool free_first)
+{
+    steps_t a = make_steps(), b = make_steps();
+    check(run_steps(&a, 3, 5) == GGML_STATUS_SUCCESS && holds(a.results[1], 10), "a right run");
+    check(run_steps(&b, 99, 7) != GGML_STATUS_SUCCESS, "an index outside of the table");
+    if (free_first) {
+        ggml_backend_buffer_free(a.buffer);
+    }
+    check(run_steps(&b, 3, 7) == GGML_STATUS_SUCCESS && holds(b.results[1], 14),
+          "a right run in the memory of one that has failed");
+    if (!free_first) {
+        check(holds(a.results[1], 10), "memory of a run before the one that has failed");
+        check(run_steps(&a, 99, 1) != GGML_STATUS_SUCCESS, "an index outside of the table again");
+        check(run_steps(&b, 4, 8) == GGML_STATUS_SUCCESS && holds(b.results[1], 16),
+              "a run in other memory than one that has failed");
+        ggml_backend_buffer_free(a.buffer);
+    }
+    ggml_backend_buffer_free(b.buffer);
+    ggml_free(a.context);
+    ggml_free(b.context);
+}
+
+/* A new backend, whose first run fails: the next one is right. */
+static void check_first_failure(void)
+{
+    ggml_backend_t kept = backend;
+    backend = ggml_backend_dev_init(device, NULL);
+    steps_t s = make_steps();
+    check(run_steps(&s, 99, 7) != GGML_STATUS_SUCCESS, "an index outside of the table at first");
+    check(run_steps(&s, 3, 7) == GGML_STATUS_SUCCESS && holds(s.results[1], 14),
+          "a right run after a first one that has failed");
+    ggml_backend_free(backend);
+    backend = kept;
+    ggml_backend_buffer_free(s.buffer);
+    ggml_free(s.context);
+}
+
+/* How many graphs a new backend compiles for three nodes that make up one graph: once with an index
+ * outside of the table, and then `runs` times with a right one. */
+static int graphs_after_failure(int runs)
+{
+    ggml_backend_t kept = backend;
+    backend = ggml_backend_dev_init(device, NULL);
+    steps_t s = make_steps();
+    struct ggml_context *context = make_context();
+    struct ggml_tensor *x = ggml_scale(context, s.x, 3.0f);
+    struct ggml_tensor *rows = ggml_get_rows(context, s.table, s.ids);
+    struct ggml_tensor *results[2] = {x, ggml_scale(context, rows, 0.0f)};
+    ggml_backend_buffer_t buffer = allocate(context);
+    fill_with(s.x, 7);
+    for (int i = 0; i <= runs; i++) {
+        const int32_t ids[2] = {0, i == 0 ? 100 : i};
+        ggml_backend_tensor_set(s.ids, ids, 0, sizeof(ids));
+        const bool good = compute_all(context, 2, results) == GGML_STATUS_SUCCESS;
+        check(good == (i > 0), "three nodes, one with an index");
+        check(!good || (holds(x, 21) && holds(results[1], 0)), "the results of three nodes");
+    }
+    said_t said;
+    listen(&said);
+    ggml_backend_free(backend);
+    listened(&said);
+    backend = kept;
+    int graphs = -1;
+    const char *at = strstr(said.text, "sinter: ggml: ");
+    check(at && sscanf(at, "sinter: ggml: %d graphs compiled", &graphs) == 1, "how many graphs");
+    ggml_backend_buffer_free(buffer);
+    ggml_backend_buffer_free(s.buffer);
+    ggml_free(context);
+    ggml_free(s.context);
+    return graphs;
+}
+
+/* ---- views of quantised tensors -------------------------------------------------------------- */
+
+/* A tensor of blocks, and a view of it: some columns of each row, or rows of another length. */
+typedef struct viewed {
+    int64_t columns, rows;           /* of the tensor */
+    int64_t view_columns, view_rows; /* of the view */
+    int64_t pitch, begin; /* from row to row of the view, and to its first; in elements */
+} viewed_t;
+
+static struct ggml_tensor *view_of(struct ggml_context *context, struct ggml_tensor *tensor,
+                                   const viewed_t *v)
+{
+    return ggml_view_2d(context, tensor, v->view_columns, v->view_rows,
+                        ggml_row_size(tensor->type, v->pitch),
+                        ggml_row_size(tensor->type, v->begin));
+}
+
+/* One row of the view is written by SET_ROWS, or all of them by a copy: the blocks of the whole
+ * tensor are those that ggml's own functions make. */
+static void check_written(enum ggml_type type, const viewed_t *v, bool in_host, bool by_copy)
+{
+    struct ggml_context *context = make_context(), *memory = make_context();
+    struct ggml_tensor *tensor = ggml_new_tensor_2d(memory, type, v->columns, v->rows);
+    struct ggml_tensor *rows =
+        ggml_new_tensor_2d(context, GGML_TYPE_F32, v->view_columns, by_copy ? v->view_rows : 1);
+    struct ggml_tensor *slot = ggml_new_tensor_1d(context, GGML_TYPE_I64, 1);
+    ggml_backend_buffer_t home = in_host ? allocate_in_host(memory) : allocate(memory);
+    struct ggml_tensor *view = view_of(context, tensor, v);
+    struct ggml_tensor *result =
+        by_copy ? ggml_cpy(context, rows, view) : ggml_set_rows(context, view, rows, slot);
+    ggml_backend_buffer_t buffer = allocate(context);
+    const size_t size = ggml_nbytes(tensor), count = (size_t)ggml_nelements(rows);
+    uint8_t *bytes = malloc(size), *got = malloc(size);
+    float *values = malloc(count * sizeof(*values));
+    must(bytes && got && values, "no memory");
+    uint32_t state = 9;
+    random_blocks(type, bytes, v->columns * v->rows, &state);
+    ggml_backend_tensor_set(tensor, bytes, 0, size);
+    for (size_t i = 0; i < count; i++) {
+        values[i] = 3.0f + (float)(i * i % 97) / 8.0f;
+    }
+    ggml_backend_tensor_set(rows, values, 0, count * sizeof(*values));
+    const int64_t number = 1;
+    ggml_backend_tensor_set(slot, &number, 0, sizeof(number));
+    for (int64_t i = 0; i < rows->ne[1]; i++) {
+        const int64_t at = v->begin + v->pitch * (by_copy ? i : number);
+        ggml_get_type_traits(type)->from_float_ref(
+            values + i * v->view_columns, bytes + ggml_row_size(type, at), v->view_columns);
+    }
+    const enum ggml_status status = compute(context, result);
+    ggml_backend_tensor_get(tensor, got, 0, size);
+    char what[160];
+    snprintf(what, sizeof(what), "%s: %s %dx%d of %dx%d%s", ggml_type_name(type),
+             by_copy ? "a copy to" : "SET_ROWS into", (int)v->view_columns, (int)v->view_rows,
+             (int)v->columns, (int)v->rows, in_host ? " in a buffer of the host" : "");
+    check(status == GGML_STATUS_SUCCESS && !memcmp(got, bytes, size), what);
+    free(bytes);
+    free(got);
+    free(values);
+    ggml_backend_buffer_free(home);
+    ggml_backend_buffer_free(buffer);
+    ggml_free(context);
+    ggml_free(memory);
+}
+
+/* Rows of the view, looked up, are what ggml's own function decodes from the tensor's blocks. */
+static void check_read(enum ggml_type type, const viewed_t *v)
+{
+    struct ggml_context *context = make_context();
+    struct ggml_tensor *tensor = ggml_new_tensor_2d(context, type, v->columns, v->rows);
+    struct ggml_tensor *ids = ggml_new_tensor_1d(context, GGML_TYPE_I32, 2);
+    struct ggml_tensor *result = ggml_get_rows(context, view_of(context, tensor, v), ids);
+    ggml_backend_buffer_t buffer = allocate(context);
+    const size_t size = ggml_nbytes(tensor), count = (size_t)v->view_columns;
+    uint8_t *bytes = malloc(size);
+    float *expected = malloc(count * sizeof(*expected)), *got = malloc(count * sizeof(*got));
+    must(bytes && expected && got, "no memory");
+    uint32_t state = 5;
+    const int32_t numbers[2] = {(int32_t)v->view_rows - 1, 1};
+    random_blocks(type, bytes, v->columns * v->rows, &state);
+    ggml_backend_tensor_set(tensor, bytes, 0, size);
+    ggml_backend_tensor_set(ids, numbers, 0, sizeof(numbers));
+    bool good = compute(context, result) == GGML_STATUS_SUCCESS;
+    for (int i = 0; i < 2; i++) {
+        const int64_t at = v->begin + v->pitch * numbers[i];
+        ggml_get_type_traits(type)->to_float(bytes + ggml_row_size(type, at), expected,
+                                             v->view_columns);
+        ggml_backend_tensor_get(result, got, (size_t)i * count * sizeof(*got),
+                                count * sizeof(*got));
+        for (size_t k = 0; k < count; k++) {
+            /* Rounded once or twice: at most a unit of the greatest number. */
+            good &= fabsf(got[k] - expected[k]) <= 0x1p-22f;
+        }
+    }
+    check(good, ggml_type_name(type));
+    free(bytes);
+    free(expected);
+    free(got);
+    ggml_backend_buffer_free(buffer);
+    ggml_free(context);
+}
+
+static void check_views(enum ggml_type type, int64_t unit)
+{
+    const viewed_t views[] = {
+        {4 * unit, 6, 4 * unit, 6, 4 * unit, 0},        /* all */
+        {4 * unit, 6, 2 * unit, 6, 4 * unit, 0},        /* the first half of each row */
+        {4 * unit, 6, 2 * unit, 6, 4 * unit, 2 * unit}, /* the second half */
+        {4 * unit, 6, unit, 5, 4 * unit, 7 * unit},     /* the last block, from row 1 on */
+        {unit, 24, 4 * unit, 6, 4 * unit, 0},           /* four rows as one */
+        {unit, 24, 4 * unit, 3, 8 * unit, 4 * unit},    /* four of each eight rows as one */
+        {4 * unit, 6, unit, 24, unit, 0},               /* a row as four */
+        {4 * unit, 6, 3 * unit, 8, 3 * unit, 0},        /* rows of another length */
+    };
+    for (size_t i = 0; i < sizeof(views) / sizeof(views[0]); i++) {
+        check_read(type, &views[i]);
+        for (int way = 0; way < 4; way++) {
+            /* Sinter's own codes of whole rows may differ from ggml's in the last bit. */
+            if (i > 0 || way > 0 || (type != GGML_TYPE_Q8_0 && type != GGML_TYPE_MXFP4)) {
+                check_written(type, &views[i], way & 1, way & 2);
+            }
+        }
+    }
+}
+
+/* ---- caches that a graph writes and reads ---------------------------------------------------- */
+
+/* Rows are written in `written` of the cache's 16 from row `first` on, and `seen` rows are read
+ * from row `from` on, in the same graph. With a copy to a quantised type between them, SET_ROWS is
+ * a step by itself. */
+static void check_cache(int64_t first, int64_t written, int64_t slot, int64_t from, int64_t seen,
+                        bool alone)
+{
+    enum { WIDE = 64, ROWS = 16 };
+    struct ggml_context *c = make_context();
+    struct ggml_tensor *cache = ggml_new_tensor_2d(c, GGML_TYPE_F32, WIDE, ROWS);
+    struct ggml_tensor *x = ggml_new_tensor_2d(c, GGML_TYPE_F32, WIDE, 1);
+    struct ggml_tensor *slots = ggml_new_tensor_1d(c, GGML_TYPE_I64, 1);
+    struct ggml_tensor *codes = ggml_new_tensor_2d(c, GGML_TYPE_Q8_0, WIDE, 1);
+    struct ggml_tensor *to = written == ROWS ? cache
+                                             : ggml_view_2d(c, cache, WIDE, written, cache->nb[1],
+                                                            (size_t)first * cache->nb[1]);
+    struct ggml_tensor *read =
+        ggml_view_2d(c, cache, WIDE, seen, cache->nb[1], (size_t)from * cache->nb[1]);
+    struct ggml_tensor *results[3] = {ggml_set_rows(c, to, x, slots),
+                                      alone ? ggml_cpy(c, x, codes) : ggml_scale(c, x, 2),
+                                      ggml_mul_mat(c, read, x)};
+    ggml_backend_buffer_t buffer = allocate(c);
+    float got[ROWS], row[WIDE];
+    fill_with(cache, 1);
+    fill_with(x, 3);
+    ggml_backend_tensor_set(slots, &slot, 0, sizeof(slot));
+    bool good = compute_all(c, 3, results) == GGML_STATUS_SUCCESS;
+    ggml_backend_tensor_get(results[2], got, 0, (size_t)seen * sizeof(*got));
+    for (int64_t i = 0; i < seen; i++) {
+        good &= got[i] == (from + i == first + slot ? 9.0f : 3.0f) * WIDE;
+    }
+    for (int64_t i = 0; i < ROWS; i++) {
+        ggml_backend_tensor_get(cache, row, (size_t)i * sizeof(row), sizeof(row));
+        good &= row[0] == (i == first + slot ? 3.0f : 1.0f) && row[WIDE - 1] == row[0];
+    }
+    char what[160];
+    snprintf(what, sizeof(what), "rows %d to %d of a cache are written, %d to %d are read",
+             (int)first, (int)(first + written), (int)from, (int)(from + seen));
+    check(good, what);
+    ggml_backend_buffer_free(buffer);
+    ggml_free(c);
+}
+
+static void check_caches(void)
+{
+    for (int alone = 0; alone < 2; alone++) {
+        check_cache(0, 16, 3, 0, 4, alone);
+        check_cache(0, 16, 12, 0, 4, alone); /* behind the rows that are read */
+        check_cache(0, 16, 12, 8, 8, alone);
+        check_cache(4, 12, 1, 0, 12, alone); /* as many rows, but others */
+        check_cache(4, 4, 1, 0, 8, alone);
+        check_cache(4, 4, 1, 4, 8, alone);
+    }
+}
+
+/* ---- weights that change --------------------------------------------------------------------- */
+
+/* Weights of ones become zeros while copies of them may be kept: products see it. */
+static void check_new_weights(enum ggml_type type, int64_t rows)
+{
+    enum { DEPTH = 1024, COLUMNS = 1024, WAYS = 6 };
+    static const char *const ways[WAYS] = {"a new tensor", "a memset", "a cleared buffer",
+                                           "a copy",       "SET_ROWS", "a copy in the same graph"};
+    for (int way = 0; way < WAYS; way++) {
+        struct ggml_context *home = make_context(), *c = make_context();
+        struct ggml_tensor *w = ggml_new_tensor_2d(home, type, DEPTH, COLUMNS);
+        ggml_backend_buffer_t weights = allocate(home);
+        ggml_backend_buffer_set_usage(weights, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+        struct ggml_tensor *x = ggml_new_tensor_2d(c, GGML_TYPE_F32, DEPTH, rows);
+        struct ggml_tensor *zeros = ggml_new_tensor_2d(c, GGML_TYPE_F32, DEPTH, COLUMNS);
+        struct ggml_tensor *ids = ggml_new_tensor_1d(c, GGML_TYPE_I64, COLUMNS);
+        struct ggml_tensor *product = ggml_mul_mat(c, w, x), *again = ggml_mul_mat(c, w, x);
+        struct ggml_tensor *copy = ggml_cpy(c, zeros, w);
+        struct ggml_tensor *set = ggml_set_rows(c, w, zeros, ids);
+        struct ggml_tensor *one_graph[3] = {product, copy, again};
+        ggml_backend_buffer_t buffer = allocate(c);
+        const size_t size = ggml_nbytes(w);
+        float *ones = malloc(DEPTH * COLUMNS * sizeof(*ones));
+        uint8_t *bytes = malloc(size);
+        int64_t numbers[COLUMNS];
+        must(ones && bytes, "no memory");
+        for (int i = 0; i < DEPTH * COLUMNS; i++) {
+            ones[i] = 1;
+        }
+        for (int i = 0; i < COLUMNS; i++) {
+            numbers[i] = i;
+        }
+        if (type == GGML_TYPE_F32) {
+            memcpy(bytes, ones, size);
+        } else {
+            ggml_quantize_chunk(type, ones, bytes, 0, COLUMNS, DEPTH, NULL);
+        }
+        ggml_backend_tensor_set(w, bytes, 0, size);
+        ggml_backend_tensor_set(ids, numbers, 0, sizeof(numbers));
+        fill_with(x, 1);
+        fill_with(zeros, 0);
+        bool good = compute(c, product) == GGML_STATUS_SUCCESS;
+        float before = 0, between = DEPTH, after;
+        ggml_backend_tensor_get(product, &before, 0, sizeof(before));
+        memset(bytes, 0, size);
+        if (way == 0) {
+            ggml_backend_tensor_set(w, bytes, 0, size);
+        } else if (way == 1) {
+            ggml_backend_tensor_memset(w, 0, 0, size);
+        } else if (way == 2) {
+            ggml_backend_buffer_clear(weights, 0);
+        } else if (way == 3) {
+            good &= compute(c, copy) == GGML_STATUS_SUCCESS;
+        } else if (way == 4) {
+            good &= compute(c, set) == GGML_STATUS_SUCCESS;
+        } else {
+            good &= compute_all(c, 3, one_graph) == GGML_STATUS_SUCCESS;
+            ggml_backend_tensor_get(product, &between, 0, sizeof(between));
+        }
+        if (way < 5) {
+            good &= compute(c, again) == GGML_STATUS_SUCCESS;
+        }
+        ggml_backend_tensor_get(again, &after, 0, sizeof(after));
+        char what[160];
+        snprintf(what, sizeof(what), "%s weights, %s: %g, then %g, then %g", ggml_type_name(type),
+                 ways[way], before, between, after);
+        /* Codes of 4 bits have no exact one. */
+        check(good && fabsf(before / DEPTH - 1) < 0.1f && fabsf(between / DEPTH - 1) < 0.1f &&
+                  after == 0,
+              what);
+        free(ones);
+        free(bytes);
+        ggml_backend_buffer_free(buffer);
+        ggml_backend_buffer_free(weights);
+        ggml_free(c);
+        ggml_free(home);
+    }
+}
+
+/* ---- quantised data in memory of the host ---------------------------------------------------- */
+
+/* The device refuses to read them, and a graph that has them all the same is an error. */
+static void check_host_blocks(enum ggml_type type)
+{
+    struct ggml_context *home = make_context(), *c = make_context();
+    struct ggml_tensor *w = ggml_new_tensor_4d(home, type, 256, 2, 1, 1);
+    ggml_backend_buffer_t weights = allocate_in_host(home);
+    struct ggml_tensor *x = ggml_new_tensor_4d(c, GGML_TYPE_F32, 256, 1, 1, 1);
+    struct ggml_tensor *results[2] = {ggml_mul_mat(c, w, x),
+                                      ggml_flash_attn_ext(c, x, w, w, NULL, 0.0625f, 0, 0)};
+    ggml_backend_buffer_t buffer = allocate(c);
+    fill_with(x, 1);
+    ggml_backend_tensor_memset(w, 0, 0, ggml_nbytes(w));
+    for (int i = 0; i < 2; i++) {
+        check_refused(results[i], "a buffer of the host");
+        said_t said;
+        listen(&said);
+        const enum ggml_status status = compute(c, results[i]);
+        listened(&said);
+        check(status != GGML_STATUS_SUCCESS && strstr(said.text, "a buffer of the host"),
+              ggml_type_name(type));
+    }
+    ggml_backend_buffer_free(buffer);
+    ggml_backend_buffer_free(weights);
+    ggml_free(c);
+    ggml_free(home);
+}
+
 /* ---- no memory ------------------------------------------------------------------------------- */
 
 static void check_memory(void)
@@ -458,6 +918,7 @@ int main(void)
                                            GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1,
                                            GGML_TYPE_Q5_0, GGML_TYPE_MXFP4};
     static const enum ggml_type large[] = {GGML_TYPE_Q4_K, GGML_TYPE_Q6_K};
+    static const enum ggml_type without_planes[] = {GGML_TYPE_Q5_1, GGML_TYPE_IQ4_NL};
     setenv("SINTER_VERBOSE", "dispatch", 1);
     ggml_backend_load_all();
     device = ggml_backend_dev_by_name("Sinter");
@@ -465,12 +926,24 @@ int main(void)
     backend = ggml_backend_dev_init(device, NULL);
     must(backend != NULL, "no backend");
     check_strides();
+    check_after_failure(false);
+    check_after_failure(true);
+    check_first_failure();
+    check(graphs_after_failure(0) == graphs_after_failure(3),
+          "a graph is taken apart for good where an index was wrong once");
+    check_caches();
     check_cache_types();
     check_shapes();
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         if (ggml_is_quantized(types[i])) {
             check_pieces(types[i], 32, 1);
             check_pieces(types[i], 96, 7);
+            check_views(types[i], 32);
+            check_host_blocks(types[i]);
+        }
+        if (types[i] != GGML_TYPE_F16 && types[i] != GGML_TYPE_BF16) {
+            check_new_weights(types[i], 1);
+            check_new_weights(types[i], 64);
         }
         for (int slot = 0; slot < 4; slot++) {
             static const int64_t slots[] = {7, 8, -9, INT32_MAX};
@@ -481,6 +954,11 @@ int main(void)
     for (size_t i = 0; i < sizeof(large) / sizeof(large[0]); i++) {
         check_pieces(large[i], 256, 1);
         check_pieces(large[i], 768, 5);
+        check_views(large[i], 256);
+        check_host_blocks(large[i]);
+    }
+    for (size_t i = 0; i < sizeof(without_planes) / sizeof(without_planes[0]); i++) {
+        check_views(without_planes[i], 32);
     }
     check_allocations();
     check_memory();

