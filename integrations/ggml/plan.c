@@ -21,10 +21,13 @@ typedef struct step {
     int n_memory;
 } step_t;
 
+/* A dim that has had several sizes is open. Two open dims are of one class if they have had the same
+ * size in all runs, and a plan serves runs where that holds. A class has the number of its first
+ * dim, from 1 on: dim d of tensor i is number 1 + GGML_MAX_DIMS * i + d. */
 typedef struct geometry {
     int64_t ne[GGML_MAX_DIMS];
     size_t nb[GGML_MAX_DIMS], offset; /* of the data in its root's */
-    uint8_t dynamic[GGML_MAX_DIMS];
+    int open[GGML_MAX_DIMS];          /* 0, or the class */
 } geometry_t;
 
 /* What is bound for a tensor. */
@@ -65,7 +68,7 @@ static void tensors_free(sg_tensors_t *tensors)
 {
     free(tensors->list);
     free(tensors->outer_uses);
-    free(tensors->dynamic);
+    free(tensors->open);
     free(tensors->slots);
     free(tensors->src);
     *tensors = (sg_tensors_t){0};
@@ -172,7 +175,7 @@ static size_t offset_in_root(const tensor_t *t)
     return (size_t)((const char *)t->data - (const char *)sg_root(t)->data);
 }
 
-/* All that decides what the graphs look like, but for dims and strides. */
+/* All that decides what the graphs look like, but for dims and strides by themselves. */
 static uint64_t structure_of(const sg_tensors_t *tensors)
 {
     uint64_t hash = mix((uint64_t)tensors->n_nodes, (uint64_t)tensors->count);
@@ -188,10 +191,13 @@ static uint64_t structure_of(const sg_tensors_t *tensors)
         bits |= (uint64_t)((t->flags & GGML_TENSOR_FLAG_OUTPUT) != 0) << 11;
         hash = mix(hash, bits);
         hash = mix(hash, (uint64_t)sg_tensors_find(tensors, sg_root(t)));
+        if (t->view_src) {
+            hash = mix(hash, sg_kind_of_view(t));
+        }
         if (i >= tensors->n_nodes) {
             continue;
         }
-        hash = mix(hash, (uint64_t)(tensors->outer_uses[i] > 0));
+        hash = mix(hash, (uint64_t)(tensors->outer_uses[i] > 0) | (uint64_t)!sg_native(t) << 1);
         for (int s = 0; s < GGML_MAX_SRC; s++) {
             hash = mix(hash, (uint64_t)tensors->src[i][s]);
         }
@@ -262,8 +268,12 @@ static bool plan_fits(const plan_t *plan, const sg_tensors_t *tensors)
         const geometry_t *g = &plan->geometry[i];
         bool open = false;
         for (int d = 0; d < GGML_MAX_DIMS; d++) {
-            open |= g->dynamic[d];
-            if (!g->dynamic[d] && t->ne[d] != g->ne[d]) {
+            const int first = g->open[d] - 1;
+            open |= g->open[d] != 0;
+            if (t->ne[d] !=
+                (g->open[d] == 0
+                     ? g->ne[d]
+                     : tensors->list[first / GGML_MAX_DIMS]->ne[first % GGML_MAX_DIMS])) {
                 return false;
             }
         }
@@ -433,6 +443,80 @@ static bool build_step(sg_plans_t *plans, sg_tensors_t *tensors, int first, int 
     return ok;
 }
 
+/* The next plan of a structure in a list. */
+static const plan_t *of_structure(const plan_t *plan, uint64_t structure, int n_tensors)
+{
+    while (plan && (plan->structure != structure || plan->n_tensors != n_tensors)) {
+        plan = plan->next;
+    }
+    return plan;
+}
+
+static const plan_t *next_of_structure(const plan_t *plan)
+{
+    return of_structure(plan->next, plan->structure, plan->n_tensors);
+}
+
+/* Whether two dims, numbered from 0 on, have had the same size in all runs of these plans. */
+static bool same_before(const plan_t *older, int x, int y)
+{
+    bool same = true;
+    for (const plan_t *p = older; p && same; p = next_of_structure(p)) {
+        const geometry_t *gx = &p->geometry[x / GGML_MAX_DIMS],
+                         *gy = &p->geometry[y / GGML_MAX_DIMS];
+        const int dx = x % GGML_MAX_DIMS, dy = y % GGML_MAX_DIMS;
+        same = gx->open[dx] == gy->open[dy] && (gx->open[dx] || gx->ne[dx] == gy->ne[dy]);
+    }
+    return same;
+}
+
+static bool changes(const plan_t *older, int tensor, int dim, int64_t now)
+{
+    bool differs = false;
+    for (const plan_t *p = older; p && !differs; p = next_of_structure(p)) {
+        differs = p->geometry[tensor].open[dim] || p->geometry[tensor].ne[dim] != now;
+    }
+    return differs;
+}
+
+/* Opens the dims that differ from those of older plans of the same structure. */
+static bool classify_dims(plan_t *plan, sg_tensors_t *tensors, const plan_t *older)
+{
+    int *firsts = NULL, n_firsts = 0, capacity = 0;
+    for (int i = 0; i < tensors->count; i++) {
+        const tensor_t *t = tensors->list[i];
+        for (int d = 0; d < GGML_MAX_DIMS; d++) {
+            const int number = GGML_MAX_DIMS * i + d;
+            if (!changes(older, i, d, t->ne[d])) {
+                continue;
+            }
+            int c = 0;
+            while (c < n_firsts &&
+                   !(tensors->list[firsts[c] / GGML_MAX_DIMS]->ne[firsts[c] % GGML_MAX_DIMS] ==
+                         t->ne[d] &&
+                     same_before(older, firsts[c], number))) {
+                c++;
+            }
+            if (c == capacity) {
+                capacity = capacity ? 2 * capacity : 16;
+                int *more = realloc(firsts, (size_t)capacity * sizeof(*more));
+                if (!more) {
+                    free(firsts);
+                    return false;
+                }
+                firsts = more;
+            }
+            if (c == n_firsts) {
+                firsts[n_firsts++] = number;
+            }
+            plan->geometry[i].open[d] = tensors->open[i][d] = firsts[c] + 1;
+        }
+    }
+    free(firsts);
+    return true;
+}
+
+/* older: the first of the plans whose dims tell which ones change, or NULL where none is open. */
 static plan_t *plan_create(sg_plans_t *plans, sg_tensors_t *tensors, uint64_t structure,
                            const plan_t *older)
 {
@@ -445,20 +529,15 @@ static plan_t *plan_create(sg_plans_t *plans, sg_tensors_t *tensors, uint64_t st
     plan->n_tensors = tensors->count;
     plan->geometry = calloc(count + 1, sizeof(*plan->geometry));
     plan->bound = calloc(count + 1, sizeof(*plan->bound));
-    free(tensors->dynamic);
-    tensors->dynamic = calloc(count + 1, sizeof(*tensors->dynamic));
-    bool ok = plan->geometry && plan->bound && tensors->dynamic;
+    free(tensors->open);
+    tensors->open = calloc(count + 1, sizeof(*tensors->open));
+    bool ok = plan->geometry && plan->bound && tensors->open && classify_dims(plan, tensors, older);
     for (size_t i = 0; i < count && ok; i++) {
         const tensor_t *t = tensors->list[i];
         geometry_t *g = &plan->geometry[i];
         memcpy(g->ne, t->ne, sizeof(g->ne));
         memcpy(g->nb, t->nb, sizeof(g->nb));
         g->offset = offset_in_root(t);
-        for (int d = 0; d < GGML_MAX_DIMS; d++) {
-            g->dynamic[d] =
-                older && (older->geometry[i].dynamic[d] || older->geometry[i].ne[d] != t->ne[d]);
-            tensors->dynamic[i][d] = g->dynamic[d];
-        }
     }
     for (int first = 0; first < tensors->n_nodes && ok;) {
         if (plan->n_steps == plan->steps_capacity) {
@@ -503,25 +582,22 @@ static void forget_oldest(sg_plans_t *plans)
     }
 }
 
-/* The plan for these nodes: one that fits, or a new one. Dims that differ from those of a plan of
- * the same structure are open in the new one. */
+/* The plan for these nodes: one that fits, or a new one. A single node has fixed dims. */
 static plan_t *plan_of(sg_plans_t *plans, sg_tensors_t *tensors)
 {
     const uint64_t structure = structure_of(tensors);
-    const plan_t *older = NULL;
     for (plan_t **at = &plans->list; *at; at = &(*at)->next) {
         plan_t *plan = *at;
-        if (plan->structure != structure || plan->n_tensors != tensors->count) {
-            continue;
-        }
-        if (plan_fits(plan, tensors)) {
+        if (plan->structure == structure && plan->n_tensors == tensors->count &&
+            plan_fits(plan, tensors)) {
             *at = plan->next;
             plan->next = plans->list;
             plans->hits++;
             return plans->list = plan;
         }
-        older = older || tensors->n_nodes == 1 ? older : plan;
     }
+    const plan_t *older =
+        tensors->n_nodes > 1 ? of_structure(plans->list, structure, tensors->count) : NULL;
     plan_t *plan = plan_create(plans, tensors, structure, older);
     if (!plan && older) {
         plan = plan_create(plans, tensors, structure, NULL);

@@ -94,9 +94,9 @@ typedef struct sg_value {
 typedef struct sg_tensors {
     int n_nodes, count, capacity;
     const struct ggml_tensor **list;
-    int *outer_uses;                   /* of a node: by nodes outside of the range */
-    uint8_t (*dynamic)[GGML_MAX_DIMS]; /* dims that may change */
-    int *slots, n_slots;               /* from pointer to index */
+    int *outer_uses;            /* of a node: by nodes outside of the range */
+    int (*open)[GGML_MAX_DIMS]; /* 0, or the class of a dim that may change, see plan.c */
+    int *slots, n_slots;        /* from pointer to index */
     int (*src)[GGML_MAX_SRC];
 } sg_tensors_t;
 
@@ -128,6 +128,8 @@ bool sg_export(sg_builder_t *b, int node);
 /* NULL, or why the backend does not take this op. */
 const char *sg_refuses(const struct ggml_tensor *op);
 bool sg_is_view(const struct ggml_tensor *tensor);
+/* What the translation of a view makes of its strides and offset, as a number. */
+uint64_t sg_kind_of_view(const struct ggml_tensor *view);
 /* Weights, of which Sinter may keep copies. */
 bool sg_is_constant(const struct ggml_tensor *tensor);
 /* The stride of a dim in elements of a plane (-1: plain elements), and the begin of a plane. */

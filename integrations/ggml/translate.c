@@ -88,19 +88,18 @@ static const int *plain_order(int rank)
     return PLAIN + 4 - rank;
 }
 
-/* A dim of a tensor. One that may change is the negative of its present size, so that two such dims
- * are told apart; Sinter sees it as unknown. */
+/* A dim of a tensor. One that may change is the negative of its class; Sinter sees it as unknown. */
 static sinter_dim_t dim_of(const sg_builder_t *b, const tensor_t *t, int i)
 {
     const int index = sg_tensors_find(b->tensors, t);
-    return index >= 0 && b->tensors->dynamic[index][i] ? -t->ne[i] : t->ne[i];
+    return index >= 0 && b->tensors->open[index][i] ? -b->tensors->open[index][i] : t->ne[i];
 }
 
-static bool has_dynamic(const sg_builder_t *b, const tensor_t *t)
+static bool has_open(const sg_builder_t *b, const tensor_t *t)
 {
     const int index = sg_tensors_find(b->tensors, t);
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
-        if (index >= 0 && b->tensors->dynamic[index][i]) {
+        if (index >= 0 && b->tensors->open[index][i]) {
             return true;
         }
     }
@@ -235,7 +234,7 @@ static void describe(const sg_builder_t *b, const sg_input_t *in, lt_t *lt)
     const sinter_tensor_property_t property =
         sg_is_constant(t) ? sinter_tensor_property_constant : sinter_tensor_property_undef;
     sinter_dim_t dims[SG_MAX_RANK], strides[SG_MAX_RANK];
-    bool open = has_dynamic(b, t);
+    bool open = has_open(b, t);
     for (int i = 0; i < in->rank; i++) {
         dims[i] =
             in->size_dim[i] < 0 ? 1 : dim_of(b, b->tensors->list[in->size_of[i]], in->size_dim[i]);
@@ -503,6 +502,53 @@ static bool rows_of_version(sg_builder_t *b, const tensor_t *t, const sg_value_t
     return true;
 }
 
+/* What a view of a value takes of it: all elements, in other dims, or `count` elements of each row
+ * from `start` on. */
+typedef enum part { PART_ALL, PART_OF_ROWS, PART_OTHER } part_t;
+
+static part_t part_of(const tensor_t *t, int64_t *start, int64_t *count)
+{
+    const tensor_t *from = t->src[0];
+    const size_t offset = (size_t)((const char *)t->data - (const char *)from->data);
+    const size_t size = ggml_type_size(t->type);
+    if (ggml_nelements(t) == ggml_nelements(from) && offset == 0 && ggml_is_contiguous(t)) {
+        return PART_ALL;
+    }
+    /* Dims inside of a row of the source, then its rows. */
+    int64_t run = 1, rows = 1;
+    bool fits = ggml_is_contiguous(from);
+    for (int i = 0; i < GGML_MAX_DIMS && fits; i++) {
+        if (t->ne[i] == 1) {
+            continue;
+        }
+        if (rows == 1 && t->nb[i] == (size_t)run * size && run * t->ne[i] <= from->ne[0]) {
+            run *= t->ne[i];
+        } else {
+            fits = t->nb[i] == (size_t)rows * from->nb[1];
+            rows *= t->ne[i];
+        }
+    }
+    *start = (int64_t)(offset / size);
+    *count = run;
+    return fits && rows == ggml_nrows(from) && offset % size == 0 && *start + run <= from->ne[0]
+               ? PART_OF_ROWS
+               : PART_OTHER;
+}
+
+uint64_t sg_kind_of_view(const tensor_t *t)
+{
+    int perm[GGML_MAX_DIMS] = {0};
+    int64_t heads = 0, start = 0, count = 0;
+    const bool of_rows = !view_of_rows(t, perm, &heads);
+    uint64_t kind = (uint64_t)of_rows;
+    for (int i = 1; i < GGML_MAX_DIMS && of_rows; i++) {
+        kind = kind << 2 | (uint64_t)perm[i];
+    }
+    const part_t part = t->op == GGML_OP_VIEW && t->src[0] ? part_of(t, &start, &count) : PART_ALL;
+    kind = kind << 2 | (uint64_t)part;
+    return part == PART_OF_ROWS ? kind << 48 ^ (uint64_t)start << 24 ^ (uint64_t)count : kind << 48;
+}
+
 static bool value_of(sg_builder_t *b, const tensor_t *t, sg_value_t *v);
 
 /* A view of a value: the same elements in other dims, or a run of elements of each row. */
@@ -535,39 +581,19 @@ static bool view_of_value(sg_builder_t *b, const tensor_t *t, sg_value_t *v)
         v->ne[i] = dim_of(b, t, i);
         v->perm[i] = i;
     }
-    const size_t offset = (size_t)((const char *)t->data - (const char *)from->data);
-    if (ggml_nelements(t) == ggml_nelements(from) && offset == 0 && ggml_is_contiguous(t)) {
-        return true;
-    }
-    if (!ggml_is_contiguous(from)) {
-        return fail(b, "a view of a view");
-    }
-    /* Dims inside of a row of the source, then its rows. */
-    const size_t size = ggml_type_size(t->type);
-    int64_t run = 1, rows = 1;
-    for (int i = 0; i < GGML_MAX_DIMS; i++) {
-        if (t->ne[i] == 1) {
-            continue;
-        }
-        if (rows == 1 && t->nb[i] == (size_t)run * size && run * t->ne[i] <= from->ne[0]) {
-            run *= t->ne[i];
-        } else if (t->nb[i] == (size_t)rows * from->nb[1]) {
-            rows *= t->ne[i];
-        } else {
-            return fail(b, "a view that is no run of each row");
-        }
-    }
-    if (rows != ggml_nrows(from) || offset % size || (int64_t)(offset / size) + run > from->ne[0]) {
-        return fail(b, "a view that is no run of each row");
+    int64_t start, count;
+    const part_t part = part_of(t, &start, &count);
+    if (part != PART_OF_ROWS) {
+        return part == PART_ALL || fail(b, "a view that is no run of each row");
     }
     lt_t y = inner(b, v->type);
-    const int64_t start = (int64_t)(offset / size), end = start + run, axis = rank - 1;
+    const int64_t end = start + count, axis = rank - 1;
     const sinter_op_part_t parts[] = {sinter_in(&x), sinter_out(&y),
                                       sinter_attr_s64s(sinter_op_attr_starts, 1, &start),
                                       sinter_attr_s64s(sinter_op_attr_ends, 1, &end),
                                       sinter_attr_s64s(sinter_op_attr_axes, 1, &axis)};
     v->id = y.id;
-    v->dims[rank - 1] = run;
+    v->dims[rank - 1] = count;
     return add(b, sinter_op_slice, 5, parts);
 }
 
@@ -650,7 +676,7 @@ static lt_t result(sg_builder_t *b, int rank, const int *order)
     const sinter_data_type_t type = plain_type(t->type);
     lt_t lt = inner(b, type);
     sinter_dim_t dims[GGML_MAX_DIMS], strides[GGML_MAX_DIMS];
-    bool open = has_dynamic(b, t);
+    bool open = has_open(b, t);
     for (int i = 0; i < rank; i++) {
         dims[i] = t->ne[order[i]];
         strides[i] = (sinter_dim_t)(t->nb[order[i]] / ggml_type_size(t->type));
