@@ -21,9 +21,9 @@ typedef struct step {
     int n_memory;
 } step_t;
 
-/* A dim that has had several sizes is open. Two open dims are of one class if they have had the same
- * size in all runs, and a plan serves runs where that holds. A class has the number of its first
- * dim, from 1 on: dim d of tensor i is number 1 + GGML_MAX_DIMS * i + d. */
+/* A dim that has had several sizes is open. Two open dims are of one class if they have had the
+ * same size in all runs, and a plan serves runs where that holds. A class has the number of its
+ * first dim, from 1 on: dim d of tensor i is number 1 + GGML_MAX_DIMS * i + d. */
 typedef struct geometry {
     int64_t ne[GGML_MAX_DIMS];
     size_t nb[GGML_MAX_DIMS], offset; /* of the data in its root's */

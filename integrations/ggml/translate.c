@@ -88,7 +88,7 @@ static const int *plain_order(int rank)
     return PLAIN + 4 - rank;
 }
 
-/* A dim of a tensor. One that may change is the negative of its class; Sinter sees it as unknown. */
+/* A dim of a tensor. One that may change is minus its class; Sinter sees it as unknown. */
 static sinter_dim_t dim_of(const sg_builder_t *b, const tensor_t *t, int i)
 {
     const int index = sg_tensors_find(b->tensors, t);

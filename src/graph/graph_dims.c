@@ -108,15 +108,44 @@ static sinter_status_t solve(const graph_t *g, lt_t *lts)
     return sinter_success;
 }
 
-/* one_by_one: after each dim that is chosen, the rules say which others it decides. That matters
- * where a result has the dims of a window over an unknown dim, and an unknown dim of an input must
- * be the same, or where one unknown dim is a multiple of another, as rows of a cache are of the
- * number of sequences. */
-static sinter_status_t represent(const graph_t *g, lt_t *lts, bool one_by_one)
+/* For a dim that nothing known meets: unlike any usual dim, but divisible by usual group sizes and
+ * by what reshapes usually split off, so that views and groups can be decided as for most dims. */
+enum { USUAL_DIM = 256 * 3 * 5 * 7, MOST_DIM = 1 << 24 };
+
+static int64_t common_multiple(int64_t a, int64_t b)
 {
-    /* For a dim that nothing known meets: unlike any usual dim, but divisible by usual group sizes
-     * and by what reshapes split off, so that views and groups can be decided as for most dims. */
-    enum { REPRESENTATIVE = 256 * 3 * 5 * 7 };
+    int64_t divisor = a, rest = b;
+    while (rest != 0) {
+        const int64_t next = divisor % rest;
+        divisor = rest;
+        rest = next;
+    }
+    return a / divisor * b;
+}
+
+/* The same, divisible by what the reshapes of this graph split off. */
+static int64_t divisible_dim(const graph_t *g)
+{
+    int64_t dim = USUAL_DIM;
+    for (int t = 0; t < graph_n_live(g); t++) {
+        const node_t *node = &g->nodes[g->topo[t]];
+        const attr_t *shape =
+            node->kind == sinter_op_static_reshape ? node_attr(node, sinter_op_attr_shape) : NULL;
+        for (size_t i = 0; shape != NULL && i < shape->n; i++) {
+            const bool counts = shape->s64[i] > 0 && shape->s64[i] <= MOST_DIM;
+            const int64_t more = counts ? common_multiple(dim, shape->s64[i]) : dim;
+            dim = more <= MOST_DIM ? more : dim;
+        }
+    }
+    return dim;
+}
+
+/* Unknown dims of inputs become `dim`. one_by_one: after each dim that is chosen, the rules say
+ * which others it decides. That matters where a result has the dims of a window over an unknown
+ * dim, and an unknown dim of an input must be the same, or where one unknown dim is a multiple of
+ * another, as rows of a cache are of the number of sequences. */
+static sinter_status_t represent(const graph_t *g, lt_t *lts, int64_t dim, bool one_by_one)
+{
     for (int v = 0; v < g->n_values; v++) {
         lts[v] = g->values[v].lt;
     }
@@ -124,7 +153,7 @@ static sinter_status_t represent(const graph_t *g, lt_t *lts, bool one_by_one)
     for (int v = 0; v < g->n_values; v++) {
         for (int d = 0; d < lts[v].ndims && g->values[v].producer < 0; d++) {
             if (lts[v].dims[d] == SINTER_UNKNOWN_DIM) {
-                lts[v].dims[d] = REPRESENTATIVE;
+                lts[v].dims[d] = dim;
                 SG_TRY(one_by_one ? solve(g, lts) : sinter_success);
             }
         }
@@ -140,5 +169,10 @@ static sinter_status_t represent(const graph_t *g, lt_t *lts, bool one_by_one)
 
 sinter_status_t graph_representative_dims(const graph_t *g, lt_t *lts)
 {
-    return represent(g, lts, false) == sinter_success ? sinter_success : represent(g, lts, true);
+    const int64_t dims[2] = {USUAL_DIM, divisible_dim(g)};
+    sinter_status_t status = represent(g, lts, dims[0], false);
+    for (int i = 1; i < 4 && status != sinter_success; i++) {
+        status = represent(g, lts, dims[i / 2], i % 2 == 1);
+    }
+    return status;
 }

@@ -14,11 +14,13 @@ int main(int argc, char **argv)
         fail("six arguments are needed");
     }
     const int threads = atoi(argv[3]), tokens = atoi(argv[4]);
-    struct llama_model *model = open_model(argv[1], argv[2]);
+    struct llama_model *model = open_model(argv[1], argv[2], ALL_LAYERS);
     const struct llama_vocab *vocab = llama_model_get_vocab(model);
     llama_token *list;
     const int count = read_tokens(vocab, argv[6], &list);
-    struct llama_context *context = open_context(model, count + tokens, threads, argv[5]);
+    const context_options_t options = {
+        .tokens = count + tokens, .threads = threads, .cache_type = argv[5]};
+    struct llama_context *context = open_context(model, &options);
     for (int i = 0; i < count; i += 512) {
         const int n = count - i < 512 ? count - i : 512;
         if (llama_decode(context, llama_batch_get_one(list + i, n))) {

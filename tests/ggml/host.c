@@ -37,7 +37,7 @@ static ggml_backend_dev_t rpc_device(const char *address)
     return ggml_backend_reg_dev_get(server, 0);
 }
 
-struct llama_model *open_model(const char *path, const char *devices)
+struct llama_model *open_model(const char *path, const char *devices, int layers)
 {
     ggml_backend_dev_t list[MOST_DEVICES + 1] = {NULL};
     float split[128] = {1, 1, 1, 1};
@@ -59,7 +59,7 @@ struct llama_model *open_model(const char *path, const char *devices)
     }
     struct llama_model_params params = llama_model_default_params();
     params.devices = list;
-    params.n_gpu_layers = list[0] ? 999 : 0;
+    params.n_gpu_layers = list[0] ? layers : 0;
     params.tensor_split = split;
     /* The host repacks weights for its own kernels only where a model is all its own; they round
      * in another way. */
@@ -83,16 +83,19 @@ static enum ggml_type type_of(const char *name)
     return GGML_TYPE_F16;
 }
 
-struct llama_context *open_context(struct llama_model *model, int tokens, int threads,
-                                   const char *cache_type)
+struct llama_context *open_context(struct llama_model *model, const context_options_t *options)
 {
     struct llama_context_params params = llama_context_default_params();
+    const int sequences = options->sequences > 0 ? options->sequences : 1;
     params.no_perf = false;
-    params.n_ctx = (uint32_t)tokens + 8;
+    params.n_ctx = (uint32_t)((options->tokens + 8) * sequences);
     params.n_batch = 512;
-    params.n_threads = params.n_threads_batch = threads;
+    params.n_seq_max = (uint32_t)sequences;
+    params.kv_unified = false;
+    params.offload_kqv = !options->cache_in_host;
+    params.n_threads = params.n_threads_batch = options->threads;
     params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
-    params.type_k = params.type_v = type_of(cache_type);
+    params.type_k = params.type_v = type_of(options->cache_type);
     struct llama_context *context = llama_init_from_model(model, params);
     if (!context) {
         fail("no context");

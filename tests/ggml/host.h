@@ -2,6 +2,8 @@
 #ifndef TESTS_GGML_HOST_H
 #define TESTS_GGML_HOST_H
 
+#include <stdbool.h>
+
 #include "llama.h"
 
 /* Prints what is wrong and ends the program. */
@@ -9,12 +11,21 @@ void fail(const char *what);
 
 /* Loads the backends of ggml, among them the one of GGML_BACKEND_PATH, and the model. DEVICES is
  * "cpu", the name of a device, or addresses of rpc servers with commas between them, "rpc:" before
- * the first: the layers are split evenly over these. */
-struct llama_model *open_model(const char *path, const char *devices);
+ * the first: the layers are split evenly over these. As many layers as are wanted go to the
+ * devices, the last ones of the model. */
+struct llama_model *open_model(const char *path, const char *devices, int layers);
 
-/* A context for `tokens` tokens with flash attention and this type of cache. */
-struct llama_context *open_context(struct llama_model *model, int tokens, int threads,
-                                   const char *cache_type);
+enum { ALL_LAYERS = 999 };
+
+typedef struct context_options {
+    int tokens, threads;
+    const char *cache_type;
+    bool cache_in_host; /* in memory of the host, which computes attention then */
+    int sequences;      /* each with a cache for so many tokens; 0 is one */
+} context_options_t;
+
+/* A context with flash attention. */
+struct llama_context *open_context(struct llama_model *model, const context_options_t *options);
 
 /* The tokens of a text file, at least one; the caller frees them. */
 int read_tokens(const struct llama_vocab *vocab, const char *path, llama_token **tokens);

@@ -32,14 +32,16 @@ int main(int argc, char **argv)
     if (argc != 7) {
         fail("six arguments are needed");
     }
-    struct llama_model *model = open_model(argv[1], argv[2]);
+    struct llama_model *model = open_model(argv[1], argv[2], ALL_LAYERS);
     const struct llama_vocab *vocab = llama_model_get_vocab(model);
     const int vocabulary = llama_vocab_n_tokens(vocab), chunks = atoi(argv[6]);
     llama_token *text;
     if (read_tokens(vocab, argv[5], &text) < chunks * CHUNK) {
         fail("the text is too short");
     }
-    struct llama_context *context = open_context(model, CHUNK, atoi(argv[3]), argv[4]);
+    const context_options_t options = {
+        .tokens = CHUNK, .threads = atoi(argv[3]), .cache_type = argv[4]};
+    struct llama_context *context = open_context(model, &options);
     struct llama_batch batch = llama_batch_init(CHUNK, 0, 1);
     for (const llama_token *chunk = text; chunk < text + chunks * CHUNK; chunk += CHUNK) {
         llama_memory_clear(llama_get_memory(context), true);

@@ -51,6 +51,11 @@ OPTIONS = {"CMAKE_CXX_FLAGS_RELEASE": "-O1", "CMAKE_C_FLAGS_RELEASE": "-O2", "GG
            "GGML_RPC": "ON", "LLAMA_BUILD_TESTS": "ON"}
 TARGETS = ["ggml", "llama", "ggml-rpc-server", "test-backend-ops"]
 TOKENS, SINGLE = 90, 20  # of the tiny model, and those that are decoded one by one
+# Types of caches that the host knows, and where layers and cache are: a part of the layers on this
+# backend and the rest with the host, or all layers here and the cache with the host.
+ALL_CACHES = ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1", "mxfp4"]
+PLACEMENTS = ["5", "nkvo"]
+SEQUENCES = 3
 PROMPT = "The capital of France is"
 MORE_PROMPTS = ["Once upon a time there was", "def fibonacci(n):", "1, 2, 3, 4, 5, 6, 7, 8, 9, 10,"]
 MODES = ["strict", "int8"]
@@ -289,15 +294,24 @@ def check_rpc(program_and_model, server, prompt, expected, environment):
     return 0 if same else 1
 
 
-def logits(program, model, device, work, environment):
-    """Rows of logits, one for each token."""
+def logits(program, model, device, work, environment, layers="all", cache="f16", sequences=1,
+           tokens=TOKENS, single=SINGLE):
+    """Rows of logits, one for each token, and what the program said."""
     path = os.path.join(work, "logits.bin")
-    run([program, model, device, "2", "f16", str(TOKENS), str(SINGLE), path], env=environment)
+    said = run([program, model, device, layers, "2", cache, str(sequences), str(tokens),
+                str(single), path], env=environment)
     values = array.array("f")
     with open(path, "rb") as file:
         values.frombytes(file.read())
-    size = gpt_oss.VOCABULARY
-    return [values[i:i + size] for i in range(0, len(values), size)]
+    size = int(re.search(r"^(\d+) logits$", said, re.MULTILINE).group(1))
+    return [values[i:i + size] for i in range(0, len(values), size)], said
+
+
+def errors_of(ours, theirs):
+    """The norm of each row's difference relative to the row's norm; NaN where one has NaN."""
+    if len(ours) != len(theirs):
+        sys.exit(f"{len(ours)} rows of logits instead of {len(theirs)}")
+    return [math.dist(a, b) / math.hypot(*b) for a, b in zip(ours, theirs)]
 
 
 def check_logits(program, work, environment):
@@ -307,9 +321,9 @@ def check_logits(program, work, environment):
     for name, (dense, experts, bound) in LOGITS.items():
         model = os.path.join(work, "gpt-oss.gguf")
         gpt_oss.write(model, dense, experts)
-        ours, theirs = (logits(program, model, device, work, strict)
-                        for device in ("Sinter", "cpu"))
-        errors = sorted(math.dist(a, b) / math.hypot(*b) for a, b in zip(ours, theirs))
+        (ours, _), (theirs, _) = (logits(program, model, device, work, strict)
+                                  for device in ("Sinter", "cpu"))
+        errors = sorted(errors_of(ours, theirs))
         # A few tokens are near a tie of two experts: there errors have no bound.
         middle, most = errors[len(errors) // 2], errors[len(errors) * 9 // 10]
         good = len(errors) == TOKENS and middle <= bound and most <= 2 * bound

@@ -868,6 +868,44 @@ static void test_open_batch(void)
     close_engine();
 }
 
+/* ---- heads of open rows ---------------------------------------------------------------------- */
+
+/* Rows are tokens times heads, and only the heads are known, whatever their number: none of them
+ * divides all that a compile may put in for what it does not know. */
+static void test_open_heads(void)
+{
+    enum { MOST_HEADS = 71, TOKENS = 3, HEAD = 2 };
+    static float in[TOKENS * MOST_HEADS][HEAD], out[MOST_HEADS][TOKENS][HEAD];
+    fill(&in[0][0], sizeof in / sizeof(float), 1);
+    open_engine();
+    sinter_stream_t *stream = stream_of(1);
+    for (int heads = 2; heads <= MOST_HEADS; heads++) {
+        char text[256];
+        const sinter_dim_t rows[2] = {(sinter_dim_t)TOKENS * heads, HEAD};
+        snprintf(text, sizeof text,
+                 "StaticReshape shape=-1,%d,2 special_zero=0 0:f32:?x2 -> 1:f32:?x%dx2; "
+                 "StaticTranspose order=1,0,2 1:f32:?x%dx2 -> 2:f32:%dx?x2",
+                 heads, heads, heads, heads);
+        sinter_compiled_graph_t *whole = compile(text);
+        memset(out, 0xFF, sizeof out);
+        CHECK_THAT(sinter_compiled_graph_bind(whole, 0, 2, rows, NULL, in, sizeof in) ==
+                       sinter_success &&
+                   bind(whole, 2, out) == sinter_success);
+        CHECK(sinter_compiled_graph_execute(whole, stream) == sinter_success, "%d heads: %s", heads,
+              sinter_last_error_message());
+        bool right = true;
+        for (int i = 0; i < TOKENS * heads * HEAD; i++) {
+            const int row = i / HEAD, head = row % heads, token = row / heads;
+            right &=
+                (&out[0][0][0])[(head * TOKENS + token) * HEAD + i % HEAD] == in[row][i % HEAD];
+        }
+        CHECK(right, "%d heads: wrong", heads);
+        sinter_compiled_graph_destroy(&whole);
+    }
+    sinter_stream_destroy(&stream);
+    close_engine();
+}
+
 /* ---- scalars --------------------------------------------------------------------------------- */
 
 static void test_scalars(void)
@@ -954,6 +992,7 @@ int main(int argc, char **argv)
     test_checked_late();
     test_dropout();
     test_open_batch();
+    test_open_heads();
     test_scalars();
     test_no_memory();
     return check_finish();
