@@ -43,7 +43,9 @@ typedef struct fz_tensor {
     /* magnitudes from 2^-10 to 2^8, the same in runs; zeros; 2: and a NaN or an infinity here
      * and there */
     int spread;
-    int vast;            /* magnitudes near both ends of the type's range, the same in runs */
+    int vast; /* magnitudes near both ends of the type's range, the same in runs */
+    /* far > 0: all lie around one value, far bits apart from it; scaled by 2^level. */
+    int far, level;
     int dead_rows;       /* 1 + the axis whose rows are wholly -Inf here and there; 0: none */
     const double *value; /* for each variant: what all elements are; NULL: random */
     /* Elements are indices into a dim of this size, which may be a symbol; 0: they are not.

@@ -8,8 +8,20 @@ static void epsilon(fz_t *f)
 {
     if (fz_chance(f, 60)) {
         fz_f32(f, sinter_op_attr_epsilon, 1,
-               (const float[]){(float[]){1e-6F, 1e-5F, 1e-3F, 0.5F}[fz_pick(f, 4)]});
+               (const float[]){(float[]){0, 0, 1e-30F, 1e-6F, 1e-5F, 1e-3F, 0.5F}[fz_pick(f, 7)]});
     }
+}
+
+/* Elements at both ends of f32, of all magnitudes, or far from 0 and near each other. */
+static void extremes(fz_t *f, int x)
+{
+    fz_tensor_t *t = &f->tensors[x];
+    const int what = t->produced ? 9 : fz_pick(f, 9), top = t->type == sinter_f16 ? 12 : 125;
+    t->wild = what == 0;
+    t->spread = what == 1 ? fz_range(f, 1, 2) : 0;
+    t->vast = what == 2;
+    t->level = what == 3 || what == 4 ? fz_range(f, -top - 15, top) : 0;
+    t->far = what == 4 || what == 5 ? fz_range(f, 1, 24) : 0;
 }
 
 static void use_affine(fz_t *f, int given)
@@ -91,9 +103,11 @@ static int batch_norm(fz_t *f, int x)
     int in[5] = {x};
     for (int i = 1; i < 5; i++) {
         in[i] = fz_input(f, fz_float(f), 1, &t.dims[channel]);
+        f->tensors[in[i]].level = fz_chance(f, 20) ? fz_range(f, -20, 12) : 0;
     }
-    static const double variance[FZ_VARIANTS] = {0.75, 0.75, 0.75};
-    f->tensors[in[4]].value = variance;
+    static const double variances[][FZ_VARIANTS] = {
+        {0.75, 0.75, 0.75}, {1e-4, 1e-4, 1e-4}, {1e-30, 1e-30, 1e-30}, {6e4, 6e4, 6e4}};
+    f->tensors[in[4]].value = variances[fz_pick(f, 4)];
     const int y = fz_op(f, sinter_op_batch_norm_inference, fz_chance(f, 70) ? t.type : fz_float(f),
                         t.ndims, t.dims, 5, in);
     fz_f32(f, sinter_op_attr_epsilon, 1, (const float[]){1e-5F});
@@ -164,6 +178,7 @@ void fz_gen_norm(fz_t *f)
     const int ndims = fz_some_dims(f, 1, 4, 6000, dims);
     int x = fz_rows(f, ndims, dims);
     const int root = x;
+    extremes(f, x);
     x = fz_chance(f, 40)                ? row_norm(f, x, 1)
         : fz_chance(f, 50)              ? row_norm(f, x, 0)
         : ndims > 1 && fz_chance(f, 40) ? group_norm(f, x)

@@ -366,6 +366,15 @@ static double vast_value(sinter_data_type_t type, uint64_t run, uint64_t h)
     }
 }
 
+/* Around a value that the tensor has in common; of a type that cannot hold them, values are 0,
+ * infinite or equal. */
+static double far_value(const fz_tensor_t *t, uint64_t tensor, uint64_t h)
+{
+    const double x = (double)(int64_t)h * 0x1p-63;
+    const double middle = 1 + (double)(tensor % 97) / 128;
+    return ldexp(t->far > 0 ? middle + ldexp(x, -t->far) : x, t->level);
+}
+
 static double index_value(const fz_tensor_t *t, int64_t n, uint64_t h)
 {
     const double i = (double)(int64_t)((h >> 8) % (uint64_t)n);
@@ -404,6 +413,10 @@ static void spoil(const fz_t *f, const fz_tensor_t *t, const buffer_t *b, int va
         if (t->spread) {
             orc_encode(lt->data_type, b->data, gr_offset(lt, i),
                        spread_value(random_mix(f->seed + (uint64_t)(i / 16)), h, t->spread == 2));
+        }
+        if (t->far || t->level) {
+            orc_encode(lt->data_type, b->data, gr_offset(lt, i),
+                       far_value(t, random_mix(f->seed + lt->id), h));
         }
         if (t->vast) {
             orc_encode(lt->data_type, b->data, gr_offset(lt, i),

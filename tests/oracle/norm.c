@@ -8,9 +8,13 @@
  * group with all other dims but the batch. gamma and beta broadcast to a row of LayerNorm and
  * RMSNorm; GroupNorm has one for each channel.
  *
- * Errors, with e the errors of x: that of m is the mean of e and the rounding of a sum; that of v
- * follows from (c + e)^2 - c^2 = 2 c e + e^2 for c = x - m, to which an error d of m adds d^2,
- * because the sum of all c is 0. 1 / sqrt(v + epsilon) lies between its values at the ends of v. */
+ * Errors, with e the errors of x: that of m is the mean of e and what sums lose; that of v follows
+ * from (c + e)^2 - c^2 = 2 c e + e^2 for c = x - m, to which an error d of m adds d^2, because the
+ * sum of all c is 0. 1 / sqrt(v + epsilon) lies between its values at the ends of v.
+ *
+ * Sums are as good as in double: they lose SUM_UNITS of their terms' magnitudes, whatever their
+ * number, and their terms are differences from a value near m, of which m and v are made in double.
+ * So no error grows with |m|, but for that of m itself in f32 times one rounding more. */
 #include "internal.h"
 
 typedef struct norm_row {
@@ -20,24 +24,26 @@ typedef struct norm_row {
     double factor, factor_bound;
 } norm_row_t;
 
-/* Relative error of a sum in f32: more than a random walk, as equal terms round the same way again
- * and again. */
-static double sum_error(int64_t n)
-{
-    const double terms = (double)n;
-    return (terms < 6 * sqrt(terms) ? terms : 6 * sqrt(terms)) * ORC_U + 4 * ORC_U;
-}
+#define SUM_UNITS (16 * ORC_U)
+/* What variances may lose against variance + epsilon where squares lie below the normal floats. */
+#define SQUARES_LOST 0x1p-40
 
 static void find_mean(norm_row_t *r)
 {
     double sum = 0, sizes = 0, errors = 0;
     for (int64_t i = 0; i < r->n; i++) {
         sum += r->x[i];
-        sizes += fabs(r->x[i]);
         errors += r->xb[i];
     }
     r->mean = sum / (double)r->n;
-    r->mean_bound = (errors + sum_error(r->n) * sizes) / (double)r->n + ORC_U * fabs(r->mean);
+    r->mean_bound = errors / (double)r->n;
+    if (!isfinite(r->mean)) {
+        return;
+    }
+    for (int64_t i = 0; i < r->n; i++) {
+        sizes += fabs(r->x[i] - r->mean);
+    }
+    r->mean_bound += SUM_UNITS * sizes / (double)r->n + 2 * ORC_U * ORC_U * fabs(r->mean);
 }
 
 /* x becomes x - mean; its errors do not yet have that of the mean. */
@@ -51,19 +57,20 @@ static void find_variance(norm_row_t *r, double epsilon)
         second += (e + r->mean_bound) * (e + r->mean_bound);
     }
     r->variance = sum / (double)r->n;
-    r->variance_bound =
-        (first + second) / (double)r->n + (sum_error(r->n) + 2 * ORC_U) * r->variance + ORC_TINY;
+    r->variance_bound = (first + second) / (double)r->n + SUM_UNITS * r->variance +
+                        SQUARES_LOST * (r->variance + epsilon);
 
     const double low = r->variance - r->variance_bound;
     r->factor = 1 / sqrt(r->variance + epsilon);
-    r->factor_bound = 1 / sqrt((low > 0 ? low : 0) + epsilon) - r->factor + 4 * ORC_U * r->factor;
+    r->factor_bound = 1 / sqrt((low > 0 ? low : 0) + epsilon) - r->factor + 2 * ORC_U * r->factor;
 }
 
 /* The result without gamma and beta. */
 static double normalised(const norm_row_t *r, int64_t i, double *bound)
 {
-    const double c = r->x[i], y = c * r->factor, e = r->xb[i] + r->mean_bound;
-    *bound = e * (r->factor + r->factor_bound) + fabs(c) * r->factor_bound + 2 * ORC_U * fabs(y) +
+    const double c = r->x[i], y = c * r->factor,
+                 e = r->xb[i] + r->mean_bound + 4 * ORC_U * ORC_U * fabs(r->mean);
+    *bound = e * (r->factor + r->factor_bound) + fabs(c) * r->factor_bound + 4 * ORC_U * fabs(y) +
              ORC_UNDERFLOW;
     return y;
 }
@@ -252,7 +259,8 @@ int oracle_group_norm(orc_ctx_t *c)
     return 0;
 }
 
-/* Each step is rounded: the sum under the root, the root, the quotient, the product, the sum. */
+/* (x - mean) * (gamma / sqrt(variance + epsilon)) + beta, where each step is rounded to f32.
+ * Nothing can be demanded where the difference or the quotient does not fit it. */
 int oracle_batch_norm_inference(orc_ctx_t *c)
 {
     const orc_value_t *x = c->in[0];
@@ -275,9 +283,13 @@ int oracle_batch_norm_inference(orc_ctx_t *c)
         r.factor = 1 / sqrt(v + epsilon);
         r.factor_bound = vb > 0 ? fabs(1 / sqrt(low > 0 ? low : 0) - r.factor) : 0;
         r.factor_bound += 4 * ORC_U * r.factor;
-        double bound, y = normalised(&r, 0, &bound);
+        double bound, gb, y = normalised(&r, 0, &bound);
+        const double g = value_at(c->in[1], at[0], &gb), most = 0x1.FFFFFFp127,
+                     apart = fabs(r.x[0]) + r.xb[0] + mb,
+                     factor = (fabs(g) + gb) * (r.factor + r.factor_bound);
         c->out[0]->v[i] = affine(c, at, y, &bound);
-        c->out[0]->b[i] = bound;
+        c->out[0]->b[i] =
+            apart >= most || factor >= most ? INFINITY : bound + ORC_UNDERFLOW * apart;
     }
     return 0;
 }

@@ -459,6 +459,7 @@ static void test_norm_rows(const char *isa, const eltwise_table_t *t)
         for (int form = 0; form < 16; form++) {
             const eltwise_norm_t how = {.shift = 3,
                                         .factor = 0.5f,
+                                        .offset = 1,
                                         .gamma = form & 1 ? gamma : NULL,
                                         .beta = form & 2 ? beta : NULL,
                                         .each = form & 4,
@@ -475,7 +476,7 @@ static void test_norm_rows(const char *isa, const eltwise_table_t *t)
                 const bool within = e >= 0 && e < n;
                 const float g = form & 1 && n > 0 ? gamma[form & 4 && within ? e : 0] : 1,
                             b = form & 2 && n > 0 ? beta[form & 4 && within ? e : 0] : 0,
-                            want = within ? (x[e] - 3) / 2 * g + b : guard;
+                            want = within ? ((x[e] - 3) / 2 + 1) * g + b : guard;
                 bad += room[i] != want;
             }
             check_value(bad == 0, isa, "norm_row", n, form, bad);

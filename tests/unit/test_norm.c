@@ -1,6 +1,6 @@
 /* Norms of rows against plain loops in double: lengths, strides, types of the parameters, stores
- * past the caches, rows whose elements lie far from the first ones, vast and special values,
- * threads, ISA levels. */
+ * past the caches, rows whose elements lie far from the first ones or from 0, vast, tiny and
+ * special values, statistics, threads, ISA levels. */
 #include <math.h>
 
 #include "backend_xsmm/chain/chain.h"
@@ -14,8 +14,12 @@ typedef enum rows_kind {
     ASIDE,    /* a small spread around a large value */
     STEPS,    /* the first elements are zeros, the others lie around 50 */
     CONSTANT, /* 0.1 throughout */
+    FAR,      /* 10^7 and one or two more */
     VAST,     /* 3e38 and -3e38 by turns */
+    TINY,     /* around 1e-25 */
+    LEAST,    /* a few units of 2^-149 */
     SPECIAL,  /* a NaN or an infinity in some rows */
+    OPPOSED,  /* infinities of both signs, thousands of elements apart in long rows */
     KINDS
 } rows_kind_t;
 
@@ -27,7 +31,7 @@ typedef struct norm_case {
     bool follows;                   /* the result is stored after an op more */
 } norm_case_t;
 
-static double sample(rows_kind_t kind, int64_t row, int64_t i)
+static double sample(const norm_case_t *c, rows_kind_t kind, int64_t row, int64_t i)
 {
     const double x = (rig_pick(4001) - 2000) / 1024.0;
     switch (kind) {
@@ -37,8 +41,16 @@ static double sample(rows_kind_t kind, int64_t row, int64_t i)
         return i < 40 ? 0 : 50 + x;
     case CONSTANT:
         return 0.1;
+    case FAR:
+        return 1e7 + (double)rig_pick(3);
     case VAST:
         return i % 2 ? 3e38 : -3e38;
+    case TINY:
+        return x * 1e-25;
+    case LEAST:
+        return ldexp((double)rig_pick(5), -149);
+    case OPPOSED:
+        return i == 1 ? INFINITY : i == c->n - 1 ? -INFINITY : x;
     case SPECIAL:
         return i == 3 && row % 3 ? (row % 3 == 1 ? NAN : INFINITY) : x;
     default:
@@ -88,46 +100,47 @@ static void make_pre(rig_t *r, step_t *step, int in)
 
 static bool near(double got, double want, double bound, int digits)
 {
-    if (!isfinite(want)) {
-        return isnan(want) ? isnan(got) : got == want;
+    if (!isfinite((float)want)) {
+        return isnan(want) ? isnan(got) : got == (float)want;
     }
     return fabs(got - want) <= bound + fabs(want) * ldexp(1, -digits);
 }
 
-/* Counts what is wrong in a row; bounds as at the head of oracle/norm.c. */
+/* Sums in double of a row. Differences from an infinite mean are NaN. */
+static void find_moments(rig_t *r, int v, const norm_case_t *c, int64_t row, bool centred,
+                         double *mean, double *variance)
+{
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < c->n; i++) {
+        sum += centred ? rig_get(r, v, (int64_t[]){row, i}) : 0;
+    }
+    *mean = sum / (double)c->n;
+    for (int64_t i = 0; i < c->n; i++) {
+        const double d = rig_get(r, v, (int64_t[]){row, i}) - *mean;
+        squares += d * d;
+    }
+    *variance = squares / (double)c->n;
+}
+
+/* Counts what is wrong in a row. Errors do not grow with its length, nor with its mean but for the
+ * rounding of that: 8 units of f32, and 8 of the result, before gamma and beta. */
 static int check_row(rig_t *r, const norm_case_t *c, const step_t *step, const int *v, int64_t row)
 {
     const norm_params_t *p = &step->p.norm;
-    const double u = 0x1p-24, n = (double)c->n,
-                 sum_error = (n < 6 * sqrt(n) ? n : 6 * sqrt(n)) * u + 4 * u;
-    double mean = 0, sizes = 0, squares = 0, mean_bound = 0;
+    const double u = 0x1p-24;
+    double mean, variance;
     int bad = 0;
-    for (int64_t i = 0; i < c->n; i++) {
-        const double x = rig_get(r, v[0], (int64_t[]){row, i});
-        mean += p->centered ? x / n : 0;
-        sizes += p->centered ? fabs(x) / n : 0;
-    }
-    mean_bound = sizes * sum_error + u * fabs(mean);
-    for (int64_t i = 0; i < c->n; i++) {
-        const double d = rig_get(r, v[0], (int64_t[]){row, i}) - mean;
-        squares += d * d / n;
-    }
-    const double rough = sqrt(squares),
-                 bound = squares * (sum_error + 4 * u) + 4 * rough * u * sizes +
-                         4 * mean_bound * mean_bound,
-                 low = squares - bound > 0 ? squares - bound : 0,
-                 factor = 1 / sqrt(squares + p->epsilon),
-                 factor_bound = 1 / sqrt(low + p->epsilon) - factor + 4 * u * factor;
+    find_moments(r, v[0], c, row, p->centered, &mean, &variance);
+    const double factor = 1 / sqrt(variance + p->epsilon),
+                 deviation = isinf(variance) ? 0 : sqrt(variance);
     for (int64_t i = 0; i < c->n; i++) {
         const int64_t at[2] = {row, i}, param[2] = {0, c->one ? 0 : i};
-        const double d = rig_get(r, v[0], at) - mean,
+        const double normed = (rig_get(r, v[0], at) - mean) * factor,
                      gamma = v[2] >= 0 ? rig_get(r, v[2], param) : 1,
                      beta = v[3] >= 0 ? rig_get(r, v[3], param) : 0;
-        double y = d * factor * gamma + beta;
-        const double error = ((mean_bound + u * fabs(d)) * (factor + factor_bound) +
-                              fabs(d) * factor_bound + 4 * u * fabs(d * factor)) *
-                                 gamma +
-                             4 * u * (fabs(y) + beta) + 0x1p-130;
+        double y = normed * gamma + beta;
+        const double error = 8 * u * (deviation * factor + fabs(normed)) * fabs(gamma) +
+                             4 * u * (fabs(y) + fabs(beta)) + 0x1p-130;
         y = c->follows ? fabs(y) : y;
         const double got = rig_get(r, v[1], at);
         if (!near(got, y, error, dtype_traits(c->out)->digits) && bad++ == 0) {
@@ -135,10 +148,19 @@ static int check_row(rig_t *r, const norm_case_t *c, const step_t *step, const i
                    error);
         }
     }
+    for (int k = 0; k < 2 && p->mean >= 0; k++) {
+        const double got = rig_get(r, k ? p->variance : p->mean, &row), want = k ? variance : mean;
+        if (!near(got, want, k ? 16 * u * want : 8 * u * deviation, 24) &&
+            !(fabs(got - want) < 0x1p-149) && bad++ == 0) {
+            printf("row %d: %s %.9g, expected %.9g\n", (int)row, k ? "variance" : "mean", got,
+                   want);
+        }
+    }
     return bad;
 }
 
-static void check_norm(const norm_case_t *c, rows_kind_t kind, bool centered, bool past)
+static void check_norm(const norm_case_t *c, rows_kind_t kind, bool centered, bool past,
+                       double epsilon)
 {
     rig_t r;
     int64_t dims[2] = {c->rows, c->n}, strides[2] = {c->n + (past ? 64 : 3), 1};
@@ -150,15 +172,16 @@ static void check_norm(const norm_case_t *c, rows_kind_t kind, bool centered, bo
               v[4] = {in, out, params[0], params[1]};
     for (int64_t i = 0; i < c->rows * c->n; i++) {
         const int64_t at[2] = {i / c->n, i % c->n};
-        rig_set(&r, in, at, sample(kind, at[0], at[1]));
+        rig_set(&r, in, at, sample(c, kind, at[0], at[1]));
     }
     step_t step = {.kind = STEP_NORM};
-    step.p.norm = (norm_params_t){.x = in,
-                                  .mean = -1,
-                                  .variance = -1,
-                                  .begin_axis = -1,
-                                  .centered = centered,
-                                  .epsilon = 1e-5f};
+    step.p.norm =
+        (norm_params_t){.x = in,
+                        .mean = centered ? rig_value(&r, sinter_f32, 1, &c->rows, NULL) : -1,
+                        .variance = centered ? rig_value(&r, sinter_f32, 1, &c->rows, NULL) : -1,
+                        .begin_axis = -1,
+                        .centered = centered,
+                        .epsilon = epsilon};
     make_pre(&r, &step, in);
     make_post(&r, &step, c, params, out);
     const kernel_t *kernels[RIG_KERNELS];
@@ -172,8 +195,9 @@ static void check_norm(const norm_case_t *c, rows_kind_t kind, bool centered, bo
         for (int64_t row = 0; row < c->rows; row++) {
             bad += check_row(&r, c, &step, v, row);
         }
-        CHECK(bad == 0 && rig_guarded(&r, out), "%s: %s norm of %d x %d, rows of kind %d%s",
-              kernels[k]->name, centered ? "layer" : "RMS", (int)c->rows, (int)c->n, (int)kind,
+        CHECK(bad == 0 && rig_guarded(&r, out),
+              "%s: %s norm of %d x %d, rows of kind %d, epsilon %g%s", kernels[k]->name,
+              centered ? "layer" : "RMS", (int)c->rows, (int)c->n, (int)kind, epsilon,
               past ? ", past the caches" : "");
     }
     rig_free(&r);
@@ -201,9 +225,10 @@ int main(void)
         return 1;
     }
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        for (int form = 0; form < 4 * KINDS; form++) {
-            if (cases[i].rows < 90 || form / 4 == PLAIN) {
-                check_norm(&cases[i], (rows_kind_t)(form / 4), form & 1, form & 2);
+        for (int form = 0; form < 8 * KINDS; form++) {
+            if (cases[i].rows < 90 || form / 8 == PLAIN) {
+                check_norm(&cases[i], (rows_kind_t)(form / 8), form & 1, form & 2,
+                           form & 4 ? 0 : 1e-5f);
             }
         }
     }

@@ -186,7 +186,8 @@ static int binary(chain_builder_t *b, sinter_op_kind_t kind, int x, int y)
     return x < 0 || y < 0 ? -1 : emit(b, (chain_instr_t){.op = op_slot(kind), .a = x, .b = y});
 }
 
-/* y = (x - mean) / sqrt(variance + epsilon) * gamma + beta, in these steps. */
+/* y = (x - mean) * (gamma / sqrt(variance + epsilon)) + beta: without gamma the quotient may be
+ * beyond f32. */
 static int batch_norm(chain_builder_t *b, const node_t *node, const int *regs)
 {
     enum { X, GAMMA, BETA, MEAN, VARIANCE, N };
@@ -200,9 +201,9 @@ static int batch_norm(chain_builder_t *b, const node_t *node, const int *regs)
               root = square < 0
                          ? -1
                          : emit(b, (chain_instr_t){.op = op_slot(sinter_op_sqrt), .a = square}),
-              apart = binary(b, sinter_op_subtract, r[X], r[MEAN]),
-              y = binary(b, sinter_op_divide, apart, root);
-    return binary(b, sinter_op_add, binary(b, sinter_op_multiply, y, r[GAMMA]), r[BETA]);
+              factor = binary(b, sinter_op_divide, r[GAMMA], root),
+              apart = binary(b, sinter_op_subtract, r[X], r[MEAN]);
+    return binary(b, sinter_op_add, binary(b, sinter_op_multiply, apart, factor), r[BETA]);
 }
 
 int chain_op(chain_builder_t *b, const node_t *node, const int *regs, int n_regs)

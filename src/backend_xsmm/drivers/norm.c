@@ -18,6 +18,8 @@ typedef struct norm_state {
     rows_t rows;
     const eltwise_table_t *fn;
     statistic_t mean, variance;
+    double
+        least; /* sums of squares below it are made in double: squares may not be normal floats */
 } norm_state_t;
 
 /* How much of a dim a row has. A group of channels is a part of theirs. */
@@ -78,6 +80,8 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     bind_statistic(problem->frame, p->mean, p, x->ndims, &st->mean);
     bind_statistic(problem->frame, p->variance, p, x->ndims, &st->variance);
     SG_TRY(rows_bind(problem, p->pre, self->needs, block, &st->rows, choice));
+    /* Where epsilon is so much larger that they do not count, rows of zeros take no longer. */
+    st->least = p->epsilon < 0x1p-80 || st->variance.data != NULL ? 0x1p-100 : 0;
     take_way(ways_norm_ends, NULL, NULL, st, choice);
     return sinter_success;
 }
@@ -97,12 +101,11 @@ static void put_statistic(const norm_state_t *st, const statistic_t *s, const in
                           double value)
 {
     int64_t at = 0;
-    const float x = (float)value;
     for (int d = 0; s->data != NULL && d < st->rows.ndims; d++) {
         at += row[d] * s->stride[d];
     }
     if (s->data != NULL) {
-        eltwise_store(st->fn, s->type, s->data, at, 0, 1, &x);
+        dtype_traits(s->type)->codec.store_f64(s->data, at, 0, 1, &value);
     }
 }
 
@@ -111,8 +114,8 @@ typedef struct moments {
     double mean, squares;
 } moments_t;
 
-/* Of a run whose sums do not fit floats, such as one of 3e38 and -3e38, or in which a NaN or an
- * infinity is. */
+/* Of a run whose squares do not fit floats, such as one of 3e38 and -3e38 or of 1e-30, or in which
+ * a NaN or an infinity is. */
 static moments_t moments_in_double(const float *x, int n)
 {
     double sum = 0, squares = 0;
@@ -123,15 +126,6 @@ static moments_t moments_in_double(const float *x, int n)
         squares += (x[i] - sum / n) * (x[i] - sum / n);
     }
     return (moments_t){sum / n, squares};
-}
-
-static double squares_in_double(const float *x, int n)
-{
-    double sum = 0;
-    for (int i = 0; i < n; i++) {
-        sum += (double)x[i] * x[i];
-    }
-    return sum;
 }
 
 /* Of n <= CHAIN_LONG elements, in one pass where `near` lies near their mean. Differences from
@@ -145,14 +139,15 @@ static moments_t moments_of(const norm_state_t *st, const float *x, int n, float
         squares = st->fn->row_moments(x, n, near, &sum);
     }
     const double less = squares - sum * sum / n;
-    if (!isfinite(squares) || !isfinite(sum)) {
+    if (!isfinite(squares) || !isfinite(sum) || squares < st->least) {
         return moments_in_double(x, n);
     }
     return (moments_t){near + sum / n, less > 0 ? less : 0};
 }
 
 /* Means and squares of differences from them, run by run, are merged as if the row had been passed
- * over twice (Chan, Golub and LeVeque). The mean so far is near the mean of the next run. */
+ * over twice (Chan, Golub and LeVeque). The mean so far is near the mean of the next run. A mean
+ * that is infinite stays so, unless one of the other sign follows; then there is no variance. */
 static void see_centred(const void *state, row_t *row, const float *run, int n)
 {
     enum { FIRST = 32 };
@@ -165,7 +160,8 @@ static void see_centred(const void *state, row_t *row, const float *run, int n)
         const moments_t part = moments_of(st, run + i, m, (float)near);
         const double all = row->count + m, apart = part.mean - row->mean;
         row->squares += part.squares + apart * apart * row->count * m / all;
-        row->mean += apart * m / all;
+        row->mean = isfinite(part.mean) && isfinite(row->mean) ? row->mean + apart * m / all
+                                                               : row->mean + part.mean;
         row->count = all;
     }
 }
@@ -176,7 +172,9 @@ static void see_plain(const void *state, row_t *row, const float *run, int n)
     for (int i = 0; i < n; i += CHAIN_LONG) {
         const int m = (int)at_most(n - i, CHAIN_LONG);
         const double squares = st->fn->row_squares(run + i, m);
-        row->squares += isfinite(squares) ? squares : squares_in_double(run + i, m);
+        row->squares += isfinite(squares) && squares >= st->least
+                            ? squares
+                            : st->fn->fold_row[OP_SLOT(sinter_op_reduce_l2)](run + i, m, 0);
     }
     row->count += n;
 }
@@ -187,25 +185,27 @@ static void take_statistics(const void *state, const problem_t *problem, row_t *
     const double variance = row->squares / row->count;
     put_statistic(st, &st->mean, row->index, row->mean);
     put_statistic(st, &st->variance, row->index, variance);
-    row->shift = (float)row->mean;
-    row->factor = (float)(1 / sqrt(variance + problem->step->p.norm.epsilon));
+    row->factor = 1 / sqrt(variance + problem->step->p.norm.epsilon);
 }
 
-/* Beyond this variance, differences from the mean may not fit floats, the factor may not be a
- * normal float, and epsilon is too small to count. */
-static const double vast = 1e70;
+/* With smaller factors, differences from the mean may not fit floats; larger ones do not fit
+ * themselves. */
+static const double least_factor = 0x1p-99, largest_factor = 0x1p126;
 
+/* The mean is the float `shift` and the rest, which joins after the multiplication. */
 static bool normalise_affine(const row_t *row, const row_run_t *run)
 {
     const norm_state_t *st = run->state;
-    const eltwise_norm_t how = {.shift = row->shift,
-                                .factor = row->factor,
+    const float shift = (float)row->mean;
+    const eltwise_norm_t how = {.shift = shift,
+                                .factor = (float)row->factor,
+                                .offset = (float)(-(row->mean - (double)shift) * row->factor),
                                 .gamma = run->affine->gamma,
                                 .beta = run->affine->beta,
                                 .each = run->affine->each,
                                 .past = run->affine->past,
                                 .ahead = *run->ahead};
-    if (row->squares > vast * row->count) {
+    if (row->factor < least_factor || row->factor > largest_factor) {
         return false;
     }
     st->fn->norm_row(run->to, run->from, run->n, &how);
@@ -218,9 +218,8 @@ static void normalise(const void *state, const row_t *row, const float *from, fl
     static const ahead_t nothing;
     const row_run_t run = {state, from, to, n, &no_affine, &nothing};
     if (!normalise_affine(row, &run)) {
-        const double factor = 1 / sqrt(row->squares / row->count);
         for (int i = 0; i < n; i++) {
-            to[i] = (float)((from[i] - row->mean) * factor);
+            to[i] = (float)((from[i] - row->mean) * row->factor);
         }
     }
 }

@@ -48,7 +48,7 @@ typedef struct row {
     const int64_t *index;
     float *x;
     double count, mean, squares; /* at first 0 */
-    float shift, factor;         /* at first 0 and 1 */
+    double factor;               /* at first 1 */
 } row_t;
 /* A run of a row, what the chain behind it begins with, and what is prefetched meanwhile. */
 typedef struct row_run {

@@ -1,7 +1,8 @@
 /* SoftMax and LogSoftmax steps. With m the maximum and s the sum of e^(x - m) along the axis,
  *
- *   y = e^(x - m) / s    or    y = (x - m) - log s,    stats = m + log s
+ *   y = e^(x - m) / s    or    y = x - stats,    stats = m + log s
  *
+ * Up to 16 exponentials are added in f32 before they are added in double.
  * with a row's sink as one more x, which gives no y, and y goes through the post chain in runs
  * along the last dim. Rows (the axis is last): read from memory once if they fit the row buffer,
  * three times if not. Otherwise columns: up to CHAIN_BLOCK neighbours along the last dim at
@@ -43,7 +44,8 @@ typedef struct softmax_state {
 
 typedef struct buffers {
     float row[ROW];
-    float max[CHAIN_BLOCK], sum[CHAIN_BLOCK], factor[CHAIN_BLOCK];
+    float max[CHAIN_BLOCK], factor[CHAIN_BLOCK], spare[CHAIN_BLOCK];
+    double sum[CHAIN_BLOCK];
     void *chain;
 } buffers_t;
 
@@ -259,18 +261,23 @@ static float shift_of(float max)
     return max == -INFINITY ? 0 : max;
 }
 
-static float factor_of(const softmax_state_t *st, float sum)
+static float factor_of(const softmax_state_t *st, double sum)
 {
-    return sum == 0 && st->inf_as_zero ? 0 : 1 / sum;
+    return sum == 0 && st->inf_as_zero ? 0 : (float)(1 / sum);
+}
+
+static double stats_of(float shift, double sum)
+{
+    return (double)shift + log(sum);
 }
 
 /* x becomes the result. e: x is e^(x - m) already. */
-static void finish(const softmax_state_t *st, float *x, int n, float shift, float sum, bool e)
+static void finish(const softmax_state_t *st, float *x, int n, float shift, double sum, bool e)
 {
     if (st->log) {
-        const float log_sum = logf(sum);
+        const double stats = stats_of(shift, sum);
         for (int i = 0; i < n; i++) {
-            x[i] = (x[i] - shift) - log_sum;
+            x[i] = (float)((double)x[i] - stats);
         }
         return;
     }
@@ -280,12 +287,11 @@ static void finish(const softmax_state_t *st, float *x, int n, float shift, floa
     st->fn->scale_row(x, n, factor_of(st, sum));
 }
 
-static void put_stats(const softmax_state_t *st, const int64_t *idx, float shift, float sum)
+static void put_stats(const softmax_state_t *st, const int64_t *idx, double stats)
 {
     if (st->stats) {
-        const float v = shift + logf(sum);
-        eltwise_store(st->fn, st->stats_type, st->stats, offset(st, st->stats_stride, idx), 0, 1,
-                      &v);
+        dtype_traits(st->stats_type)
+            ->codec.store_f64(st->stats, offset(st, st->stats_stride, idx), 0, 1, &stats);
     }
 }
 
@@ -321,8 +327,8 @@ static void store_row(const softmax_state_t *st, unsigned char *row, int n, floa
     for (int i = 0; i < n; i += CHAIN_BLOCK) {
         const int k = block_at(i, n, CHAIN_BLOCK);
         const size_t bytes = (size_t)out->traits->block_bytes;
-        eltwise_store(st->fn, out->dtype, (unsigned char *)b->sum, 0, 1, k, x + i);
-        st->post.quant->stream(row + (size_t)i * bytes, (const unsigned char *)b->sum,
+        eltwise_store(st->fn, out->dtype, (unsigned char *)b->spare, 0, 1, k, x + i);
+        st->post.quant->stream(row + (size_t)i * bytes, (const unsigned char *)b->spare,
                                (size_t)k * bytes);
     }
 }
@@ -353,11 +359,11 @@ static void short_row(const softmax_state_t *st, int64_t *idx, int64_t next, buf
         if (next >= 0) {
             fetch_lines(element(st, next + i), (int64_t)k * st->in_bits / 8);
         }
-        sum += st->fn->exp_sub_sum(st->log ? b->sum : x + i, from + i, k, shift);
+        sum += st->fn->exp_sub_sum(st->log ? b->spare : x + i, from + i, k, shift);
     }
-    put_stats(st, idx, shift, (float)sum);
+    put_stats(st, idx, stats_of(shift, sum));
     if (st->out != NULL) {
-        store_row(st, row, n, x, factor_of(st, (float)sum), b);
+        store_row(st, row, n, x, factor_of(st, sum), b);
         return;
     }
     for (int i = 0; i < n; i += CHAIN_BLOCK) {
@@ -365,7 +371,7 @@ static void short_row(const softmax_state_t *st, int64_t *idx, int64_t next, buf
         if (st->log && from != x) {
             memcpy(x + i, from + i, (size_t)k * sizeof *x);
         }
-        finish(st, x + i, k, shift, (float)sum, true);
+        finish(st, x + i, k, shift, sum, true);
         idx[last] = i;
         chain_run(&st->post, idx, k, x + i, b->chain);
     }
@@ -386,16 +392,16 @@ static void long_row(const softmax_state_t *st, int64_t *idx, buffers_t *b)
     }
     const float shift = shift_of(max);
     double sum = st->fn->exp_sub_sum(&sink, &sink, 1, shift);
-    for (int64_t i = 0; i < n; i += ROW) {
-        const int k = block_at(i, n, ROW);
-        eltwise_load(st->fn, st->in_type, st->in, first + i * step, step, k, x);
-        sum += st->fn->exp_sub_sum(x, x, k, shift);
-    }
-    put_stats(st, idx, shift, (float)sum);
     for (int64_t i = 0; i < n; i += CHAIN_BLOCK) {
         const int k = block_at(i, n, CHAIN_BLOCK);
         eltwise_load(st->fn, st->in_type, st->in, first + i * step, step, k, x);
-        finish(st, x, k, shift, (float)sum, false);
+        sum += st->fn->exp_sub_sum(x, x, k, shift);
+    }
+    put_stats(st, idx, stats_of(shift, sum));
+    for (int64_t i = 0; i < n; i += CHAIN_BLOCK) {
+        const int k = block_at(i, n, CHAIN_BLOCK);
+        eltwise_load(st->fn, st->in_type, st->in, first + i * step, step, k, x);
+        finish(st, x, k, shift, sum, false);
         idx[last] = i;
         chain_run(&st->post, idx, k, x, b->chain);
     }
@@ -410,9 +416,10 @@ static void columns(const softmax_state_t *st, int64_t *idx, int n, buffers_t *b
     const int last = st->ndims - 1;
     const int64_t rows = st->dims[st->axis], down = st->stride[st->axis], step = st->stride[last],
                   first = offset(st, st->stride, idx);
-    float *x = b->row, v;
-    load_sinks(st, idx, n, b->sum);
-    memcpy(b->max, b->sum, sizeof(float) * (size_t)n);
+    float *x = b->row;
+    const float *const row[1] = {x};
+    load_sinks(st, idx, n, b->spare);
+    memcpy(b->max, b->spare, sizeof(float) * (size_t)n);
     for (int64_t r = 0; r < rows; r++) {
         eltwise_load(st->fn, st->in_type, st->in, first + r * down, step, n, x);
         st->fn->max_row(b->max, x, n);
@@ -420,28 +427,32 @@ static void columns(const softmax_state_t *st, int64_t *idx, int n, buffers_t *b
     for (int i = 0; i < n; i++) {
         b->max[i] = shift_of(b->max[i]);
     }
-    st->fn->op[sinter_op_subtract](b->sum, b->sum, b->max, NULL, n, NULL);
-    st->fn->op[sinter_op_exp](b->sum, b->sum, NULL, NULL, n, NULL);
+    st->fn->op[sinter_op_subtract](b->spare, b->spare, b->max, NULL, n, NULL);
+    st->fn->op[sinter_op_exp](b->spare, b->spare, NULL, NULL, n, NULL);
+    for (int i = 0; i < n; i++) {
+        b->sum[i] = (double)b->spare[i];
+    }
     for (int64_t r = 0; r < rows; r++) {
         eltwise_load(st->fn, st->in_type, st->in, first + r * down, step, n, x);
         st->fn->op[sinter_op_subtract](x, x, b->max, NULL, n, NULL);
         st->fn->op[sinter_op_exp](x, x, NULL, NULL, n, NULL);
-        st->fn->add_row(b->sum, x, n);
+        st->fn->fold_columns[OP_SLOT(sinter_op_reduce_sum)](b->sum, row, 1, n);
     }
     for (int i = 0; i < n; i++) {
-        b->factor[i] = st->log ? logf(b->sum[i]) : factor_of(st, b->sum[i]);
-        if (st->stats) {
-            v = b->max[i] + logf(b->sum[i]);
-            eltwise_store(st->fn, st->stats_type, st->stats,
-                          offset(st, st->stats_stride, idx) + i * st->stats_stride[last], 0, 1, &v);
-        }
+        b->factor[i] = factor_of(st, b->sum[i]);
+        b->sum[i] = st->log || st->stats ? stats_of(b->max[i], b->sum[i]) : 0;
+        idx[last] += i;
+        put_stats(st, idx, b->sum[i]);
+        idx[last] -= i;
     }
     for (int64_t r = 0; r < rows; r++) {
         eltwise_load(st->fn, st->in_type, st->in, first + r * down, step, n, x);
-        st->fn->op[sinter_op_subtract](x, x, b->max, NULL, n, NULL);
         if (st->log) {
-            st->fn->op[sinter_op_subtract](x, x, b->factor, NULL, n, NULL);
+            for (int i = 0; i < n; i++) {
+                x[i] = (float)((double)x[i] - b->sum[i]);
+            }
         } else {
+            st->fn->op[sinter_op_subtract](x, x, b->max, NULL, n, NULL);
             st->fn->op[sinter_op_exp](x, x, NULL, NULL, n, NULL);
             st->fn->op[sinter_op_multiply](x, x, b->factor, NULL, n, NULL);
         }

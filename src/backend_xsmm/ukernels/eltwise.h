@@ -29,9 +29,9 @@ typedef struct ahead {
     int step;
 } ahead_t;
 
-/* dst = (src - shift) * factor * gamma + beta. */
+/* dst = ((src - shift) * factor + offset) * gamma + beta. */
 typedef struct eltwise_norm {
-    float shift, factor;
+    float shift, factor, offset;
     const float *gamma, *beta; /* NULL: 1 and 0 */
     bool each;                 /* they have a value for each element, else one for all */
     bool past;     /* dst goes past the caches: the kernel must end with quant->stream_end */
@@ -45,8 +45,9 @@ typedef struct eltwise_table {
     /* Rows. Sums run in 16 lanes that are added in a fixed tree, so they depend on n alone. */
     float (*row_max)(const float *x, int n); /* NaN are passed over; -inf if n is 0 */
     float (*row_sum)(const float *x, int n);
-    /* The sum of (x - shift)^2, and in *sum that of x - shift; the sum of x^2. Lanes are added in
-     * f32, so n is at most CHAIN_LONG; an infinity: they do not fit f32. */
+    /* The sum of (x - shift)^2, and in *sum that of x - shift; the sum of x^2. Some terms are added
+     * in f32 before they are added in double: within 12 units of f32 of the sum of magnitudes. An
+     * infinity: terms do not fit f32. Squares below 2^-126 may be lost. */
     double (*row_moments)(const float *x, int n, float shift, double *sum);
     double (*row_squares)(const float *x, int n);
     float (*exp_sub_sum)(

@@ -39,49 +39,69 @@ static void scale_past(unsigned char *dst, const float *src, int n, float f)
 
 /* ---- sums of a row --------------------------------------------------------------------------- */
 
-static inline double vf_sum_in_double(vf x)
+/* A sum in double of which SUMS partial sums of few terms are made in f32 at a time. */
+typedef struct total {
+    vd half[2];
+} total_t;
+
+enum { SUMS = 4 };
+
+static inline __attribute__((always_inline)) void add_up(total_t *to, const vf *sums)
 {
-    double part[LANES], sum = 0;
-    float lane[LANES];
-    vf_store(lane, x);
-    for (int k = 0; k < LANES; k++) {
-        part[k] = lane[k];
-    }
-    for (int k = 0; k < LANES; k++) {
-        sum += part[k];
+    const vf all = vf_add(vf_add(sums[0], sums[1]), vf_add(sums[2], sums[3]));
+    to->half[0] += vd_of(all, 0);
+    to->half[1] += vd_of(all, 1);
+}
+
+static inline double total_of(const total_t *t)
+{
+    const vd both = t->half[0] + t->half[1];
+    double lane[LANES / 2], sum = 0;
+    memcpy(lane, &both, sizeof lane);
+    for (int k = 0; k < LANES / 2; k++) {
+        sum += lane[k];
     }
     return sum;
 }
 
-/* Four sums at a time: one would wait for the one before it. */
+/* A lane of a block adds up to BLOCK * SUMS terms in f32, each of which is part of at most 12 sums
+ * that are rounded. Several sums at a time: one would wait for the one before it. */
 static inline __attribute__((always_inline)) double moments(const float *x, int n, float shift,
                                                             bool sums, double *sum)
 {
-    enum { SUMS = 4 };
+    enum { BLOCK = 8 };
     const vf by = vf_set1(shift);
+    total_t all[2] = {{{vd_set1(0), vd_set1(0)}}, {{vd_set1(0), vd_set1(0)}}};
     vf first[SUMS], second[SUMS];
-    UNROLL
-    for (int k = 0; k < SUMS; k++) {
-        first[k] = second[k] = vf_set1(0);
-    }
     int i = 0;
-    for (; i + SUMS * LANES <= n; i += SUMS * LANES) {
+    while (i < n) {
         UNROLL
         for (int k = 0; k < SUMS; k++) {
-            const vf d = sums ? vf_sub(vf_load(x + i + k * LANES), by) : vf_load(x + i + k * LANES);
-            first[k] = sums ? vf_add(first[k], d) : first[k];
-            second[k] = vf_fma(d, d, second[k]);
+            first[k] = second[k] = vf_set1(0);
         }
-    }
-    for (; i < n; i += LANES) {
-        const vf d = vf_first(vf_sub(vf_load_n(x + i, n - i), by), n - i);
-        first[0] = vf_add(first[0], d);
-        second[0] = vf_fma(d, d, second[0]);
+        const int most = i + BLOCK * SUMS * LANES, end = most < n ? most : n;
+        for (; i + SUMS * LANES <= end; i += SUMS * LANES) {
+            UNROLL
+            for (int k = 0; k < SUMS; k++) {
+                const vf v = vf_load(x + i + k * LANES), d = sums ? vf_sub(v, by) : v;
+                first[k] = sums ? vf_add(first[k], d) : first[k];
+                second[k] = vf_fma(d, d, second[k]);
+            }
+        }
+        for (; i < end; i += LANES) {
+            const vf d = vf_first(vf_sub(vf_load_n(x + i, end - i), by), end - i);
+            first[0] = vf_add(first[0], d);
+            second[0] = vf_fma(d, d, second[0]);
+        }
+        if (sums) {
+            add_up(&all[0], first);
+        }
+        add_up(&all[1], second);
     }
     if (sums) {
-        *sum = vf_sum_in_double(vf_add(vf_add(first[0], first[1]), vf_add(first[2], first[3])));
+        *sum = total_of(&all[0]);
     }
-    return vf_sum_in_double(vf_add(vf_add(second[0], second[1]), vf_add(second[2], second[3])));
+    return total_of(&all[1]);
 }
 
 static double row_moments(const float *x, int n, float shift, double *sum)
@@ -97,13 +117,13 @@ static double row_squares(const float *x, int n)
 /* ---- norms ----------------------------------------------------------------------------------- */
 
 typedef struct normed {
-    vf shift, factor, gamma, beta;
+    vf shift, factor, offset, gamma, beta;
     ahead_t ahead;
 } normed_t;
 
 static inline __attribute__((always_inline)) vf normed(const normed_t *c, vf x, vf gamma, vf beta)
 {
-    return vf_fma(vf_mul(vf_sub(x, c->shift), c->factor), gamma, beta);
+    return vf_fma(vf_fma(vf_sub(x, c->shift), c->factor, c->offset), gamma, beta);
 }
 
 /* Elements begin..end - 1, in parts of a vector. */
@@ -150,9 +170,12 @@ static inline __attribute__((always_inline)) void norm_by(float *dst, const floa
                                                           const eltwise_norm_t *how, bool past)
 {
     const float *gamma = how->each ? how->gamma : NULL, *beta = how->each ? how->beta : NULL;
-    const normed_t c = {vf_set1(how->shift), vf_set1(how->factor),
+    const normed_t c = {vf_set1(how->shift),
+                        vf_set1(how->factor),
+                        vf_set1(how->offset),
                         vf_set1(how->gamma != NULL ? *how->gamma : 1),
-                        vf_set1(how->beta != NULL ? *how->beta : -0.0f), how->ahead};
+                        vf_set1(how->beta != NULL ? *how->beta : -0.0f),
+                        how->ahead};
     if (gamma == NULL && beta == NULL) {
         norm_lines(dst, src, n, &c, NULL, NULL, past);
     } else if (beta == NULL) {
