@@ -66,14 +66,15 @@ static bool make_room(sinter_compiled_graph_t *w, size_t n,
     w->inputs = ARENA_NEW(&w->arena, int, ports);
     w->outputs = ARENA_NEW(&w->arena, int, ports);
     w->live = ARENA_NEW(&w->arena, int, ports);
+    w->path = ARENA_NEW(&w->arena, whole_hop_t, n + 1);
     w->placed = ARENA_NEW(&w->arena, sinter_arena_tensor_t, ports);
     w->pairs = ARENA_NEW(&w->arena, sinter_inplace_pair_t, ports);
     w->inferred = ARENA_NEW(&w->arena, lt_t, outputs);
     w->ids = idmap_new(&w->arena);
     w->frame = sg_alloc(w->engine, frame, SCRATCH_ALIGN);
     return w->parts != NULL && w->tensors != NULL && w->inputs != NULL && w->outputs != NULL &&
-           w->live != NULL && w->placed != NULL && w->pairs != NULL && w->inferred != NULL &&
-           w->ids != NULL && w->frame != NULL;
+           w->live != NULL && w->path != NULL && w->placed != NULL && w->pairs != NULL &&
+           w->inferred != NULL && w->ids != NULL && w->frame != NULL;
 }
 
 static const lt_t *port_of(const sinter_compiled_partition_t *cp, int i)
@@ -201,28 +202,16 @@ static sinter_status_t find_ports(sinter_compiled_graph_t *w, const sinter_graph
     return sinter_success;
 }
 
-/* The input to whose buffer pairs lead from tensor b; -1: there is none. */
-static int root_of(const sinter_compiled_graph_t *w, int b)
+static bool may_change(const whole_tensor_t *input, const void *unused)
 {
-    const int p = w->tensors[b].first;
-    for (int i = 0; p >= 0 && i < w->parts[p].n_in; i++) {
-        const int a = w->parts[p].in[i];
-        if (!whole_pairs(w, p, a, b) ||
-            !lt_may_coincide(&w->tensors[a].port, &w->tensors[b].port)) {
-            continue;
-        }
-        const int root = w->tensors[a].first < 0 ? a : root_of(w, a);
-        if (root >= 0 && w->tensors[root].port.property != sinter_tensor_property_constant) {
-            return root;
-        }
-    }
-    return -1;
+    (void)unused;
+    return input->port.property != sinter_tensor_property_constant;
 }
 
 static void find_pairs(sinter_compiled_graph_t *w)
 {
     for (int i = 0; i < w->n_outputs; i++) {
-        const int root = root_of(w, w->outputs[i]);
+        const int root = whole_find_root(w, w->outputs[i], may_change, NULL);
         if (root >= 0) {
             w->pairs[w->n_pairs++] = (sinter_inplace_pair_t){w->tensors[root].port.id,
                                                              w->tensors[w->outputs[i]].port.id};

@@ -32,7 +32,13 @@ typedef struct whole_tensor {
     whole_place_t place;
     bool lent;           /* an input: an output lies in its buffer */
     size_t offset, room; /* PLACE_ARENA: in the block, bytes there */
+    int search;          /* the last one for a root that has come here */
 } whole_tensor_t;
+
+/* A tensor on the way to a root, and the next input to look at of the partition that writes it. */
+typedef struct whole_hop {
+    int tensor, next;
+} whole_hop_t;
 
 typedef struct whole_part {
     sinter_compiled_partition_t *compiled; /* held */
@@ -58,6 +64,8 @@ struct sinter_compiled_graph {
     lt_t *inferred; /* room for the outputs of one partition */
     bool stale;     /* places and addresses are to be found again */
     int *live;      /* while places are found: tensors in the block, by offset */
+    whole_hop_t *path;
+    int n_path, searches;
     sinter_arena_tensor_t *placed;
     size_t n_placed, placed_bytes;
     unsigned char *memory; /* the block */
@@ -73,8 +81,9 @@ sinter_status_t whole_prepare(sinter_compiled_graph_t *w);
 sinter_status_t whole_infer(sinter_compiled_graph_t *w);
 /* Marks the partitions that read or write a tensor whose dims have changed, and all places. */
 void whole_renew(sinter_compiled_graph_t *w, const whole_tensor_t *t);
-/* Whether partition p may write output b over its input a: it reads each element before it writes
- * it, and nobody needs a afterwards. Dims and strides are for the caller to compare. */
-bool whole_pairs(const sinter_compiled_graph_t *w, int p, int a, int b);
+/* The input to whose buffer in-place pairs lead from tensor b, through tensors that are not bound:
+ * the first one that `lends`. -1: there is none. path: from b to what is written over it. */
+int whole_find_root(sinter_compiled_graph_t *w, int b,
+                    bool (*lends)(const whole_tensor_t *input, const void *user), const void *user);
 
 #endif

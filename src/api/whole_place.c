@@ -82,53 +82,78 @@ sinter_status_t whole_infer(sinter_compiled_graph_t *w)
 
 /* ---- in-place pairs -------------------------------------------------------------------------- */
 
-bool whole_pairs(const sinter_compiled_graph_t *w, int p, int a, int b)
-{
-    const sinter_compiled_partition_t *cp = w->parts[p].compiled;
-    bool paired = false;
-    for (size_t i = 0; i < cp->n_inplace && !paired; i++) {
-        paired = cp->inplace[i].input_id == w->tensors[a].port.id &&
-                 cp->inplace[i].output_id == w->tensors[b].port.id;
-    }
-    return paired && w->tensors[b].first == p && w->tensors[a].last == p;
-}
-
-/* The same for the dims that there are now. */
+/* Whether partition p may write output b over its input a: it reads each element before it writes
+ * it, nobody needs a afterwards, and the two have the same dims and strides, so far as they are
+ * known. */
 static bool pairs_now(const sinter_compiled_graph_t *w, int p, int a, int b)
 {
-    return whole_pairs(w, p, a, b) &&
-           lt_may_coincide(&w->tensors[a].tensor.lt, &w->tensors[b].tensor.lt);
+    const sinter_compiled_partition_t *cp = w->parts[p].compiled;
+    const whole_tensor_t *in = &w->tensors[a], *out = &w->tensors[b];
+    bool paired = false;
+    for (size_t i = 0; i < cp->n_inplace && !paired; i++) {
+        paired = cp->inplace[i].input_id == in->port.id && cp->inplace[i].output_id == out->port.id;
+    }
+    return paired && out->first == p && in->last == p &&
+           lt_may_coincide(&in->tensor.lt, &out->tensor.lt);
 }
 
-static bool may_lend(const whole_tensor_t *t)
+static void step_to(sinter_compiled_graph_t *w, int tensor)
 {
-    return t->first < 0 && t->bound && !t->lent && t->data != t->tensor.scalar &&
-           t->port.property != sinter_tensor_property_constant;
+    w->path[w->n_path++] = (whole_hop_t){.tensor = tensor};
+    w->tensors[tensor].search = w->searches;
+}
+
+int whole_find_root(sinter_compiled_graph_t *w, int b,
+                    bool (*lends)(const whole_tensor_t *input, const void *user), const void *user)
+{
+    w->searches++;
+    w->n_path = 0;
+    step_to(w, b);
+    while (w->n_path > 0) {
+        whole_hop_t *hop = &w->path[w->n_path - 1];
+        const int p = w->tensors[hop->tensor].first;
+        if (p < 0 || hop->next == w->parts[p].n_in) {
+            w->n_path--;
+            continue;
+        }
+        const int a = w->parts[p].in[hop->next++];
+        const whole_tensor_t *from = &w->tensors[a];
+        if (from->search == w->searches || !pairs_now(w, p, a, hop->tensor)) {
+            continue;
+        }
+        if (from->first < 0 && lends(from, user)) {
+            return a;
+        }
+        if (from->first >= 0 && !from->bound) {
+            step_to(w, a);
+        }
+    }
+    return -1;
+}
+
+/* data: the memory that an output is bound to; NULL: it is not bound. */
+static bool may_lend(const whole_tensor_t *t, const void *data)
+{
+    return t->bound && !t->lent && t->data != t->tensor.scalar &&
+           t->port.property != sinter_tensor_property_constant && (data == NULL || data == t->data);
 }
 
 /* Lets output b, and all tensors between it and an input of the graph to which pairs lead, lie in
- * that input's buffer. False: pairs lead to no input, or b is bound to other memory. */
-static bool lie_in_input(sinter_compiled_graph_t *w, int b, const void *data)
+ * that input's buffer, if there is one that may be written over. */
+static void lie_in_input(sinter_compiled_graph_t *w, int b)
 {
-    const int p = w->tensors[b].first;
-    for (int i = 0; i < w->parts[p].n_in; i++) {
-        const int a = w->parts[p].in[i];
-        whole_tensor_t *from = &w->tensors[a], *to = &w->tensors[b];
-        if (!pairs_now(w, p, a, b)) {
-            continue;
-        }
-        const bool root = may_lend(from) && (data == NULL || data == from->data);
-        if (root || (from->first >= 0 && !from->bound && lie_in_input(w, a, data))) {
-            from->lent = from->lent || root;
-            if (!to->bound) {
-                to->place = PLACE_INPUT;
-                to->tensor.data = from->tensor.data;
-                to->tensor.bytes = from->tensor.bytes;
-            }
-            return true;
+    const int root = whole_find_root(w, b, may_lend, w->tensors[b].data);
+    for (int i = 0; i < w->n_path && root >= 0; i++) {
+        whole_tensor_t *t = &w->tensors[w->path[i].tensor];
+        if (!t->bound) {
+            t->place = PLACE_INPUT;
+            t->tensor.data = w->tensors[root].tensor.data;
+            t->tensor.bytes = w->tensors[root].tensor.bytes;
         }
     }
-    return false;
+    if (root >= 0) {
+        w->tensors[root].lent = true;
+    }
 }
 
 /* ---- the block ------------------------------------------------------------------------------- */
@@ -227,7 +252,7 @@ sinter_status_t whole_place_all(sinter_compiled_graph_t *w)
         const int at = w->outputs[i % w->n_outputs];
         const whole_tensor_t *t = &w->tensors[at];
         if (t->bound == (i < w->n_outputs) && (!t->bound || t->data != NULL)) {
-            (void)lie_in_input(w, at, t->data);
+            lie_in_input(w, at);
         }
     }
     return place_in_block(w);

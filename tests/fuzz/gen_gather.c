@@ -173,9 +173,6 @@ static int top_k(fz_t *f, int x)
     }
     memcpy(dims, t.dims, sizeof dims);
     dims[axis] = fz_pick(f, (int)(least < 6 || fz_chance(f, 30) ? least : 6) + 1);
-    if (dims[axis] == 0) {
-        dims[axis] = 1;
-    }
     x = FZ_OP(f, top_k, t.type, t.ndims, dims, x);
     fz_s64(f, sinter_op_attr_k, 1, &dims[axis]);
     if (axis != t.ndims - 1 || fz_chance(f, 30)) {
@@ -200,6 +197,17 @@ static int work(fz_t *f, int x)
     return fz_dequantized(f, fz_float(f), t.ndims, t.dims, x);
 }
 
+/* TopK with k = 0 leaves nothing to take. */
+static int has_elements(const fz_t *f, int x)
+{
+    for (int d = 0; d < f->tensors[x].ndims; d++) {
+        if (f->tensors[x].dims[d] == 0) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
 void fz_gen_gather(fz_t *f)
 {
     int64_t dims[FZ_MAX_RANK];
@@ -211,7 +219,7 @@ void fz_gen_gather(fz_t *f)
         dims[ndims - 1] = FZ_ONE_OF(f, 4, 8, 12, 32); /* whole bytes of each type */
     }
     int x = moved(f, fz_input(f, type, ndims, dims));
-    for (int i = fz_range(f, 1, 4); i > 0 && f->tensors[x].ndims > 1; i--) {
+    for (int i = fz_range(f, 1, 4); i > 0 && f->tensors[x].ndims > 1 && has_elements(f, x); i--) {
         const int next = fz_pick(f, 8);
         f->tensors[x].keep = f->tensors[x].produced && fz_chance(f, 10);
         x = next < 2                                         ? gather(f, x)

@@ -3,6 +3,7 @@
  * OpenMP's threads. */
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -48,6 +49,30 @@ static void none(void *at, int workers, void (*run)(void *task, int worker), voi
     ((loop_t *)at)->calls++;
     ((loop_t *)at)->workers = workers;
     (void)run, (void)task;
+}
+
+/* Numbers of workers that do not exist do no work, and no harm. */
+static void unknown_workers(void *at, int workers, void (*run)(void *task, int worker), void *task)
+{
+    static const int wrong[] = {-1, INT32_MIN, INT32_MAX, 1 << 20};
+    ((loop_t *)at)->calls++;
+    ((loop_t *)at)->workers = workers;
+    run(task, workers);
+    for (int i = 0; i < 4; i++) {
+        run(task, wrong[i]);
+    }
+    for (int worker = 1; worker < workers; worker++) {
+        run(task, worker);
+    }
+}
+
+static void only_unknown_workers(void *at, int workers, void (*run)(void *task, int worker),
+                                 void *task)
+{
+    ((loop_t *)at)->calls++;
+    ((loop_t *)at)->workers = workers;
+    run(task, -1);
+    run(task, workers);
 }
 
 typedef struct call {
@@ -247,6 +272,8 @@ int main(int argc, char **argv)
     test_loop(&s, "only the last worker", only_the_last);
     test_loop(&s, "no worker", none);
     test_loop(&s, "new threads", new_threads);
+    test_loop(&s, "workers that do not exist", unknown_workers);
+    test_loop(&s, "those alone", only_unknown_workers);
     test_pool(&s);
     test_fork(&s);
     test_not_called(&s);

@@ -2,6 +2,7 @@
  * all dims. Each partition keeps its fpmath mode. Tensors between partitions share memory where
  * they may, in steady state nothing is allocated, and where an allocation fails, nothing leaks.
  * Errors name partition and tensor, and nothing is written then. */
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -673,6 +674,60 @@ static void test_pairs(void)
 
 /* Two caches of one shape, updated in place: each output takes the buffer of its own cache. What is
  * read behind the append is what was appended. */
+/* A chain of in-place pairs, one for each partition, in a thread with a small stack. */
+enum { DEEP = 5000 };
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { DEEP_STACK = 512 << 10 }; /* with room around each variable */
+#else
+enum { DEEP_STACK = 128 << 10 };
+#endif
+
+static void *run_deep(void *unused)
+{
+    static float data[4] = {-1, 2, -3, 4};
+    const int64_t dims[1] = {4};
+    sinter_graph_t *graph = NULL;
+    sinter_compiled_graph_t *compiled = NULL;
+    sinter_stream_t *stream = NULL;
+    size_t n = 0;
+    const sinter_inplace_pair_t *pairs = NULL;
+    const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = 1};
+    (void)unused;
+    sinter_status_t status = sinter_graph_create(&graph, NULL, sinter_cpu);
+    for (uint64_t i = 0; i < DEEP && status == sinter_success; i++) {
+        sinter_logical_tensor_t in, out;
+        sinter_logical_tensor_init(&in, i, sinter_f32, 1, dims, sinter_tensor_property_undef);
+        sinter_logical_tensor_init(&out, i + 1, sinter_f32, 1, dims, sinter_tensor_property_undef);
+        status = sinter_graph_add(graph, i, sinter_op_abs, sinter_in(&in), sinter_out(&out));
+    }
+    status = status ? status : sinter_graph_finalize(graph);
+    status = status ? status : sinter_graph_filter(graph, sinter_partition_policy_debug);
+    status = status ? status : sinter_graph_compile(graph, NULL, 0, NULL, &compiled);
+    status = status ? status : sinter_stream_create(&stream, NULL, &desc);
+    status =
+        status ? status : sinter_compiled_graph_bind(compiled, 0, 0, NULL, NULL, data, sizeof data);
+    status = status ? status : sinter_compiled_graph_execute(compiled, stream);
+    CHECK(status == sinter_success, "%s", sinter_last_error_message());
+    CHECK_THAT(sinter_compiled_graph_get_inplace_ports(compiled, &n, &pairs) == sinter_success &&
+               n == 1 && pairs[0].input_id == 0 && pairs[0].output_id == DEEP);
+    CHECK_THAT(data[0] == 1 && data[1] == 2 && data[2] == 3 && data[3] == 4);
+    sinter_compiled_graph_destroy(&compiled);
+    sinter_graph_destroy(&graph);
+    sinter_stream_destroy(&stream);
+    return NULL;
+}
+
+static void test_deep(void)
+{
+    pthread_t thread;
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    CHECK_THAT(pthread_attr_setstacksize(&attributes, DEEP_STACK) == 0);
+    CHECK_THAT(pthread_create(&thread, &attributes, run_deep, NULL) == 0);
+    pthread_join(thread, NULL);
+    pthread_attr_destroy(&attributes);
+}
+
 static void test_caches(void)
 {
     enum { ROWS = 6, COLUMNS = 8, N = 2 };
@@ -987,6 +1042,7 @@ int main(int argc, char **argv)
     test_binding_errors();
     test_overlaps();
     test_pairs();
+    test_deep();
     test_caches();
     test_checked_first();
     test_checked_late();

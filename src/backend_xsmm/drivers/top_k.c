@@ -360,7 +360,7 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
     int64_t begin, end, row[SINTER_MAX_NDIMS];
     (void)self, (void)p, (void)config;
     share(st->rows, w->tid, w->nth, &begin, &end);
-    if (begin >= end) {
+    if (begin >= end || st->k == 0) {
         return;
     }
     walk_seek(st->in->ndims, st->extent, begin, row);

@@ -325,9 +325,14 @@ typedef struct region {
     atomic_bool over; /* a member has seen the end of the run */
 } region_t;
 
+/* A caller's pool may call it with any number: there is no such worker, and the others do all the
+ * work. */
 static void run_worker(void *region, int worker)
 {
     region_t *r = region;
+    if (worker < 0 || worker >= r->run->threads.most) {
+        return;
+    }
     const int64_t alone = run_member(r->run, r->crew, (member_t){worker, r->run->threads.most});
     if (worker == 0) {
         r->alone = alone;
