@@ -160,30 +160,34 @@ def plain_weight(dtype, raw, shape):
 
 
 def safetensors_header(raw):
-    """name -> (Stored, offset, bytes), and the metadata."""
-    require(len(raw) >= 8, "is no safetensors file")
+    """name -> (Stored, offset, bytes), and the metadata. A tensor may have a type that is not
+    known; whoever needs the type says so."""
+    require(raw[8:9].tobytes() == b"{", "is neither a GGUF nor a safetensors file")
     size = int(raw[:8].view("<u8")[0])
     require(size <= len(raw) - 8, f"its header of {size} bytes does not fit the file of {len(raw)}")
     try:
         header = json.loads(raw[8:8 + size].tobytes())
         metadata = header.pop("__metadata__", {})
-        found = {name: (t["dtype"], t["shape"], *t["data_offsets"]) for name, t in header.items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        found = {name: (t["dtype"], t["shape"], t["data_offsets"]) for name, t in header.items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FormatError(f"its header is not that of safetensors: {error!r}") from None
     tensors = {}
-    for name, (dtype, shape, begin, end) in found.items():
-        require(dtype in SAFETENSORS, f"{name}: unknown type {dtype}")
-        require(isinstance(shape, list) and all(isinstance(n, int) and n >= 0
-                                                for n in [*shape, begin, end]),
-                f"{name}: shape {shape}, bytes {begin} to {end}")
-        want = product(shape) * np.dtype(SAFETENSORS[dtype][1]).itemsize
-        require(end - begin == want, f"{name}: {shape} of {dtype} are {want} bytes, not "
-                f"{end - begin}")
-        start = 8 + size + begin
-        require(start + want <= len(raw), f"{name}: bytes {begin} to {end} do not fit the file of "
-                f"{len(raw)}")
-        tensors[name] = (Stored(dtype, shape, raw[start:start + want]), start, want)
+    for name, (dtype, shape, offsets) in found.items():
+        require(isinstance(dtype, str), f"{name}: its type is no name: {dtype}")
+        require(are_counts(shape) and are_counts(offsets) and len(offsets) == 2 and
+                offsets[0] <= offsets[1], f"{name}: shape {shape}, bytes from and to {offsets}")
+        start, size_of = 8 + size + offsets[0], offsets[1] - offsets[0]
+        if dtype in SAFETENSORS:
+            want = product(shape) * np.dtype(SAFETENSORS[dtype][1]).itemsize
+            require(size_of == want, f"{name}: {shape} of {dtype} are {want} bytes, not {size_of}")
+        require(start + size_of <= len(raw), f"{name}: bytes {offsets[0]} to {offsets[1]} do not "
+                f"fit the file of {len(raw)}")
+        tensors[name] = (Stored(dtype, shape, raw[start:start + size_of]), start, size_of)
     return tensors, metadata
+
+
+def are_counts(numbers):
+    return isinstance(numbers, list) and all(type(n) is int and n >= 0 for n in numbers)
 
 
 def torchao_weights(metadata):
@@ -192,6 +196,7 @@ def torchao_weights(metadata):
         for name in json.loads(metadata.get("tensor_names", "[]")):
             kind = json.loads(metadata[name])["_type"]
             module, _, last = name.rpartition(".")
+            require(isinstance(kind, str), f"{name}: its type is no name: {kind}")
             if kind != "Tensor":
                 yield name, kind, f"{module}._{last}_"
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -232,8 +237,11 @@ def safetensors_entries(raw, only, options):
         used.update(prefix + part for part in parts)
         yield Entry(name, kind, spans, read, chosen)
     for name, (stored, start, size) in tensors.items():
+        if name in used or not fnmatch.fnmatchcase(name, only):
+            continue
+        require(stored.dtype in SAFETENSORS, f"{name}: unknown type {stored.dtype}")
         dtype = SAFETENSORS[stored.dtype][0]
-        if name not in used and dtype and fnmatch.fnmatchcase(name, only):
+        if dtype:
             yield Entry(name, "plain", {name: (start, size)},
                         reader(plain_weight, dtype, stored.raw, stored.shape))
 

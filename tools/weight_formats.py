@@ -310,6 +310,7 @@ FLOATS = ("F32", "F16", "BF16")
 
 def of_file(stored, transposed=False, shape=None):
     """A tensor that lies in the file as Sinter wants it."""
+    require(stored.dtype in SAFETENSORS, f"has type {stored.dtype}, which is not known")
     dtype = SAFETENSORS[stored.dtype][0]
     values = stored.raw.view(storage(dtype)).reshape(shape or stored.shape)
     return Tensor(dtype, np.swapaxes(values, -1, -2) if transposed else values, transposed)

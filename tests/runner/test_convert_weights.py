@@ -375,8 +375,10 @@ class Convert(unittest.TestCase):
                                                TYPE.Q4_1)})
         with open(self.path("a.gguf"), "rb") as file:
             good = file.read()
-        self.refuse(b"", "is no safetensors file")
-        self.refuse(b"FUGG" + good[4:], "its header of")
+        self.refuse(b"", "is neither a GGUF nor a safetensors file")
+        self.refuse(b"FUGG" + good[4:], "is neither a GGUF nor a safetensors file")
+        self.refuse(b"\x08\x08\x12\x07pytorch:" + bytes(90),  # as files of ONNX begin
+                    "is neither a GGUF nor a safetensors file")
         self.refuse(good[:4] + b"\x09" + good[5:], "version 9")
         self.refuse(good[:40], "in its header")
         self.refuse(good[:-40], "do not fit the file")
@@ -403,8 +405,8 @@ class Convert(unittest.TestCase):
         text = file_of(good)
         self.refuse(text[:100], "does not fit the file")
         self.refuse(text[:-9], "do not fit the file")
-        self.refuse(text[:8] + b"[" + text[9:], "its header is not that of safetensors")
-        self.refuse(text.replace(b'"F16"', b'"F17"'), "unknown type F17")
+        self.refuse(text[:9] + b"[" + text[10:], "its header is not that of safetensors")
+        self.refuse(text.replace(b'"F16"', b'"F17"'), "m: scales have type F17")
         self.refuse(text.replace(b"[8,96]", b"[9,96]"), "bytes, not")
         self.refuse(file_of({n: t for n, t in good.items() if n != "qzeros"}), "needs m.qzeros")
         self.refuse(file_of(good | {"scales": good["scales"][:3]}), "are not groups of")
@@ -427,6 +429,43 @@ class Convert(unittest.TestCase):
                     "act_pre_scale")
         self.refuse(file_of(parts, "Int4Tensor").replace(b"[\\\"m.weight", b"{\\\"m.weight"),
                     "torchao")
+
+    def test_headers_of_safetensors(self):
+        """Values of a header that are JSON, but not what they should be."""
+        def file_of(dtype, shape, offsets, kind=None):
+            metadata = {"tensor_names": '["v"]', "v": json.dumps({"_type": kind})} if kind else {}
+            head = json.dumps({"__metadata__": metadata, "w": {
+                "dtype": dtype, "shape": shape, "data_offsets": offsets}}).encode()
+            return len(head).to_bytes(8, "little") + head + bytes(64)
+
+        for dtype in (["F32"], {}, None, 3):
+            self.refuse(file_of(dtype, [16], [0, 64]), "w: its type is no name")
+        for offsets in ([0], [0, 32, 64], [], 64, "ab", ["0", "64"], [64, 0], [-64, 0], [0, 64.0],
+                        [0, None], {}, [False, 64]):
+            self.refuse(file_of("F32", [16], offsets), "w: shape")
+            self.refuse(file_of("C64", [8], offsets), "w: shape")
+        for shape in (16, "16", [16.0], [-16], [[16]], None, [True, 16]):
+            self.refuse(file_of("F32", shape, [0, 64]), "w: shape")
+        self.refuse(file_of("F32", [16], [32, 96]), "do not fit the file")
+        self.refuse(file_of("C64", [8], [32, 96]), "do not fit the file")
+        self.refuse(file_of("C64", [8], [0, 64]), "w: unknown type C64")
+        self.refuse(file_of("F32", [16], [0, 64], ["Tensor"]), "v: its type is no name")
+        deep = b'{"w":' * 100000
+        self.refuse(len(deep).to_bytes(8, "little") + deep, "its header is not that of safetensors")
+
+    def test_types_of_others(self):
+        """Tensors that are not converted may have types that nobody knows."""
+        shapes = {"w": ("F16", [4, 8], 64), "rope": ("C64", [8], 64), "code": ("F4", [3], 2)}
+        head, at = {}, 0
+        for name, (dtype, shape, size) in shapes.items():
+            head[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + size]}
+            at += size
+        text = json.dumps(head).encode()
+        data = self.rng.integers(0, 256, at, np.uint8).tobytes()
+        with open(self.path("a"), "wb") as file:
+            file.write(len(text).to_bytes(8, "little") + text + data)
+        rows = self.converted(self.path("a"), "--only=w")
+        self.assertEqual(list(rows), ["w"])
 
     def test_damaged_folder(self):
         write_gguf(self.path("a.gguf"), gguf_tensors(self.rng))
