@@ -74,9 +74,14 @@ static string_t string(cursor_t *c)
     return (string_t){text, text != NULL ? (size_t)size : 0};
 }
 
-static bool is(string_t s, const char *text)
+bool string_begins(string_t s, const char *text)
 {
-    return s.text != NULL && s.size == strlen(text) && memcmp(s.text, text, s.size) == 0;
+    return s.text != NULL && s.size >= strlen(text) && memcmp(s.text, text, strlen(text)) == 0;
+}
+
+bool string_is(string_t s, const char *text)
+{
+    return s.size == strlen(text) && string_begins(s, text);
 }
 
 static void skip_value(cursor_t *c, uint64_t type)
@@ -111,7 +116,7 @@ static cursor_t field(const gguf_t *g, const char *key, uint64_t *type)
     for (uint64_t i = 0; i < g->n_fields && !c.bad; i++) {
         const string_t name = string(&c);
         *type = number(&c, 4);
-        if (is(name, key)) {
+        if (string_is(name, key)) {
             return c;
         }
         skip_value(&c, *type);
@@ -120,12 +125,15 @@ static cursor_t field(const gguf_t *g, const char *key, uint64_t *type)
     return c;
 }
 
-bool gguf_number(const gguf_t *g, const char *key, double *value)
+const char *gguf_number(const gguf_t *g, const char *key, double *value)
 {
     uint64_t type = 0;
     cursor_t c = field(g, key, &type);
-    if (c.bad || type > TYPE_F64 || value_bytes[type] == 0) {
-        return false;
+    if (c.bad) {
+        return NULL;
+    }
+    if (type > TYPE_F64 || value_bytes[type] == 0) {
+        return failure("%s is no number", key);
     }
     const uint64_t bits = number(&c, value_bytes[type]);
     if (type == TYPE_F32) {
@@ -138,7 +146,21 @@ bool gguf_number(const gguf_t *g, const char *key, double *value)
     } else {
         *value = (double)bits; /* no number that is asked for may be negative */
     }
-    return !c.bad;
+    return NULL; /* gguf_open has seen that the value is there */
+}
+
+const char *gguf_string(const gguf_t *g, const char *key, string_t *value)
+{
+    uint64_t type = 0;
+    cursor_t c = field(g, key, &type);
+    if (c.bad) {
+        return NULL;
+    }
+    if (type != TYPE_STRING) {
+        return failure("%s is no string", key);
+    }
+    *value = string(&c);
+    return NULL;
 }
 
 const char *gguf_strings(const gguf_t *g, const char *key, string_t **list, size_t *count)
@@ -188,7 +210,7 @@ const char *gguf_open(gguf_t *g, const void *data, size_t bytes)
         take(&c, 12);
     }
     double alignment = 32.0;
-    gguf_number(g, "general.alignment", &alignment);
+    TRY(gguf_number(g, "general.alignment", &alignment));
     if (c.bad || !(alignment >= 1.0 && alignment <= 65536.0)) {
         return failure("the file is damaged: its lists end beyond it");
     }
@@ -279,7 +301,7 @@ static cursor_t find(const gguf_t *g, const char *name)
 {
     cursor_t c = cursor_at(g, g->tensors_at);
     for (uint64_t i = 0; i < g->n_tensors && !c.bad; i++) {
-        if (is(string(&c), name)) {
+        if (string_is(string(&c), name)) {
             return c;
         }
         take(&c, 8 * number(&c, 4));
@@ -298,6 +320,27 @@ const char *gguf_weight(const gguf_t *g, const char *name, weight_t *w)
 {
     cursor_t c = find(g, name);
     return c.bad ? failure("the file has no tensor %s", name) : read_weight(g, &c, name, w);
+}
+
+const char *gguf_check_names(const gguf_t *g, bool (*known)(string_t name, bool tensor))
+{
+    cursor_t c = cursor_at(g, g->fields_at);
+    for (uint64_t i = 0; i < g->n_fields + g->n_tensors && !c.bad; i++) {
+        const bool tensor = i >= g->n_fields;
+        const string_t name = string(&c);
+        if (tensor) {
+            take(&c, 8 * number(&c, 4));
+            take(&c, 12);
+        } else {
+            skip_value(&c, number(&c, 4));
+        }
+        if (!known(name, tensor)) {
+            return failure("the engine does not know the %s %.*s, which may change results",
+                           tensor ? "tensor" : "key", (int)(name.size < 200 ? name.size : 200),
+                           name.text);
+        }
+    }
+    return NULL;
 }
 
 void weight_free(weight_t *w)

@@ -242,11 +242,12 @@ static lt_t split_heads(builder_t *b, lt_t x, int64_t heads)
 /* Pairs are neighbours, as GGUF stores the weights of llama. */
 static lt_t rotate(builder_t *b, lt_t x)
 {
-    const sinter_dim_t dims[3] = {1, OPEN, b->sizes->head / 2};
+    const sinter_dim_t dims[3] = {1, OPEN, b->sizes->rotated / 2};
     const lt_t y = inner(b, sinter_f32), cosines = port(b, PORT_COSINES, sinter_f32, 3, dims),
                sines = port(b, PORT_SINES, sinter_f32, 3, dims);
     ADD(b, y, sinter_op_rotary_embedding, sinter_in(&x), sinter_in(&cosines), sinter_in(&sines),
-        sinter_out(&y), sinter_attr_bool(sinter_op_attr_interleaved, 1));
+        sinter_out(&y), sinter_attr_bool(sinter_op_attr_interleaved, 1),
+        sinter_attr_s64(sinter_op_attr_rotary_embedding_dim, b->sizes->rotated));
     return y;
 }
 

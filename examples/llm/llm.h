@@ -54,8 +54,15 @@ typedef struct string {
 } string_t;
 
 const char *gguf_open(gguf_t *g, const void *data, size_t bytes);
-/* A number of the file. */
-bool gguf_number(const gguf_t *g, const char *key, double *value);
+/* A number of the file; where there is none with this key, *value stays as it is. */
+const char *gguf_number(const gguf_t *g, const char *key, double *value);
+/* A string of the file; where there is none with this key, *value stays as it is. */
+const char *gguf_string(const gguf_t *g, const char *key, string_t *value);
+/* An error with the name of the first field or tensor that is not known: a file may ask for more
+ * than an engine does, and would be computed without it. */
+const char *gguf_check_names(const gguf_t *g, bool (*known)(string_t name, bool tensor));
+bool string_is(string_t s, const char *text);
+bool string_begins(string_t s, const char *text);
 /* A list of strings; the caller frees *list. */
 const char *gguf_strings(const gguf_t *g, const char *key, string_t **list, size_t *count);
 bool gguf_has_weight(const gguf_t *g, const char *name);
@@ -95,7 +102,8 @@ extern const format_t weight_formats[WEIGHT_FORMATS], cache_formats[CACHE_FORMAT
 
 typedef struct sizes {
     int64_t layers, hidden, heads, kv_heads, head, inner, vocabulary, context;
-    float epsilon, base;
+    int64_t rotated; /* elements of a head that have a position; the others stay as they are */
+    float epsilon;
 } sizes_t;
 
 /* Ids of the tensors that the engine binds. */
@@ -103,7 +111,7 @@ enum port {
     PORT_X = 1, /* f32 [n, hidden] */
     PORT_Y,     /* f32 [n, hidden]; of the last graph [n, vocabulary] */
     PORT_TOKENS,
-    PORT_COSINES, /* f32 [1, n, head / 2], as the sines */
+    PORT_COSINES, /* f32 [1, n, rotated / 2], as the sines */
     PORT_SINES,
     PORT_SLOTS, /* s32 [n]: the rows of the cache for these tokens */
     PORT_PAST,  /* s32: tokens before these */
@@ -151,7 +159,8 @@ typedef struct model {
     sinter_stream_t *stream;
     int64_t capacity, past; /* tokens that the caches have room for; that are in them */
     float scale, masked;
-    int64_t most; /* tokens of a step that there is memory for */
+    int64_t most;        /* tokens of a step that there is memory for */
+    double *frequencies; /* radians for each token, of the pairs of a head */
     float *x, *cosines, *sines;
     int32_t *slots, past32;
 } model_t;

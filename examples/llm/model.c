@@ -37,10 +37,66 @@ static const char *bind_weight(sinter_compiled_graph_t *c, uint64_t id, const we
 
 /* ---- sizes and weights ----------------------------------------------------------------------- */
 
+/* The names of weights of a layer, in the order of their ports; then its two norms. */
+static const char *const names[WEIGHTS + 2] = {"attn_q",      "attn_k",    "attn_v",
+                                               "attn_output", "ffn_gate",  "ffn_up",
+                                               "ffn_down",    "attn_norm", "ffn_norm"};
+
+/* Whether the engine does what a key or a tensor asks for, or it does not change results: of the
+ * keys, only those of the architecture describe the computation. Those of the tokenizer are seen to
+ * in vocabulary_open. */
+static bool is_known(string_t name, bool tensor)
+{
+    static const char *const keys[] = {"llama.block_count",
+                                       "llama.embedding_length",
+                                       "llama.attention.head_count",
+                                       "llama.attention.head_count_kv",
+                                       "llama.attention.key_length",
+                                       "llama.attention.value_length",
+                                       "llama.attention.layer_norm_rms_epsilon",
+                                       "llama.feed_forward_length",
+                                       "llama.context_length",
+                                       "llama.vocab_size", /* the embedding has as many rows */
+                                       "llama.rope.freq_base",
+                                       "llama.rope.dimension_count",
+                                       "llama.rope.scaling.type",
+                                       "llama.rope.scaling.factor"};
+    static const char *const tensors[] = {"token_embd.weight", "output_norm.weight",
+                                          "output.weight", "rope_freqs.weight"};
+    const char *const *list = tensor ? tensors : keys;
+    const size_t n = tensor ? sizeof tensors / sizeof *tensors : sizeof keys / sizeof *keys;
+    for (size_t i = 0; i < n; i++) {
+        if (string_is(name, list[i])) {
+            return true;
+        }
+    }
+    if (!tensor) {
+        return !string_begins(name, "llama.");
+    }
+    if (!string_begins(name, "blk.")) {
+        return false;
+    }
+    size_t at = 4;
+    while (at < name.size && name.text[at] >= '0' && name.text[at] <= '9') {
+        at++;
+    }
+    const string_t rest = {name.text + at, name.size - at};
+    for (int i = 0; i < WEIGHTS + 2; i++) {
+        char known[32];
+        snprintf(known, sizeof known, ".%s.weight", names[i]);
+        if (string_is(rest, known)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A number without a default where *value is 0. */
 static const char *size_of(const gguf_t *g, const char *key, double most, int64_t *value)
 {
-    double number = 0.0;
-    if (!gguf_number(g, key, &number) || !(number >= 1.0 && number <= most)) {
+    double number = (double)*value;
+    TRY(gguf_number(g, key, &number));
+    if (!(number >= 1.0 && number <= most)) {
         return failure("the file has no %s, or one beyond 1 to %g", key, most);
     }
     *value = (int64_t)number;
@@ -49,20 +105,36 @@ static const char *size_of(const gguf_t *g, const char *key, double most, int64_
 
 static const char *read_sizes(const gguf_t *g, sizes_t *s)
 {
-    double epsilon = 1e-5, base = 10000.0;
+    double epsilon = 1e-5;
+    string_t architecture = {NULL, 0};
+    TRY(gguf_string(g, "general.architecture", &architecture));
+    if (!string_is(architecture, "llama")) {
+        return failure("general.architecture is not llama");
+    }
+    TRY(gguf_check_names(g, is_known));
     TRY(size_of(g, "llama.block_count", 1000, &s->layers));
     TRY(size_of(g, "llama.embedding_length", 1 << 20, &s->hidden));
     TRY(size_of(g, "llama.attention.head_count", 1 << 12, &s->heads));
     TRY(size_of(g, "llama.attention.head_count_kv", 1 << 12, &s->kv_heads));
     TRY(size_of(g, "llama.feed_forward_length", 1 << 20, &s->inner));
     TRY(size_of(g, "llama.context_length", 1 << 24, &s->context));
-    gguf_number(g, "llama.attention.layer_norm_rms_epsilon", &epsilon);
-    gguf_number(g, "llama.rope.freq_base", &base);
-    s->head = s->hidden / s->heads;
+    TRY(gguf_number(g, "llama.attention.layer_norm_rms_epsilon", &epsilon));
     s->epsilon = (float)epsilon;
-    s->base = (float)base;
-    if (s->hidden % s->heads != 0 || s->heads % s->kv_heads != 0 || s->head % 2 != 0 ||
-        !(base > 0.0) || !(epsilon >= 0.0)) {
+    char more[32];
+    snprintf(more, sizeof more, "blk.%d.attn_q.weight", (int)s->layers);
+    if (gguf_has_weight(g, more)) {
+        return failure("the file has %s, a layer behind llama.block_count", more);
+    }
+    s->head = s->hidden % s->heads == 0 ? s->hidden / s->heads : 0;
+    int64_t value = s->head;
+    TRY(size_of(g, "llama.attention.key_length", 1 << 12, &s->head));
+    TRY(size_of(g, "llama.attention.value_length", 1 << 12, &value));
+    s->rotated = s->head;
+    TRY(size_of(g, "llama.rope.dimension_count", (double)s->head, &s->rotated));
+    if (value != s->head) {
+        return failure("llama.attention.value_length is not key_length");
+    }
+    if (s->heads % s->kv_heads != 0 || s->rotated % 2 != 0 || !(epsilon >= 0.0)) {
         return failure("heads, or numbers of the file, do not fit together");
     }
     return NULL;
@@ -82,6 +154,44 @@ static const char *read_norm(const gguf_t *g, const char *name, int64_t k, weigh
 {
     TRY(read_weight(g, name, 1, k, w));
     return w->type == sinter_f32 ? NULL : failure("%s is not f32", name);
+}
+
+/* The angle of pair d at a position is position * base^(-2 d / rotated), divided by the factor of
+ * linear scaling, and by a number for each pair if the file has them. */
+static const char *read_frequencies(const gguf_t *g, model_t *m)
+{
+    const int64_t half = m->sizes.rotated / 2;
+    double base = 10000.0, factor = 1.0;
+    string_t scaling = {"linear", 6};
+    TRY(gguf_number(g, "llama.rope.freq_base", &base));
+    TRY(gguf_number(g, "llama.rope.scaling.factor", &factor));
+    TRY(gguf_string(g, "llama.rope.scaling.type", &scaling));
+    if (string_is(scaling, "none")) {
+        factor = 1.0;
+    } else if (!string_is(scaling, "linear")) {
+        return failure("llama.rope.scaling.type is neither linear nor none");
+    }
+    if (!(base > 0.0) || !(factor > 0.0)) {
+        return failure("llama.rope.freq_base or llama.rope.scaling.factor is not above 0");
+    }
+    weight_t divisors = {.codes = NULL};
+    m->frequencies = malloc((size_t)half * sizeof *m->frequencies);
+    const char *error = m->frequencies == NULL ? failure("no memory for frequencies") : NULL;
+    if (error == NULL && gguf_has_weight(g, "rope_freqs.weight")) {
+        error = read_norm(g, "rope_freqs.weight", half, &divisors);
+    }
+    for (int64_t d = 0; d < half && error == NULL; d++) {
+        float divisor = 1.0f;
+        if (divisors.codes != NULL) {
+            memcpy(&divisor, (const char *)divisors.codes + 4 * d, sizeof divisor);
+        }
+        m->frequencies[d] = pow((double)(float)base, -(double)d / (double)half) / factor / divisor;
+        if (!(divisor > 0.0f)) {
+            error = failure("rope_freqs.weight has a number that is not above 0");
+        }
+    }
+    weight_free(&divisors);
+    return error;
 }
 
 /* Bytes of n numbers in a row of their own. */
@@ -133,12 +243,9 @@ static const char *convert(weight_t *w, const format_t *f, sinter_stream_t *stre
 
 static const char *read_layer(const gguf_t *g, model_t *m, int64_t i)
 {
-    static const char names[WEIGHTS + 2][16] = {"attn_q",      "attn_k",    "attn_v",
-                                                "attn_output", "ffn_gate",  "ffn_up",
-                                                "ffn_down",    "attn_norm", "ffn_norm"};
     const sizes_t *s = &m->sizes;
-    const int64_t kv = s->kv_heads * s->head,
-                  rows[WEIGHTS] = {s->hidden, kv, kv, s->hidden, s->inner, s->inner, s->hidden};
+    const int64_t kv = s->kv_heads * s->head, q = s->heads * s->head,
+                  rows[WEIGHTS] = {q, kv, kv, s->hidden, s->inner, s->inner, s->hidden};
     char name[64];
     for (int at = 0; at < WEIGHTS + 2; at++) {
         snprintf(name, sizeof name, "blk.%d.%s.weight", (int)i, names[at]);
@@ -147,7 +254,7 @@ static const char *read_layer(const gguf_t *g, model_t *m, int64_t i)
             continue;
         }
         weight_t *w = &m->layers[i].weights[at];
-        TRY(read_weight(g, name, rows[at], at == DOWN ? s->inner : s->hidden, w));
+        TRY(read_weight(g, name, rows[at], at == DOWN ? s->inner : at == OUT ? q : s->hidden, w));
         TRY(convert(w, m->weights, m->stream));
         if (i > 0 && (w->type != m->layers[0].weights[at].type ||
                       w->group != m->layers[0].weights[at].group)) {
@@ -237,17 +344,17 @@ static const char *reserve_step(model_t *m, int64_t n)
     if (n <= m->most) {
         return NULL;
     }
-    const size_t count = (size_t)n, head = (size_t)m->sizes.head / 2;
+    const size_t count = (size_t)n, half = (size_t)m->sizes.rotated / 2;
     free(m->x);
     free(m->slots);
     m->most = 0;
-    m->x = malloc(count * ((size_t)m->sizes.hidden + 2 * head) * sizeof *m->x);
+    m->x = malloc(count * ((size_t)m->sizes.hidden + 2 * half) * sizeof *m->x);
     m->slots = malloc(count * sizeof *m->slots);
     if (m->x == NULL || m->slots == NULL) {
         return failure("no memory for a step of %lld tokens", (long long)n);
     }
     m->cosines = m->x + count * (size_t)m->sizes.hidden;
-    m->sines = m->cosines + count * head;
+    m->sines = m->cosines + count * half;
     m->most = n;
     return NULL;
 }
@@ -316,6 +423,7 @@ const char *model_open(model_t *m, const gguf_t *g, const model_desc_t *desc)
                                          .pool = desc->pool};
     *m = (model_t){.weights = desc->weights, .cache = desc->cache, .masked = -INFINITY};
     TRY(read_sizes(g, &m->sizes));
+    TRY(read_frequencies(g, m));
     TRY(status_error(sinter_stream_create(&m->stream, NULL, &stream)));
     m->scale = 1.0f / sqrtf((float)m->sizes.head);
     m->layers = calloc((size_t)m->sizes.layers, sizeof *m->layers);
@@ -337,6 +445,8 @@ void model_close(model_t *m)
         for (int at = 0; at < WEIGHTS; at++) {
             weight_free(&l->weights[at]);
         }
+        weight_free(&l->norms[0]);
+        weight_free(&l->norms[1]);
         for (int at = 0; at < 4; at++) {
             free(l->cache[at]);
         }
@@ -350,6 +460,8 @@ void model_close(model_t *m)
     sinter_stream_destroy(&m->stream);
     weight_free(&m->embedding);
     weight_free(&m->logits);
+    weight_free(&m->norm);
+    free(m->frequencies);
     free(m->layers);
     free(m->x);
     free(m->slots);
@@ -361,12 +473,12 @@ void model_close(model_t *m)
 /* What all layers of a step share: rows of the cache, and angles. */
 static void prepare(model_t *m, int64_t n)
 {
-    const int64_t half = m->sizes.head / 2;
+    const int64_t half = m->sizes.rotated / 2;
     m->past32 = (int32_t)m->past;
     for (int64_t i = 0; i < n; i++) {
         m->slots[i] = (int32_t)(m->past + i);
         for (int64_t d = 0; d < half; d++) {
-            const double angle = (double)m->slots[i] * pow(m->sizes.base, -(double)d / half);
+            const double angle = (double)m->slots[i] * m->frequencies[d];
             m->cosines[i * half + d] = (float)cos(angle);
             m->sines[i * half + d] = (float)sin(angle);
         }
@@ -376,7 +488,7 @@ static void prepare(model_t *m, int64_t n)
 /* Binds what changes with each step; x is updated in place. */
 const char *bind_step(const model_t *m, sinter_compiled_graph_t *c, int64_t n)
 {
-    const sinter_dim_t rows[2] = {n, m->sizes.hidden}, angles[3] = {1, n, m->sizes.head / 2};
+    const sinter_dim_t rows[2] = {n, m->sizes.hidden}, angles[3] = {1, n, m->sizes.rotated / 2};
     TRY(bind_dims(c, PORT_X, 2, rows, m->x));
     TRY(bind_dims(c, PORT_Y, 2, rows, m->x));
     TRY(bind_dims(c, PORT_COSINES, 3, angles, m->cosines));

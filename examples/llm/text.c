@@ -59,9 +59,35 @@ static int by_text(const void *a, const void *b)
     return compare(first->token.text, first->token.size, second->token);
 }
 
+/* Texts become tokens in one way here; a file that asks for another is refused. */
+static const char *check_tokenizer(const gguf_t *g)
+{
+    static const char *const words[2][2] = {{"tokenizer.ggml.model", "gpt2"},
+                                            {"tokenizer.ggml.pre", "smollm"}};
+    static const char *const switches[3] = {"tokenizer.ggml.add_bos_token",
+                                            "tokenizer.ggml.add_eos_token",
+                                            "tokenizer.ggml.add_space_prefix"};
+    for (int i = 0; i < 2; i++) {
+        string_t value = {words[i][1], strlen(words[i][1])};
+        TRY(gguf_string(g, words[i][0], &value));
+        if (!string_is(value, words[i][1])) {
+            return failure("%s is not %s", words[i][0], words[i][1]);
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        double on = 0.0;
+        TRY(gguf_number(g, switches[i], &on));
+        if (on != 0.0) {
+            return failure("%s is on, which the engine does not do", switches[i]);
+        }
+    }
+    return NULL;
+}
+
 const char *vocabulary_open(vocabulary_t *v, const gguf_t *g)
 {
     *v = (vocabulary_t){NULL};
+    TRY(check_tokenizer(g));
     const char *error = gguf_strings(g, "tokenizer.ggml.tokens", &v->tokens, &v->count);
     if (error != NULL) {
         return error;

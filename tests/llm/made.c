@@ -1,7 +1,6 @@
 #include "made.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +47,12 @@ static void put_count(made_t *m, const char *key, int n)
 {
     put_key(m, key, 4);
     put_number(m, (uint64_t)n, 4);
+}
+
+static void put_text(made_t *m, const char *key, const char *text)
+{
+    put_key(m, key, 8);
+    put_string(m, text, strlen(text));
 }
 
 static void put_float(made_t *m, const char *key, float x)
@@ -150,19 +155,56 @@ static void add_tensor(made_t *m, const char *name, int n, int k, int type)
     }
 }
 
+int made_head(const made_sizes_t *s)
+{
+    return s->head != 0 ? s->head : s->hidden / s->heads;
+}
+
+int made_rotated(const made_sizes_t *s)
+{
+    return s->rotated != 0 ? s->rotated : made_head(s);
+}
+
+/* The fields that not every file has. Returns how many. */
+static int put_more(made_t *m)
+{
+    const made_sizes_t *s = &m->sizes;
+    if (s->head != 0) {
+        put_count(m, "llama.attention.key_length", s->head);
+        put_count(m, "llama.attention.value_length", s->head);
+    }
+    if (s->rotated != 0) {
+        put_count(m, "llama.rope.dimension_count", s->rotated);
+    }
+    if (s->scaling != 0.0f) {
+        put_text(m, "llama.rope.scaling.type", "linear");
+        put_float(m, "llama.rope.scaling.factor", s->scaling);
+    }
+    if (s->key != NULL && s->text != NULL) {
+        put_text(m, s->key, s->text);
+    } else if (s->key != NULL) {
+        put_float(m, s->key, 1.0f);
+    }
+    return 2 * (s->head != 0) + (s->rotated != 0) + 2 * (s->scaling != 0.0f) + (s->key != NULL);
+}
+
 static void list_tensors(made_t *m)
 {
     static const char *const weights[7] = {"attn_q",   "attn_k", "attn_v",  "attn_output",
                                            "ffn_gate", "ffn_up", "ffn_down"};
     const made_sizes_t *s = &m->sizes;
-    const int kv = s->hidden / s->heads * s->kv_heads;
-    const int rows[7] = {s->hidden, kv, kv, s->hidden, s->inner, s->inner, s->hidden};
+    const int q = made_head(s) * s->heads, kv = made_head(s) * s->kv_heads;
+    const int rows[7] = {q, kv, kv, s->hidden, s->inner, s->inner, s->hidden};
     char name[48];
     add_tensor(m, "token_embd.weight", s->vocabulary, s->hidden, s->types[7]);
     for (int i = 0; i < MADE_LAYERS; i++) {
         for (int at = 0; at < 7; at++) {
             snprintf(name, sizeof name, "blk.%d.%s.weight", i, weights[at]);
-            add_tensor(m, name, rows[at], at == 6 ? s->inner : s->hidden, s->types[at]);
+            add_tensor(m, name, rows[at],
+                       at == 6   ? s->inner
+                       : at == 3 ? q
+                                 : s->hidden,
+                       s->types[at]);
         }
         snprintf(name, sizeof name, "blk.%d.attn_norm.weight", i);
         add_tensor(m, name, 1, s->hidden, F32);
@@ -172,6 +214,12 @@ static void list_tensors(made_t *m)
     add_tensor(m, "output_norm.weight", 1, s->hidden, F32);
     if (s->types[8] >= 0) {
         add_tensor(m, "output.weight", s->vocabulary, s->hidden, s->types[8]);
+    }
+    if (s->divisors) {
+        add_tensor(m, "rope_freqs.weight", 1, made_rotated(s) / 2, F32);
+    }
+    if (s->tensor != NULL) {
+        add_tensor(m, s->tensor, 1, s->hidden, F32);
     }
 }
 
@@ -190,9 +238,9 @@ void made_model(made_t *m, const made_sizes_t *sizes, uint64_t seed)
     put(m, "GGUF", 4);
     put_number(m, 3, 4);
     put_number(m, m->n_tensors, 8);
+    const size_t count_at = m->bytes;
     put_number(m, 9, 8);
-    put_key(m, "general.architecture", 8);
-    put_string(m, "llama", 5);
+    put_text(m, "general.architecture", "llama");
     put_tokens(m);
     put_count(m, "llama.block_count", MADE_LAYERS);
     put_count(m, "llama.context_length", sizes->context);
@@ -201,6 +249,7 @@ void made_model(made_t *m, const made_sizes_t *sizes, uint64_t seed)
     put_count(m, "llama.attention.head_count", sizes->heads);
     put_count(m, "llama.attention.head_count_kv", sizes->kv_heads);
     put_float(m, "llama.rope.freq_base", 1000.0f);
+    m->file[count_at] = (uint8_t)(m->file[count_at] + put_more(m));
     size_t offset = 0;
     for (size_t i = 0; i < m->n_tensors; i++) {
         made_tensor_t *t = &m->tensors[i];

@@ -14,10 +14,13 @@
 #include "oracle.h"
 
 /* The first has odd sizes and a last group that is short, in f32 without a weight of its own for
- * the output; the second all the types that the engine reads. */
-static const made_sizes_t shapes[2] = {
-    {78, 3, 1, 110, 131, 400, {0, 0, 0, 0, 0, 0, 0, 0, -1}},
-    {96, 4, 2, 160, 67, 400, {2, 3, 8, 1, 3, 8, 30, 8, 3}},
+ * the output; the second all the types that the engine reads; the third heads that are not a part
+ * of the hidden size, elements without a position, and positions that are scaled. */
+enum { SHAPES = 3 };
+static const made_sizes_t shapes[SHAPES] = {
+    {78, 3, 1, 110, 131, 400, {0, 0, 0, 0, 0, 0, 0, 0, -1}, .rotated = 0},
+    {96, 4, 2, 160, 67, 400, {2, 3, 8, 1, 3, 8, 30, 8, 3}, .rotated = 0},
+    {80, 3, 1, 96, 71, 400, {0, 1, 30, 0, 1, 30, 0, 1, 0}, 32, 20, 3.0f, true, NULL, NULL, NULL},
 };
 
 /* The largest error of a format, as a part of the largest number of a group. Codes are half a step
@@ -139,10 +142,19 @@ static void norm(const made_t *made, const char *name, const double *x, double *
     }
 }
 
-static void rotate(double *x, int heads, int head, int position)
+static void rotate(const made_t *made, double *x, int heads, int position)
 {
+    const int head = made_head(&made->sizes), rotated = made_rotated(&made->sizes);
+    const made_tensor_t *divisors = made_find(made, "rope_freqs.weight");
+    const double factor = made->sizes.scaling != 0.0f ? made->sizes.scaling : 1.0;
     for (int i = 0; i < heads * head; i += 2) {
-        const double angle = position * pow(1000.0, -(double)(i % head) / head), a = x[i];
+        const int d = i % head;
+        if (d >= rotated) {
+            continue;
+        }
+        const double divisor = divisors != NULL ? divisors->numbers[d / 2] : 1.0;
+        const double angle = position * pow(1000.0, -(double)d / rotated) / factor / divisor;
+        const double a = x[i];
         x[i] = a * cos(angle) - x[i + 1] * sin(angle);
         x[i + 1] = x[i + 1] * cos(angle) + a * sin(angle);
     }
@@ -205,18 +217,18 @@ static void plain_layer(const plain_t *p, int layer, int token, double *x)
 {
     const made_sizes_t *s = &p->made->sizes;
     double *const *w = p->weights[layer];
-    const int hidden = s->hidden, head = hidden / s->heads, kv = head * s->kv_heads;
+    const int hidden = s->hidden, all = made_head(s) * s->heads, kv = made_head(s) * s->kv_heads;
     double h[128], q[128], k[128], v[128], y[128], gate[256], up[256];
     char name[40];
     snprintf(name, sizeof name, "blk.%d.attn_norm.weight", layer);
     norm(p->made, name, x, h);
-    product(w[Q], hidden, hidden, h, q);
+    product(w[Q], all, hidden, h, q);
     product(w[K], kv, hidden, h, k);
     product(w[V], kv, hidden, h, v);
-    rotate(q, s->heads, head, token);
-    rotate(k, s->kv_heads, head, token);
+    rotate(p->made, q, s->heads, token);
+    rotate(p->made, k, s->kv_heads, token);
     attend(p, layer, token, q, (double *const[2]){k, v}, y);
-    product(w[OUT], hidden, hidden, y, h);
+    product(w[OUT], hidden, all, y, h);
     for (int i = 0; i < hidden; i++) {
         x[i] += h[i];
     }
@@ -313,7 +325,7 @@ static void test_formats(void)
         {sinter_fpmath_mode_strict, 2, 4, {3, 4, 1, 2}, STRICT},
         {sinter_fpmath_mode_int8, 2, 3, {6, 1, 1}, INTEGERS},
     };
-    for (int i = 0; i < 2 * WEIGHT_FORMATS * CACHE_FORMATS; i++) {
+    for (int i = 0; i < SHAPES * WEIGHT_FORMATS * CACHE_FORMATS; i++) {
         const int w = i % WEIGHT_FORMATS, c = i / WEIGHT_FORMATS % CACHE_FORMATS;
         made_t made;
         made_model(&made, &shapes[i / WEIGHT_FORMATS / CACHE_FORMATS], 11);
@@ -389,6 +401,64 @@ static void test_errors(void)
     made_free(&made);
 }
 
+/* Whatever a file has is used, changes nothing, or is refused by its name. */
+static void test_names(void)
+{
+    static const struct {
+        const char *key, *text, *tensor, *refused;
+    } cases[] = {
+        {"general.name", "a model", NULL, NULL},
+        {"quantize.imatrix.file", "notes", NULL, NULL},
+        {"tokenizer.chat_template", "{{ messages }}", NULL, NULL},
+        {"tokenizer.ggml.pre", "smollm", NULL, NULL},
+        {"llama.rope.scaling.type", "none", NULL, NULL},
+        {"llama.attention.layer_norm_rms_epsilon", NULL, NULL, NULL},
+        {"llama.rope.scaling.type", "yarn", NULL, "llama.rope.scaling.type"},
+        {"llama.rope.scaling.original_context_length", NULL, NULL, "original_context_length"},
+        {"llama.rope.scale_linear", NULL, NULL, "key llama.rope.scale_linear"},
+        {"llama.attention.key_length", NULL, NULL, "llama.attention.value_length"},
+        {"llama.rope.scaling.factor", "4", NULL, "llama.rope.scaling.factor is no number"},
+        {"llama.expert_count", NULL, NULL, "key llama.expert_count"},
+        {"llama.attention.sliding_window", NULL, NULL, "key llama.attention.sliding_window"},
+        {"tokenizer.ggml.pre", "llama-bpe", NULL, "tokenizer.ggml.pre"},
+        {"tokenizer.ggml.model", "llama", NULL, "tokenizer.ggml.model"},
+        {"tokenizer.ggml.add_bos_token", NULL, NULL, "tokenizer.ggml.add_bos_token"},
+        {NULL, NULL, "blk.0.attn_q.bias", "tensor blk.0.attn_q.bias"},
+        {NULL, NULL, "blk.1.ffn_gate_inp.weight", "tensor blk.1.ffn_gate_inp.weight"},
+        {NULL, NULL, "blk.2.attn_q.weight", "blk.2.attn_q.weight"},
+        {NULL, NULL, "rope_factors_long.weight", "tensor rope_factors_long.weight"},
+        {NULL, NULL, "rope_freqs.weight", "rope_freqs.weight"}, /* of another size */
+    };
+    const model_desc_t desc = {.weights = &weight_formats[0],
+                               .head = &weight_formats[0],
+                               .cache = &cache_formats[0],
+                               .threads = 1};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        made_sizes_t sizes = shapes[0];
+        made_t made;
+        gguf_t file;
+        vocabulary_t v = {NULL};
+        model_t m = {.stream = NULL};
+        sizes.key = cases[i].key;
+        sizes.text = cases[i].text;
+        sizes.tensor = cases[i].tensor;
+        made_model(&made, &sizes, 15);
+        const char *error = gguf_open(&file, made.file, made.bytes);
+        error = error != NULL ? error : vocabulary_open(&v, &file);
+        error = error != NULL ? error : model_open(&m, &file, &desc);
+        const char *name = cases[i].key != NULL ? cases[i].key : cases[i].tensor;
+        if (cases[i].refused == NULL) {
+            CHECK(error == NULL, "%s: %s", name, error);
+        } else {
+            CHECK(error != NULL && strstr(error, cases[i].refused) != NULL, "%s: %s", name,
+                  error != NULL ? error : "no error");
+        }
+        model_close(&m);
+        vocabulary_close(&v);
+        made_free(&made);
+    }
+}
+
 static void test_text(void)
 {
     made_t made;
@@ -430,5 +500,6 @@ int main(void)
     test_formats();
     test_growing();
     test_errors();
+    test_names();
     return check_finish();
 }
