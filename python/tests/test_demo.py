@@ -3,7 +3,9 @@
 lets a library load that was built for a newer C library.
 
 test_demo.py CC, with SINTER_LIBRARY"""
+import contextlib
 import ctypes
+import io
 import os
 import re
 import subprocess
@@ -54,6 +56,23 @@ class Demo(python_case.Case):
         self.assertEqual(len(times), 5)
         self.assertAlmostEqual(sum(parts.values()), sum(times[1:3]) * 1e-6, 9)
         self.assertTrue(all(seconds > 0 for seconds in parts.values()))
+
+    def test_busy_machine(self):
+        """Rates that were measured beside other programs are not compared where both together want
+        more processors than there are."""
+        def said(others, threads, processors):
+            runs = [{"others": others, "rates": {"prompt": 2.0 * n, "decode": 3.0 * n}}
+                    for n in (1, 4)]
+            with contextlib.redirect_stdout(io.StringIO()) as text:
+                llm_demo.rates(*runs, threads, processors)
+            return text.getvalue()
+
+        quiet = "prompt: 4.00 times as fast\ndecode: 4.00 times as fast\n"
+        self.assertEqual(said(0.02, 2, 2), quiet)
+        self.assertEqual(said(1.5, 2, 8), quiet)
+        for text in (said(0.5, 2, 2), said(6.5, 2, 8)):
+            self.assertIn("no comparison", text)
+            self.assertNotIn("times as fast", text)
 
     def test_weak_versions(self):
         """A library whose needed version of a function is marked as weak still loads, and takes

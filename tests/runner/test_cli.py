@@ -267,6 +267,14 @@ class Cli(unittest.TestCase):
             self.assertGreater(figures["median"]["of_roofline"], 0)
             self.assertEqual(text.count(" of roofline"), 2)
 
+    def test_above_one(self):
+        """Fractions above 1 are explained."""
+        case = ("--mode=P", "--min-time=0.01", f"--case={SDPA}")
+        fast, slow = (run(*case, f"--limits={limits}").stdout
+                      for limits in ("read:1e6+fma:1e6", "read:1e-6+fma:1e-6"))
+        self.assertNotIn("above 1:", fast)
+        self.assertIn("above 1: the caches held", slow)
+
     def test_limits(self):
         """Given limits make the roofline in every mode, and nothing is measured."""
         given = "--limits=read:10+copy:20+fma:100+int8:400"

@@ -167,7 +167,7 @@ static void test_report(void)
     const char *text = "";
     open_subject(&s, 64, true);
     CHECK_THAT(sinter_compiled_partition_report(s.compiled, &text) == sinter_success);
-    CHECK(strstr(text, " us of work by estimate, for up to ") != NULL, "%s", text);
+    CHECK(strstr(text, " us of work by estimate: one thread for each ") != NULL, "%s", text);
     close_subject(&s);
     open_subject(&s, 64, false);
     CHECK_THAT(sinter_compiled_partition_report(s.compiled, &text) == sinter_success);

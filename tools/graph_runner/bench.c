@@ -353,6 +353,14 @@ static void print_rate(const char *what, const result_t *r, const gr_rate_t *rat
              rate->of_read, rate->of_roofline);
 }
 
+/* The fraction of the peak for integers may be above 1 by another instruction. */
+static bool above_one(const gr_rate_t *rate)
+{
+    const double most = 1.005; /* 1 as it is printed */
+    return rate->of_read > most || rate->of_copy > most || rate->of_mixed > most ||
+           rate->of_fma > most || rate->of_roofline > most;
+}
+
 static void print_result(const char *what, const result_t *r, const gr_figures_t *f)
 {
     gr_print("    %s: compile %.3g ms, %.4g MFLOP, %.4g MB %s\n", what, 1e3 * r->compile,
@@ -371,6 +379,11 @@ static void print_result(const char *what, const result_t *r, const gr_figures_t
     }
     print_rate("min", r, &f->min);
     print_rate("median", r, &f->median);
+    if (above_one(&f->min) || above_one(&f->median)) {
+        gr_print(
+            "        above 1: the caches held what the limit reads from memory, or the machine "
+            "was slower while the limit was measured\n");
+    }
 }
 
 int gr_bench_on_demand(gr_exec_t *x, gr_error_t *err)

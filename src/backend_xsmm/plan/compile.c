@@ -365,8 +365,11 @@ static void report_work(const plan_t *plan, const step_t *step, textbuf_t *text)
     const double work = step_work(&(problem_t){.plan = plan, .step = step});
     const int shares = work_shares(work, INT_MAX);
     if (work >= 0) {
-        text_add(text, "  %.1f us of work by estimate, for up to %d thread%s\n", work, shares,
-                 shares == 1 ? "" : "s");
+        text_add(text, "  %.1f us of work by estimate: one thread", work);
+        if (shares > 1) {
+            text_add(text, " for each %.1f us, as far as there are threads", work / shares);
+        }
+        text_add(text, "\n");
     }
 }
 
