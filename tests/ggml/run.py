@@ -55,7 +55,13 @@ TOKENS, SINGLE = 90, 20  # of the tiny model, and those that are decoded one by 
 # backend and the rest with the host, or all layers here and the cache with the host.
 ALL_CACHES = ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1", "mxfp4"]
 PLACEMENTS = ["5", "nkvo"]
-SEQUENCES = 3
+PLACED = {"tokens": 40, "single": 4}
+# The same bound for the small model, whose layers have two branches with products each. Codes of
+# the cache that differ because their numbers nearly do cost no more than making codes does.
+LAYERS = 30
+PLACED_BOUND = math.sqrt(2 * LAYERS) * EIGHT_BITS
+# Sequences with a cache for each.
+SEQUENCES, SEQUENCE_CACHES = 3, ["f16", "q8_0"]
 PROMPT = "The capital of France is"
 MORE_PROMPTS = ["Once upon a time there was", "def fibonacci(n):", "1, 2, 3, 4, 5, 6, 7, 8, 9, 10,"]
 MODES = ["strict", "int8"]
@@ -333,6 +339,51 @@ def check_logits(program, work, environment):
     return failed
 
 
+def middle_error(ours, theirs):
+    """The middle one of the rows' errors; infinite where a logit is NaN or infinite."""
+    errors = sorted(errors_of(ours, theirs))
+    finite = all(map(math.isfinite, errors))
+    return errors[len(errors) // 2] if finite else math.inf
+
+
+def check_placement(program, model, work, environment):
+    """A part of the layers on this backend, or all but the cache, with each type of cache."""
+    failed, exact = 0, None
+    strict = dict(environment, SINTER_GGML_FPMATH="strict")
+    for cache in ALL_CACHES:
+        theirs, _ = logits(program, model, "cpu", work, strict, cache=cache, **PLACED)
+        exact = exact or theirs
+        bound = PLACED_BOUND + middle_error(theirs, exact)
+        for layers in PLACEMENTS:
+            ours, _ = logits(program, model, "Sinter", work, strict, layers=layers, cache=cache,
+                             **PLACED)
+            error = middle_error(ours, theirs)
+            print(f"-ngl {layers}" if layers.isdigit() else f"-{layers}", f"{cache} cache: error "
+                  f"of {error:.2%}, bound {bound:.2%}" + ("" if error <= bound else ": WRONG"),
+                  flush=True)
+            failed += not error <= bound
+    return failed
+
+
+def check_sequences(program, model, work, environment):
+    """Several sequences with a cache for each: right, and no graph is taken apart."""
+    failed = 0
+    strict = dict(environment, SINTER_GGML_FPMATH="strict", SINTER_VERBOSE="dispatch")
+    for cache in SEQUENCE_CACHES:
+        theirs, _ = logits(program, model, "cpu", work, strict, cache=cache, sequences=SEQUENCES,
+                           **PLACED)
+        ours, said = logits(program, model, "Sinter", work, strict, cache=cache,
+                            sequences=SEQUENCES, **PLACED)
+        error, apart = middle_error(ours, theirs), said.count("run one by one")
+        graphs = re.findall(r"\d+ graphs compiled", said)
+        good = error <= PLACED_BOUND and not apart
+        print(f"{SEQUENCES} sequences, {cache} caches: error of {error:.2%}, bound "
+              f"{PLACED_BOUND:.2%}, {''.join(graphs)}, {apart} taken apart" +
+              ("" if good else ": WRONG"), flush=True)
+        failed += not good
+    return failed
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sinter", required=True, help="a build folder of this project")
@@ -373,6 +424,8 @@ def test(arguments, work):
     failed = check_tokens(programs["greedy"], os.path.join(binaries, "ggml-rpc-server"), model,
                            work, environment)
     failed += check_logits(programs["logits"], work, environment)
+    failed += check_placement(programs["logits"], model, work, environment)
+    failed += check_sequences(programs["logits"], model, work, environment)
     failed += check_ops(binaries, arguments.ops.split(","), arguments.all_cases, environment)
     return 1 if failed else 0
 
