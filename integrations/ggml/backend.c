@@ -1,6 +1,7 @@
 /* The registry, the device and the backend that ggml asks for. */
 #include "sinter_ggml.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,33 +12,103 @@ extern struct ggml_backend_device sg_device;
 
 /* ---- messages and settings ------------------------------------------------------------------- */
 
-bool sg_verbose(void)
+/* The reports of compiled partitions, thousands of lines for a model, are left to the word compile:
+ * the library does not see the word dispatch. */
+static void quiet_library(const char *words)
 {
-    static int answer = -1;
-    if (answer < 0) {
-        const char *words = getenv("SINTER_VERBOSE");
-        answer = words && (strstr(words, "dispatch") || strstr(words, "all"));
+    char others[256] = "";
+    for (const char *at = words; *at;) {
+        const size_t length = strcspn(at, ",");
+        const bool dropped = length == 8 && !strncmp(at, "dispatch", length);
+        const size_t used = strlen(others);
+        if (!dropped && used + length + 2 < sizeof(others)) {
+            snprintf(others + used, sizeof(others) - used, "%s%.*s", used ? "," : "", (int)length,
+                     at);
+        }
+        at += length + (at[length] == ',');
     }
-    return answer;
+    sinter_set_verbose(*others ? others : "none");
 }
 
-void sg_say(const char *format, ...)
+static bool verbose;
+
+static void read_verbose(void)
 {
-    if (!sg_verbose()) {
+    const char *words = getenv("SINTER_VERBOSE");
+    verbose = words && (strstr(words, "dispatch") || strstr(words, "all"));
+    if (verbose) {
+        quiet_library(words);
+    }
+}
+
+static bool is_verbose(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_verbose);
+    return verbose;
+}
+
+/* What has been said. Where there is no more room, a reason is said each time. */
+enum { MOST_REASONS = 128, REASON_LENGTH = 256 };
+
+typedef struct reason {
+    char text[REASON_LENGTH];
+    int count, told; /* how often it has occurred, and was said to have */
+} reason_t;
+
+static pthread_mutex_t reasons_lock = PTHREAD_MUTEX_INITIALIZER;
+static reason_t reasons[MOST_REASONS];
+static int n_reasons;
+
+void sg_say_reason(const char *node, const char *format, ...)
+{
+    if (!is_verbose()) {
         return;
     }
+    char text[REASON_LENGTH];
     va_list arguments;
     va_start(arguments, format);
-    fputs("sinter: ggml: ", stderr);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
+    vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
+    pthread_mutex_lock(&reasons_lock);
+    int i = 0;
+    while (i < n_reasons && strcmp(reasons[i].text, text) != 0) {
+        i++;
+    }
+    if (i < n_reasons) {
+        reasons[i].count++;
+    } else {
+        fprintf(stderr, "sinter: ggml: %s (%s)\n", text, node);
+    }
+    if (i == n_reasons && i < MOST_REASONS) {
+        reasons[n_reasons++] = (reason_t){.count = 1, .told = 1};
+        memcpy(reasons[i].text, text, sizeof(text));
+    }
+    pthread_mutex_unlock(&reasons_lock);
+}
+
+void sg_say_counts(uint64_t compiled, uint64_t reused)
+{
+    if (!is_verbose()) {
+        return;
+    }
+    pthread_mutex_lock(&reasons_lock);
+    for (int i = 0; i < n_reasons; i++) {
+        if (reasons[i].count > reasons[i].told) {
+            fprintf(stderr, "sinter: ggml: %d times: %s\n", reasons[i].count, reasons[i].text);
+            reasons[i].told = reasons[i].count;
+        }
+    }
+    fprintf(stderr, "sinter: ggml: %llu graphs compiled, %llu runs without a compile\n",
+            (unsigned long long)compiled, (unsigned long long)reused);
+    pthread_mutex_unlock(&reasons_lock);
 }
 
 sinter_engine_t *sg_engine(void)
 {
     static sinter_engine_t *engine;
     if (!engine) {
+        (void)is_verbose();
         sinter_engine_create(&engine, NULL);
     }
     return engine;
@@ -201,7 +272,7 @@ static bool supports_op(ggml_backend_dev_t device, const struct ggml_tensor *op)
     (void)device;
     const char *why = sg_refuses(op);
     if (why) {
-        sg_say("%s %s is left to the host: %s", ggml_op_desc(op), op->name, why);
+        sg_say_reason(op->name, "%s is left to the host: %s", ggml_op_desc(op), why);
     }
     return !why;
 }

@@ -250,8 +250,7 @@ void sg_plans_destroy(sg_plans_t *plans)
     if (!plans) {
         return;
     }
-    sg_say("%llu graphs compiled, %llu runs without a compile", (unsigned long long)plans->misses,
-           (unsigned long long)plans->hits);
+    sg_say_counts(plans->misses, plans->hits);
     while (plans->list) {
         plan_t *next = plans->list->next;
         plan_free(plans->list);
@@ -398,8 +397,9 @@ static bool build_step(sg_plans_t *plans, sg_tensors_t *tensors, int first, int 
     bool ok = builder_open(&b, plans, tensors, first, end);
     step->end = ok ? translate(&b) : first;
     if (step->end < end && step->end > first) {
-        sg_say("a graph ends before %s %s: %s", ggml_op_name(tensors->list[step->end]->op),
-               tensors->list[step->end]->name, b.why);
+        const tensor_t *next = tensors->list[step->end];
+        sg_say_reason(next->name, "a graph ends before %s: %s", ggml_op_name(next->op),
+                      sg_native(next) ? "it is a loop of the backend's own" : b.why);
     }
     while (ok && step->end > first) {
         builder_free(&b);
@@ -419,8 +419,8 @@ static bool build_step(sg_plans_t *plans, sg_tensors_t *tensors, int first, int 
         ok = compile(&b, plans, step);
         plans->misses++;
         if (!ok && step->end - first > 1) {
-            sg_say("%d nodes from %s on run one by one: %s", step->end - first,
-                   tensors->list[first]->name, sinter_last_error_message());
+            sg_say_reason(tensors->list[first]->name, "%d nodes run one by one: %s",
+                          step->end - first, sinter_last_error_message());
             step->singly = ok = true;
         } else if (!ok) {
             GGML_LOG_ERROR("sinter: %s %s: %s\n", ggml_op_name(tensors->list[first]->op),
@@ -697,9 +697,8 @@ static enum ggml_status run_whole(sg_plans_t *plans, step_t *step, sinter_stream
     }
     /* An execute that fails has written nothing, because no index is computed within the graph. If
      * the nodes fail, too, the data were wrong, and those of the next run may be right. */
-    const tensor_t *node = tensors->list[step->first];
-    sg_say("%d nodes from %s on run one by one: %s", step->end - step->first, node->name,
-           sinter_last_error_message());
+    sg_say_reason(tensors->list[step->first]->name, "%d nodes run one by one: %s",
+                  step->end - step->first, sinter_last_error_message());
     const enum ggml_status after = run_singly(plans, step, stream, tensors);
     step->singly = after == GGML_STATUS_SUCCESS;
     return after;

@@ -11,9 +11,11 @@
 #include "ggml-backend-impl.h"
 #include "ggml-impl.h"
 
-/* Prints why something was refused, on stderr, where SINTER_VERBOSE lists dispatch. */
-void sg_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-bool sg_verbose(void);
+/* Where SINTER_VERBOSE lists dispatch, these print on stderr: a reason, the first time that it
+ * occurs, with the node that it is about; and at the end how often each has occurred, and what was
+ * compiled. */
+void sg_say_reason(const char *node, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void sg_say_counts(uint64_t compiled, uint64_t reused);
 
 /* ---- layout.c: quantised tensors in our buffers ---------------------------------------------- */
 
