@@ -40,6 +40,14 @@ static void set_flush(int on)
 
 /* ---- TypeCast -------------------------------------------------------------------------------- */
 
+/* A tie of a format of few digits, or a neighbour: whoever rounds to more digits first rounds it to
+ * the wrong side. */
+static double near_tie(void)
+{
+    const double tie = ldexp((double)(2 * (rnd() % 4096) + 1), (int)(rnd() % 19));
+    return (rnd() % 2 == 0 ? 1 : -1) * (tie + (double)(rnd() % 3) - 1);
+}
+
 /* All codes of the narrow types; numbers of all sizes, specials and subnormals of the wide ones.
  * s64 stays where a double is exact. */
 static void fill_codes(sinter_data_type_t type, unsigned char *bytes)
@@ -54,8 +62,9 @@ static void fill_codes(sinter_data_type_t type, unsigned char *bytes)
     for (int i = 0; i < N && bits >= 32; i++) {
         const int exponent = (int)(rnd() % (i % 3 == 0 ? 280 : 40)) - (i % 3 == 0 ? 140 : 20),
                   n_special = sizeof special / sizeof *special;
-        const double x =
-            i < n_special ? special[i] : ldexp((double)rnd() / 0x1p31 * 2 - 1, exponent);
+        const double x = i < n_special ? special[i]
+                         : i % 3 == 1  ? near_tie()
+                                       : ldexp((double)rnd() / 0x1p31 * 2 - 1, exponent);
         orc_encode(type, bytes, i,
                    type == sinter_s64 ? fmax(-0x1p52, fmin(0x1p52, isnan(x) ? 0 : x)) : x);
     }

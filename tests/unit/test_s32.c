@@ -2,6 +2,7 @@
  * truncated, x / 0 is the largest or the least number by the sign of x, 0 / 0 is 0. */
 #include <math.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "passive.h"
 #include "spec_run.h"
@@ -92,6 +93,46 @@ static void test_pairs(void)
     }
 }
 
+/* All of it in integers of 32 bits: operands that are transposed, broadcast or have gaps, a
+ * condition, an intermediate result that is an output too. */
+static void test_words(void)
+{
+    enum { ROWS = 37, COLS = 70 };
+    static int32_t p[ROWS * COLS], q[COLS], r[2 * ROWS], kept[ROWS * COLS], last[ROWS * COLS];
+    static unsigned char above[ROWS * COLS];
+    const spec_port_t ports[] = {{1, p}, {2, q}, {3, r}, {9, kept}, {8, last}, {0, NULL}};
+    for (int i = 0; i < ROWS * COLS; i++) {
+        p[i] = ends[i * 7 % ENDS];
+        q[i % COLS] = ends[i % COLS * 5 % ENDS];
+        r[i % ROWS * 2] = ends[i % ROWS * 3 % ENDS];
+    }
+    for (int i = 0; i < 2; i++) {
+        memset(last, 0x5A, sizeof last);
+        memset(kept, 0x5A, sizeof kept);
+        CHECK(spec_run("GreaterEqual 1:s32:37x70:1x37 2:s32:70 -> 4:boolean:37x70;"
+                       "Subtract 1:s32:37x70:1x37 3:s32:37x1:2x1 -> 5:s32:37x70;"
+                       "Select 4:boolean:37x70 5:s32:37x70 2:s32:70 -> 6:s32:37x70;"
+                       "Multiply 6:s32:37x70 3:s32:37x1:2x1 -> 7:s32:37x70;"
+                       "Maximum 7:s32:37x70 1:s32:37x70:1x37 -> 8:s32:37x70;"
+                       "StaticReshape shape=37,70 special_zero=0 6:s32:37x70 -> 9:s32:37x70",
+                       policies[i], ports) == sinter_success,
+              "%s", sinter_last_error_message());
+        for (int k = 0; k < ROWS * COLS; k++) {
+            const int32_t x = p[k / COLS + k % COLS * ROWS], other = q[k % COLS],
+                          z = r[k / COLS * 2], chosen = x >= other ? subtract(x, z) : other,
+                          want = maximum(multiply(chosen, z), x);
+            CHECK(kept[k] == chosen && last[k] == want, "element %d: %d and %d, want %d and %d", k,
+                  kept[k], last[k], chosen, want);
+        }
+    }
+    const spec_port_t compared[] = {{1, p}, {2, q}, {4, above}, {0, NULL}};
+    CHECK_THAT(spec_run("GreaterEqual 1:s32:37x70:1x37 2:s32:70 -> 4:boolean:37x70",
+                        sinter_partition_policy_fusion, compared) == sinter_success);
+    for (int k = 0; k < ROWS * COLS; k++) {
+        CHECK_THAT(above[k] == (p[k / COLS + k % COLS * ROWS] >= q[k % COLS]));
+    }
+}
+
 /* The s32 tensors lie inside the partition: f32 has no room for their sums. */
 static void test_inside(void)
 {
@@ -151,6 +192,7 @@ int main(int argc, char **argv)
         c[i] = ends[i % ENDS];
     }
     test_pairs();
+    test_words();
     test_inside();
     test_index();
     return check_finish();

@@ -23,8 +23,9 @@ static sinter_status_t bind_operand(const chain_operand_t *op, const bound_t *v,
 {
     bool mapped[SINTER_MAX_NDIMS] = {false};
     ref->data = v->data;
-    ref->dtype = v->dtype;
-    ref->traits = dtype_traits(v->dtype);
+    /* Words move as floats do. */
+    ref->dtype = b->chain->words && v->dtype == sinter_s32 ? sinter_f32 : v->dtype;
+    ref->traits = dtype_traits(ref->dtype);
     ref->grouped = ref->stream = false;
     for (int d = 0; d < b->ndims; d++) {
         const int m = op->map[d];
@@ -78,6 +79,7 @@ sinter_status_t chain_bind(const chain_t *chain, const struct frame *frame, feat
     const bound_t *space = &frame->v[chain->dims_value];
     out->chain = chain;
     out->fn = eltwise_table(features);
+    out->op = chain->words ? out->fn->op_words : out->fn->op;
     out->tiles = tile_table(features);
     out->quant = quant_rows(features);
     out->features = features;

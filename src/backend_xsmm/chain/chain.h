@@ -2,7 +2,8 @@
  * and the score programs (scale, mask, soft-cap) inside attention. A program runs over runs of up
  * to CHAIN_BLOCK elements along the innermost iteration dim; as a step of its own it runs over
  * tiles of the last two dims. Registers are blocks of floats in scratch, or of doubles where an
- * s32, s64 or f64 tensor takes part. */
+ * s32, s64 or f64 tensor takes part; of 32-bit integers, where all tensors are s32 or boolean and
+ * integers have an instruction for every op. */
 #ifndef SINTER_SRC_CHAIN_H
 #define SINTER_SRC_CHAIN_H
 
@@ -78,6 +79,7 @@ typedef struct chain {
     int ndims;      /* of the iteration space */
     int dims_value; /* plan value whose dims are the iteration space */
     bool f64;
+    bool words;      /* registers hold 32-bit integers, and booleans as the floats 0 and 1 */
     bool with_input; /* register 0 is given */
     int n_regs, n_instrs, n_operands;
     /* The register whose value the kernel gets back: of score and probability chains, and of chains
@@ -105,6 +107,7 @@ typedef struct chain_ref {
 typedef struct chain_bound {
     const chain_t *chain;
     const struct eltwise_table *fn; /* functions for the plan's ISA */
+    const eltwise_fn_t *op;         /* those of ops, for what registers of 32 bits hold */
     const struct tile_table *tiles;
     const struct quant_rows *quant;
     features_t features;
@@ -271,6 +274,9 @@ typedef struct chain_builder {
     int cap_instrs, cap_operands;
     int n_virtual; /* virtual registers; chain_finish maps them to at most CHAIN_MAX_REGS */
     bool with_input;
+    /* NULL, or the plan's values: chain_finish may then find that a chain which needs doubles for
+     * its types can do without. */
+    const struct plan_value *values;
     const char *reason; /* why the program cannot be built: chain_finish fails with it */
 } chain_builder_t;
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "backend_xsmm/chain/chain.h"
+#include "backend_xsmm/plan.h"
 #include "backend_xsmm/ukernels/eltwise.h"
 #include "base/op_slot.h"
 #include "base/status.h"
@@ -517,6 +518,117 @@ static chain_affine_t find_affine(const chain_t *c)
     return affine;
 }
 
+/* ---- chains that do without doubles ---------------------------------------------------------- */
+
+static sinter_data_type_t type_of(const chain_builder_t *b, int operand)
+{
+    return b->values[b->operands[operand].value].lt.data_type;
+}
+
+/* What a virtual register of a chain of words holds. SUM: a result that is still to saturate. */
+typedef enum word { WORD_NONE, WORD_BOOLEAN, WORD_S32, WORD_SUM } word_t;
+
+/* The result of an op on words; WORD_NONE: there is no such op. */
+static word_t word_op(const chain_instr_t *in, const word_t *word)
+{
+    const bool both = word[in->a] == WORD_S32 && word[in->b] == WORD_S32;
+    switch (op_of_slot(in->op)) {
+    case sinter_op_add:
+    case sinter_op_subtract:
+    case sinter_op_multiply:
+        return both ? WORD_SUM : WORD_NONE;
+    case sinter_op_maximum:
+    case sinter_op_minimum:
+        return both ? WORD_S32 : WORD_NONE;
+    case sinter_op_greater_equal:
+        return both ? WORD_BOOLEAN : WORD_NONE;
+    case sinter_op_select:
+        return word[in->a] == WORD_BOOLEAN && word[in->b] == WORD_S32 && word[in->c] == WORD_S32
+                   ? WORD_S32
+                   : WORD_NONE;
+    default:
+        return WORD_NONE;
+    }
+}
+
+/* What an instruction leaves in its register; of a store, what it has stored. */
+static word_t word_of(const chain_builder_t *b, const chain_instr_t *in, const word_t *word)
+{
+    const word_t from = n_sources(in) > 0 ? word[in->a] : WORD_NONE;
+    if (in->op < CHAIN_LOAD) {
+        return word_op(in, word);
+    }
+    if (in->op == CHAIN_LOAD && !b->operands[in->operand].grouped) {
+        const sinter_data_type_t type = type_of(b, in->operand);
+        return type == sinter_s32 ? WORD_S32 : type == sinter_boolean ? WORD_BOOLEAN : WORD_NONE;
+    }
+    if (in->op == CHAIN_STORE) {
+        const sinter_data_type_t type = type_of(b, in->operand);
+        const bool fits = type == sinter_s32 ? from == WORD_S32 || from == WORD_SUM
+                                             : type == sinter_boolean && from == WORD_BOOLEAN;
+        return fits ? from : WORD_NONE;
+    }
+    if (in->op == CHAIN_ROUND_TO && in->dtype == sinter_s32) {
+        return from == WORD_SUM ? WORD_S32 : from == WORD_S32 ? from : WORD_NONE;
+    }
+    return in->op == CHAIN_COPY && from != WORD_SUM ? from : WORD_NONE;
+}
+
+/* Whether 32-bit integers can hold all that a chain computes: each sum saturates at once. */
+static bool fits_words(chain_builder_t *b, int result, word_t *word)
+{
+    if (b->values == NULL || b->with_input || result >= 0) {
+        return false;
+    }
+    for (int i = 0; i < b->chain.n_instrs; i++) {
+        const chain_instr_t *in = &b->instrs[i];
+        const word_t now = word_of(b, in, word);
+        if (now == WORD_NONE) {
+            return false;
+        }
+        if (in->op != CHAIN_STORE) {
+            word[in->dst] = now;
+        }
+    }
+    return true;
+}
+
+/* Ops on words saturate, so nothing is left to round: who reads a rounded register reads what it
+ * was made from. */
+static void drop_roundings(chain_builder_t *b)
+{
+    for (int i = 0; i < b->chain.n_instrs; i++) {
+        const chain_instr_t *in = &b->instrs[i];
+        for (int k = i + 1; k < b->chain.n_instrs && in->op == CHAIN_ROUND_TO; k++) {
+            chain_instr_t *user = &b->instrs[k];
+            int *const src[3] = {&user->a, &user->b, &user->c};
+            for (int s = 0; s < 3 && s < n_sources(user); s++) {
+                *src[s] = *src[s] == in->dst ? in->a : *src[s];
+            }
+        }
+    }
+}
+
+/* An s32 that becomes a float on its way to this type is rounded as it would be in one step: f32
+ * is reached by that step alone, and the others either hold no number beyond 2^24, up to which
+ * floats are exact, or make the same of all of them. */
+static bool takes_s32_by_float(sinter_data_type_t type)
+{
+    return !dtype_needs_f64(type) && type != sinter_bf16 && type != sinter_e8m0;
+}
+
+/* Whether a finished chain does nothing but convert between s32 and a type that floats hold. */
+static bool converts_by_float(const chain_builder_t *b)
+{
+    const chain_instr_t *in = b->instrs;
+    if (b->values == NULL || b->with_input || b->chain.n_instrs != 2 || in[0].op != CHAIN_LOAD ||
+        in[1].op != CHAIN_STORE || b->operands[in[0].operand].grouped) {
+        return false;
+    }
+    const sinter_data_type_t from = type_of(b, in[0].operand), to = type_of(b, in[1].operand);
+    return from == sinter_s32 ? takes_s32_by_float(to) : to == sinter_s32 && !dtype_needs_f64(from);
+}
+
 sinter_status_t chain_finish(chain_builder_t *b, int result, bool f64, const chain_t **out)
 {
     if (b->reason != NULL) {
@@ -527,8 +639,13 @@ sinter_status_t chain_finish(chain_builder_t *b, int result, bool f64, const cha
     }
     colouring_t *k = ARENA_NEW(b->arena, colouring_t, 1);
     chain_t *chain = ARENA_NEW(b->arena, chain_t, 1);
-    if (k == NULL || chain == NULL) {
+    word_t *word = ARENA_NEW(b->arena, word_t, b->n_virtual + 1);
+    if (k == NULL || chain == NULL || word == NULL) {
         return sinter_out_of_memory;
+    }
+    const bool words = f64 && fits_words(b, result, word);
+    if (words) {
+        drop_roundings(b);
     }
     last_uses(b, result, k->last);
     if (!colour(b, k)) {
@@ -542,7 +659,8 @@ sinter_status_t chain_finish(chain_builder_t *b, int result, bool f64, const cha
         return too_big("operands", b->chain.n_operands, CHAIN_MAX_OPERANDS);
     }
     *chain = b->chain;
-    chain->f64 = f64;
+    chain->words = words;
+    chain->f64 = f64 && !words && !(result < 0 && converts_by_float(b));
     chain->n_regs = k->used > 0 ? k->used : 1;
     chain->result = result < 0 ? -1 : k->reg[result];
     chain->instrs = b->instrs;

@@ -533,7 +533,7 @@ static const float *run_f32_from(const chain_bound_t *b, const block_t *k, given
         float *dst = r[in->dst];
         if (in->op < CHAIN_LOAD) {
             dst = target(b, k, p, dst);
-            b->fn->op[in->op](dst, x[in->a], x[in->b], x[in->c], n, in->p);
+            b->op[in->op](dst, x[in->a], x[in->b], x[in->c], n, in->p);
             x[in->dst] = dst;
             continue;
         }

@@ -177,8 +177,9 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
     if (out->share_bytes < chain_transpose_scratch_bytes() && chain_converts(p->step->post)) {
         out->share_bytes = chain_transpose_scratch_bytes();
     }
-    out->note = p->step->post->f64 ? "elementwise in f64, runs of 256"
-                                   : "elementwise in f32, tiles of up to 4096";
+    out->note = p->step->post->f64     ? "elementwise in f64, runs of 256"
+                : p->step->post->words ? "elementwise in s32, tiles of up to 4096"
+                                       : "elementwise in f32, tiles of up to 4096";
     return sinter_success;
 }
 

@@ -673,6 +673,7 @@ static sinter_status_t finish(emitter_t *e, const cluster_t *cl, step_t *step)
         SG_TRY(reg_of(e, tail->in, &result));
         step->tail = tail;
     }
+    e->b.values = step->kind == STEP_CHAIN ? e->lo->plan->values : NULL;
     return chain_finish(&e->b, result, e->f64, &step->post);
 }
 

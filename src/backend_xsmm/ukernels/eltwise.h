@@ -41,6 +41,8 @@ typedef struct eltwise_norm {
 typedef struct eltwise_table {
     features_t needs;               /* what it was built for */
     eltwise_fn_t op[ELTWISE_KINDS]; /* by op_slot; NULL: no elementwise function */
+    /* The same for 32-bit integers in place of floats: results saturate. Conditions are floats. */
+    eltwise_fn_t op_words[ELTWISE_KINDS];
 
     /* Rows. Sums run in 16 lanes that are added in a fixed tree, so they depend on n alone. */
     float (*row_max)(const float *x, int n); /* NaN are passed over; -inf if n is 0 */
