@@ -1,10 +1,10 @@
 #include "base/alloc.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <threads.h>
 
 #include "base/cpu.h"
 #include "base/memory.h"
@@ -32,7 +32,7 @@ static void default_free(void *ptr, void *user)
 static sinter_engine_t default_engine = {
     1, {default_alloc, default_free, NULL}, {0}, CONSTANTS_INITIALIZER(&default_engine.allocator)};
 static sinter_status_t default_engine_status;
-static once_flag default_engine_once = ONCE_FLAG_INIT;
+static pthread_once_t default_engine_once = PTHREAD_ONCE_INIT;
 
 static void init_default_engine(void)
 {
@@ -41,7 +41,7 @@ static void init_default_engine(void)
 
 static sinter_engine_t *get_default_engine(void)
 {
-    call_once(&default_engine_once, init_default_engine);
+    pthread_once(&default_engine_once, init_default_engine);
     return &default_engine;
 }
 

@@ -1,8 +1,8 @@
 #include "base/cpu.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <threads.h>
 #if defined(__x86_64__) || defined(__i386__)
 #include <cpuid.h>
 #endif
@@ -134,8 +134,8 @@ static void detect_cache(void)
 /* Asked once, as the features are. */
 size_t cpu_last_level_cache(void)
 {
-    static once_flag once = ONCE_FLAG_INIT;
-    call_once(&once, detect_cache);
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, detect_cache);
     return last_level_cache;
 }
 #else
@@ -186,8 +186,8 @@ static void detect(void)
 /* Asked once: in a virtual machine each question takes microseconds. */
 features_t cpu_features(void)
 {
-    static once_flag once = ONCE_FLAG_INIT;
-    call_once(&once, detect);
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, detect);
     return found;
 }
 

@@ -7,7 +7,6 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <threads.h>
 
 #include "base/status.h"
 
@@ -84,8 +83,8 @@ static int count_possible_threads(int most)
 
 int team_take(int wanted)
 {
-    static once_flag once = ONCE_FLAG_INIT;
-    call_once(&once, watch_forks);
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
     const int all = wanted > 0 ? wanted : omp_get_max_threads();
     const int most = all < TEAM_MOST_THREADS ? all : TEAM_MOST_THREADS;
     if (most <= team && !team_lost) {

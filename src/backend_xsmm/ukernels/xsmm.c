@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <libxsmm.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -14,7 +15,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <threads.h>
 #include <unistd.h>
 
 #include "base/cpu.h"
@@ -326,8 +326,8 @@ static void start_once(void)
 
 void xs_start(void)
 {
-    static once_flag once = ONCE_FLAG_INIT;
-    call_once(&once, start_once);
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, start_once);
 }
 
 xs_kernel_t xs_dispatch(const xs_shape_t *shape, features_t features, const char **why)
