@@ -29,11 +29,21 @@ static void write_string(FILE *f, const char *text)
     fputc('"', f);
 }
 
-/* The shortest text that reads back as x, whatever the locale's decimal point is. JSON has no
- * number for Inf. */
+/* What is neither a digit nor a sign nor the exponent is the locale's decimal point, of one byte or
+ * several. */
+static void write_number(FILE *f, const char *text)
+{
+    while (*text != '\0') {
+        const size_t point = strcspn(text, "0123456789+-e");
+        fputc(point > 0 ? '.' : *text, f);
+        text += point > 0 ? point : 1;
+    }
+}
+
+/* The shortest text that reads back as x. JSON has no number for Inf. */
 static void write_f32(FILE *f, float x)
 {
-    char text[32];
+    char text[64];
     if (!isfinite(x)) {
         fputs(isnan(x) ? "\"nan\"" : x > 0 ? "\"inf\"" : "\"-inf\"", f);
         return;
@@ -44,8 +54,7 @@ static void write_f32(FILE *f, float x)
             break;
         }
     }
-    text[strcspn(text, ",")] = text[strcspn(text, ",")] == ',' ? '.' : '\0';
-    fputs(text, f);
+    write_number(f, text);
 }
 
 static void write_s64s(FILE *f, const int64_t *values, size_t n)

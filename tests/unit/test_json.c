@@ -536,6 +536,16 @@ static void test_warnings(void)
     check_warning("[4]", "[2]",
                   "t.json:3:46: warning: output_ports names tensor 2, which no op of the graph "
                   "computes; the port is ignored");
+    check_warning(
+        "\"engine_kind\"", "\"engine\"",
+        "t.json:2:33: warning: member \"engine\" is ignored; known are version engine_kind "
+        "fpmath_mode fpmath_mode_apply_to_int input_ports output_ports graph");
+    check_warning("[2, 16], \"stride\"", "[2, 16], \"strides\"",
+                  "t.json:10:72: warning: member \"strides\" is ignored; known are id dtype shape "
+                  "stride layout_type property_type");
+    check_warning("\"name\": \"deq", "\"label\": \"deq",
+                  "t.json:5:24: warning: member \"label\" is ignored; known are id name kind attrs "
+                  "inputs outputs");
     check_warning("[4]", "[3]", ""); /* a tensor that an op reads as well may be an output */
     text = replaced("[0, 1, 2]", "[20, 21, 22, 23, 24, 25, 26, 27]");
     CHECK(!load(&m, text, strlen(text), &err), "%s", err.text);

@@ -2,6 +2,7 @@
 
 #include <cjson/cJSON.h>
 #include <float.h>
+#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -600,6 +601,20 @@ int json_u64(const json_doc_t *doc, const json_node_t *node, uint64_t *value)
     return 0;
 }
 
+/* strtod reads the decimal point of the locale, which may be several bytes. */
+static double real_of(const char *digits)
+{
+    const char *point = localeconv()->decimal_point;
+    const size_t whole = strcspn(digits, ".");
+    char text[128];
+
+    if (!digits[whole] || strlen(point) > 16) {
+        return strtod(digits, NULL);
+    }
+    snprintf(text, sizeof text, "%.*s%s%s", (int)whole, digits, point, digits + whole + 1);
+    return strtod(text, NULL);
+}
+
 int json_f32(json_doc_t *doc, const json_node_t *node, float *value)
 {
     const char *text = json_text(doc, node);
@@ -617,7 +632,7 @@ int json_f32(json_doc_t *doc, const json_node_t *node, float *value)
     if (number_text(doc, node, digits)) {
         return json_expected(doc, node, "a number within f32");
     }
-    number = strtod(digits, NULL);
+    number = real_of(digits);
     if (fabs(number) > FLT_MAX) {
         return json_expected(doc, node, "a number within f32");
     }
@@ -633,8 +648,8 @@ int json_bool(json_doc_t *doc, const json_node_t *node, int *value)
     char digits[64];
 
     if (!number_text(doc, node, digits)) {
-        yes = strtod(digits, NULL) == 1;
-        no = strtod(digits, NULL) == 0;
+        yes = real_of(digits) == 1;
+        no = real_of(digits) == 0;
     }
     if (!yes && !no) {
         return json_expected(doc, node, "0, 1, true or false");

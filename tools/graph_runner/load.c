@@ -50,6 +50,37 @@ static int warn(loader_t *l, const json_node_t *node, const char *text)
     return 0;
 }
 
+/* Notes the members of an object that nothing reads. keys: those that are read. */
+static int warn_unread(loader_t *l, const json_node_t *obj, const char *const *keys)
+{
+    json_node_t c;
+    char text[256];
+
+    for (bool more = json_first(&l->doc, obj, &c); more; more = json_next(&l->doc, &c)) {
+        const char *key = json_key(&l->doc, &c);
+        int at = 0;
+
+        if (!key) {
+            return -1;
+        }
+        while (keys[at] && strcmp(keys[at], key)) {
+            at++;
+        }
+        if (keys[at]) {
+            continue;
+        }
+        size_t n =
+            (size_t)snprintf(text, sizeof text, "member \"%.64s\" is ignored; known are", key);
+        for (int i = 0; keys[i] && n < sizeof text; i++) {
+            n += (size_t)snprintf(text + n, sizeof text - n, " %s", keys[i]);
+        }
+        if (warn(l, &c, text)) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
 /* The member must be there. */
 static int need(loader_t *l, const json_node_t *obj, const char *key, json_node_t *member)
 {
@@ -363,6 +394,8 @@ static int load_strides(loader_t *l, const json_node_t *obj, sinter_logical_tens
 
 static int load_tensor(loader_t *l, const json_node_t *obj, sinter_logical_tensor_t *lt)
 {
+    static const char *const keys[] = {"id",          "dtype",         "shape", "stride",
+                                       "layout_type", "property_type", NULL};
     json_node_t id, dtype;
     int layout = sinter_layout_type_undef, property = sinter_tensor_property_undef;
     const char *name;
@@ -386,7 +419,7 @@ static int load_tensor(loader_t *l, const json_node_t *obj, sinter_logical_tenso
     }
     lt->layout_type = (sinter_layout_type_t)layout;
     lt->property = (sinter_tensor_property_t)property;
-    return load_shape(l, obj, lt) || load_strides(l, obj, lt) ? -1 : 0;
+    return load_shape(l, obj, lt) || load_strides(l, obj, lt) || warn_unread(l, obj, keys) ? -1 : 0;
 }
 
 static int load_tensors(loader_t *l, const json_node_t *obj, const char *key, size_t *n,
@@ -443,11 +476,15 @@ static int line_of(const json_doc_t *doc, const json_node_t *node, line_counter_
 static int load_op(loader_t *l, const json_node_t *obj, size_t index, line_counter_t *counter,
                    model_op_t *op)
 {
+    static const char *const keys[] = {"id", "name", "kind", "attrs", "inputs", "outputs", NULL};
     json_node_t node;
     const char *kind, *name;
 
     if (!json_is_object(&l->doc, obj)) {
         return json_expected(&l->doc, obj, "an op object");
+    }
+    if (warn_unread(l, obj, keys)) {
+        return -1;
     }
     op->line = line_of(&l->doc, obj, counter);
     op->id = index;
@@ -588,6 +625,9 @@ static int check_ports(loader_t *l, const char *key, bool inputs)
 
 static int load_root(loader_t *l)
 {
+    static const char *const keys[] = {
+        "version",     "engine_kind",  "fpmath_mode", "fpmath_mode_apply_to_int",
+        "input_ports", "output_ports", "graph",       NULL};
     const json_node_t *root = &l->doc.root;
     json_node_t list, c, member;
     line_counter_t counter = {0, 1};
@@ -596,7 +636,7 @@ static int load_root(loader_t *l)
     if (!json_is_object(&l->doc, root)) {
         return json_expected(&l->doc, root, "an object");
     }
-    if (load_header(l, root) || need(l, root, "graph", &list)) {
+    if (load_header(l, root) || need(l, root, "graph", &list) || warn_unread(l, root, keys)) {
         return -1;
     }
     if (!json_is_array(&l->doc, &list)) {

@@ -7,6 +7,7 @@
 
 const gr_options_t gr_default_options = {
     .mode = "C",
+    .mb = GR_SAME_BATCH,
     .seed = 1,
     .runs = 1,
     .expected_n_partitions = -1,
@@ -191,8 +192,11 @@ static int check(const gr_options_t *opt, gr_error_t *err)
     if (opt->threads < 0 || opt->threads > 4096) {
         return gr_fail(err, "--threads: expected 0 to 4096");
     }
-    if (opt->mb < 0 || opt->repeat < 0 || opt->repeat > 1000000 || opt->max_scratch < 0) {
-        return gr_fail(err, "--mb, --repeat, --max-scratch-per-thread: expected 0 or more");
+    if (opt->mb < 1 && opt->mb != GR_SAME_BATCH) {
+        return gr_fail(err, "--mb: expected 1 or more");
+    }
+    if (opt->repeat < 0 || opt->repeat > 1000000 || opt->max_scratch < 0) {
+        return gr_fail(err, "--repeat, --max-scratch-per-thread: expected 0 or more");
     }
     if (opt->limits && strcmp(opt->limits, "measured") &&
         gr_limits_parse(opt->limits, 1, &limits, err)) {

@@ -7,6 +7,8 @@
 
 #include <stdio.h>
 
+#define GR_SAME_BATCH INT64_MIN /* as mb: none is given */
+
 typedef struct gr_options {
     const char *mode, *case_file, *batch;
     const char *in_shapes, *dynamic, *dt, *op_attrs, *attr_fpmath, *partition_fpmath, *in;

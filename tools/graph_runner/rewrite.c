@@ -543,7 +543,7 @@ int gr_rewrite(model_t *model, const gr_options_t *opt, gr_error_t *err)
 {
     const char *mode = opt->attr_fpmath;
 
-    if (opt->mb && rewrite_batch(model, opt->mb, err)) {
+    if (opt->mb > 0 && rewrite_batch(model, opt->mb, err)) {
         return -1;
     }
     if (opt->in_shapes && rewrite_shapes(model, opt->in_shapes, err)) {
