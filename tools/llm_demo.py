@@ -108,12 +108,17 @@ def made(*command):
 
 def built(ggml):
     """libggml-sinter.so for these headers, over the library of build/release."""
-    release, prefix, build = (os.path.join(ROOT, "build", name) for name in (
-        "release", os.path.join("llm-demo", "prefix"), os.path.join("llm-demo", "backend")))
+    release = os.path.join(ROOT, "build", "release")
     say("building Sinter in build/release, and its backend (minutes the first time) ...")
     made("cmake", "--preset", "release")
     made("cmake", "--build", release, "-j", str(os.cpu_count()), "--target", "sinter_shared",
          "sinter_static", "graph_runner")
+    return backend_over(ggml, release, FOLDER)
+
+
+def backend_over(ggml, release, folder):
+    """libggml-sinter.so for these headers, in a folder, over the library of a build."""
+    prefix, build = os.path.join(folder, "prefix"), os.path.join(folder, "backend")
     made("cmake", "--install", release, "--prefix", prefix)
     made("cmake", "-S", os.path.join(ROOT, "integrations", "ggml"), "-B", build,
          f"-DCMAKE_PREFIX_PATH={prefix}", f"-DSINTER_GGML_DIR={ggml}")

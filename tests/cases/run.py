@@ -48,6 +48,7 @@ class Case:
     def program(self):
         """The case, a program in C, compiled against the library."""
         path = os.path.join(self.work, "case")
+        os.environ["ASAN_OPTIONS"] = "detect_leaks=0"  # the cases free nothing
         sanitize = ["-fsanitize=address,undefined"] if self.options.sanitize else []
         library = os.path.dirname(self.options.library)
         self.run([self.options.cc, "-std=gnu11", "-O1", "-g", *sanitize, self.file, "-o", path,
@@ -274,6 +275,21 @@ def in_ggml(case):
     if done.returncode == SKIPPED:
         raise Skip("tests/ggml/run.py is skipped")
     expect(done.returncode == 0, f"exit status {done.returncode}")
+
+
+@judges("ggml-streams-run-one-by-one.py")
+def streams(case):
+    import llm_demo
+    try:
+        python, packages, _ = llm_demo.fetched()
+        ggml, _ = llm_demo.headers(python)
+    except SystemExit as why:
+        raise Skip(why) from None
+    shim = llm_demo.shim(packages)
+    backend = llm_demo.backend_over(ggml, case.options.build, case.work)
+    said = case.run([python, "-B", case.file], GGML_BACKEND_PATH=backend,
+                    **({"SHIM": shim} if shim else {}))
+    lines(said, "(?:streams|unified) right 0 times .*", 2)
 
 
 # ---- one case, or the folder ---------------------------------------------------------------------
