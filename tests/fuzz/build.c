@@ -203,6 +203,18 @@ void fz_no_gaps(fz_t *f, int tensor)
     }
 }
 
+void fz_interleave(fz_t *f, int tensor)
+{
+    fz_tensor_t *t = &f->tensors[tensor];
+
+    for (int d = 0; d < t->ndims; d++) {
+        t->pad[d] = t->repeat[d] = 0;
+    }
+    if (t->ndims > 0) { /* elements of less than a byte stay side by side */
+        t->halves = 1 + fz_pick(f, is_packed(t->type) ? t->ndims - 1 + (t->ndims == 1) : t->ndims);
+    }
+}
+
 /* ---- ops ------------------------------------------------------------------------------------- */
 
 int fz_op(fz_t *f, sinter_op_kind_t kind, sinter_data_type_t type, int ndims, const int64_t *dims,

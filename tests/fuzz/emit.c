@@ -32,6 +32,8 @@ static void put_strides(const fz_t *f, const fz_tensor_t *t, sinter_logical_tens
         int d = t->order[i];
         int64_t size = t->fixed ? largest(f, t->dims[d]) : lt->dims[d];
 
+        step *=
+            t->halves == i + 1 && (i + 1 < t->ndims || gr_dtype(t->type)->bits % 8 == 0) ? 2 : 1;
         lt->strides[d] = t->repeat[d] ? 0 : step;
         if (!t->repeat[d]) {
             step = step * (size > 1 ? size : 1) + t->pad[d];

@@ -33,7 +33,10 @@ typedef struct fz_tensor {
     int64_t dims[FZ_MAX_RANK]; /* sizes or symbols */
     int order[FZ_MAX_RANK], pad[FZ_MAX_RANK],
         repeat[FZ_MAX_RANK]; /* dims by falling stride; gaps in elements; stride 0 */
-    int fixed;               /* strides that hold for all variants, known at compile */
+    /* 1 + the place in `order` from which on strides are doubled, so that another tensor fits
+     * between; 0: none */
+    int halves;
+    int fixed; /* strides that hold for all variants, known at compile */
     fz_declare_t declare;
     int specials;  /* percent of NaN, Inf, -0, subnormal and huge values among its elements */
     int nonfinite; /* percent of NaN and Inf */
@@ -74,6 +77,7 @@ typedef struct fz {
     int apply_to_int;
     int fused_only;      /* not op by op as well */
     int rank_comes_late; /* some inputs have no number of dims before compile; 2: nor then */
+    int interleave;      /* outputs go between the elements of inputs, where they fit */
     int compute_scales;  /* of tensors, for dynamic_nv: these ops are partitions of their own */
 } fz_t;
 
@@ -121,6 +125,8 @@ void fz_f32(fz_t *f, sinter_op_attr_t attr, size_t n, const float *values);
 void fz_str(fz_t *f, sinter_op_attr_t attr, const char *value);
 void fz_bool(fz_t *f, sinter_op_attr_t attr, int value);
 void fz_no_gaps(fz_t *f, int tensor); /* dense row-major */
+/* Leaves room for another tensor of that layout between the elements or the rows. */
+void fz_interleave(fz_t *f, int tensor);
 
 /* The output has the input's dims. */
 int fz_unary(fz_t *f, sinter_op_kind_t kind, sinter_data_type_t type, int x);
@@ -213,8 +219,9 @@ fz_outcome_t fz_run(fz_t *f, char *text, size_t size);
 /* Cases, fused partitions and ops, for the summary. */
 typedef struct fz_tally {
     long cases[3], partitions, ops;
-    long outputs; /* compared */
-    double loose; /* the sum of their shares of elements with a bound that checks nothing */
+    long outputs;     /* compared */
+    long interleaved; /* outputs that lay between the elements of an input */
+    double loose;     /* the sum of their shares of elements with a bound that checks nothing */
     struct {
         char name[32];
         long n;

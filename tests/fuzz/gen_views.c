@@ -86,7 +86,7 @@ static int is_float(const fz_t *f, int x)
 void fz_gen_views(fz_t *f)
 {
     int64_t dims[FZ_MAX_RANK], room = 5000;
-    int ndims = fz_range(f, 1, 5), steps = fz_range(f, 2, 8), x;
+    int ndims = fz_range(f, 1, 5), steps = fz_range(f, 2, 8), interleaved = fz_chance(f, 50), x;
 
     for (int d = 0; d < ndims; d++) {
         int64_t size = fz_chance(f, 1) ? 0 : FZ_ONE_OF(f, 1, 2, 3, 4, 6, 8, 12, 16, 17, 32);
@@ -97,6 +97,7 @@ void fz_gen_views(fz_t *f)
         room = size ? room / size : room;
         dims[d] = size ? fz_dim(f, size, 1) : 0;
     }
+    f->interleave = interleaved;
     if (fz_chance(f, 25)) {
         x = fz_dequantized(f, fz_float(f), ndims, dims, -1);
     } else {
@@ -106,6 +107,9 @@ void fz_gen_views(fz_t *f)
         int what = fz_pick(f, 10);
 
         f->tensors[x].keep = f->tensors[x].produced && fz_chance(f, 6);
+        if (interleaved) {
+            fz_interleave(f, x);
+        }
         if (what < 3) {
             x = reshape(f, x);
         } else if (what < 6) {
@@ -117,5 +121,8 @@ void fz_gen_views(fz_t *f)
         } else if (f->tensors[x].type != sinter_boolean) {
             x = fz_dequantized(f, fz_float(f), f->tensors[x].ndims, f->tensors[x].dims, x);
         }
+    }
+    if (interleaved) {
+        fz_interleave(f, x);
     }
 }

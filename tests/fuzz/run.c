@@ -554,6 +554,83 @@ static const buffer_t *shared_input(run_t *r, const part_t *p, size_t before, in
     return NULL;
 }
 
+/* Marks the bytes of a tensor's elements. */
+static void mark(const sinter_logical_tensor_t *lt, size_t at, unsigned char *taken)
+{
+    const int64_t n = gr_elements(lt), bits = gr_dtype(lt->data_type)->bits;
+
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t first = gr_offset(lt, i) * bits;
+
+        for (int64_t byte = first / 8; byte <= (first + bits - 1) / 8; byte++) {
+            taken[at + (size_t)byte]++;
+        }
+    }
+}
+
+/* Where an output may begin within the range of another tensor without a byte in common with it:
+ * behind half a stride of either; 0: nowhere. */
+static size_t place_between(const buffer_t *host, const sinter_logical_tensor_t *lt, size_t bytes)
+{
+    for (int i = 0; i < host->lt.ndims + lt->ndims; i++) {
+        const sinter_logical_tensor_t *of = i < host->lt.ndims ? &host->lt : lt;
+        const int d = i < host->lt.ndims ? i : i - host->lt.ndims;
+        const size_t at = (size_t)(of->strides[d] * gr_dtype(of->data_type)->bits / 16);
+        unsigned char *taken;
+        int common = at == 0 || at >= host->bytes || bytes == 0;
+
+        if (common || !(taken = calloc(host->bytes + at + bytes, 1))) {
+            continue;
+        }
+        mark(&host->lt, 0, taken);
+        for (size_t b = 0; b < host->bytes; b++) {
+            taken[b] = taken[b] > 0;
+        }
+        unsigned char *own = calloc(host->bytes + at + bytes, 1);
+        mark(lt, at, own);
+        for (size_t b = 0; b < host->bytes; b++) {
+            common |= taken[b] && own[b];
+        }
+        free(taken);
+        free(own);
+        if (!common) {
+            return at;
+        }
+    }
+    return 0;
+}
+
+/* Lays an output between the elements of an input, of which it takes a copy. */
+static const buffer_t *take_between(run_t *r, const part_t *p, const sinter_logical_tensor_t *lt)
+{
+    buffer_t *b = &r->buffers[lt->id];
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < p->n_in && r->f->interleave; i++) {
+        const buffer_t *host = &r->buffers[p->in[i].id];
+
+        if (host->lt.property == sinter_tensor_property_host_scalar ||
+            sinter_logical_tensor_get_bytes(lt, &bytes)) {
+            continue;
+        }
+        const size_t at = place_between(host, lt, bytes);
+
+        if (at > 0) {
+            free(b->base);
+            free(b->copy);
+            *b = (buffer_t){.lt = *lt, .bytes = bytes};
+            b->room = host->bytes + at + bytes + 2 * GUARD;
+            b->base = take(b->room);
+            memset(b->base, GUARD_BYTE, b->room);
+            memcpy(b->base + GUARD, host->data, host->bytes);
+            b->data = b->base + GUARD + at;
+            fz_tally.interleaved++;
+            return host;
+        }
+    }
+    return NULL;
+}
+
 static sinter_status_t bind(const buffer_t *b, sinter_tensor_t **tensor)
 {
     if (b->lt.property == sinter_tensor_property_host_scalar) {
@@ -579,10 +656,11 @@ static int make_tensors(run_t *r, part_t *p, sinter_tensor_t **tensors, int poli
         return library_failed(r, status, "inputs", policy);
     }
     for (size_t i = 0; i < p->n_out; i++) {
-        const buffer_t *from = shared_input(r, p, i, in_place);
+        const buffer_t *from = shared_input(r, p, i, in_place),
+                       *host = from ? NULL : take_between(r, p, &p->out[i]);
         buffer_t *b = &r->buffers[p->out[i].id];
 
-        if (take_buffer(r, &p->out[i], 0)) {
+        if (!host && take_buffer(r, &p->out[i], 0)) {
             return -1;
         }
         if (from) {
@@ -590,6 +668,11 @@ static int make_tensors(run_t *r, part_t *p, sinter_tensor_t **tensors, int poli
         }
         keep_copy(b);
         status = bind(b, &tensors[p->n_in + i]);
+        for (size_t k = 0; host && k < p->n_in && !status; k++) {
+            if (p->in[k].id == host->lt.id) {
+                status = sinter_tensor_set_data(tensors[k], b->base + GUARD, host->bytes);
+            }
+        }
         for (size_t k = 0; from && k < p->n_in && !status; k++) {
             if (p->in[k].id == from->lt.id) {
                 status = sinter_tensor_set_data(tensors[k], b->data, b->bytes);

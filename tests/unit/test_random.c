@@ -92,6 +92,7 @@ static void report(void)
     for (int i = 0; i < 64 && fz_tally.refusals[i].n; i++) {
         printf("unsupported %ld times: %s\n", fz_tally.refusals[i].n, fz_tally.refusals[i].text);
     }
+    printf("%ld outputs between the elements of an input\n", fz_tally.interleaved);
     printf("%ld ops in %ld partitions; %ld cases unsupported\n", fz_tally.ops, fz_tally.partitions,
            fz_tally.cases[FZ_UNSUPPORTED]);
 }
