@@ -86,7 +86,8 @@ static int is_float(const fz_t *f, int x)
 void fz_gen_views(fz_t *f)
 {
     int64_t dims[FZ_MAX_RANK], room = 5000;
-    int ndims = fz_range(f, 1, 5), steps = fz_range(f, 2, 8), interleaved = fz_chance(f, 50), x;
+    int ndims = fz_range(f, 1, 5), steps = fz_range(f, 2, 8),
+        interleaved = fz_chance(f, 50) && !f->dynamic, x;
 
     for (int d = 0; d < ndims; d++) {
         int64_t size = fz_chance(f, 1) ? 0 : FZ_ONE_OF(f, 1, 2, 3, 4, 6, 8, 12, 16, 17, 32);

@@ -568,11 +568,25 @@ static void mark(const sinter_logical_tensor_t *lt, size_t at, unsigned char *ta
     }
 }
 
+/* Rows of elements of less than a byte begin with a whole byte. Others count as one piece of
+ * memory, gaps included. */
+static int has_whole_rows(const sinter_logical_tensor_t *lt)
+{
+    for (int d = 0; d < lt->ndims; d++) {
+        if (lt->dims[d] > 1 && lt->strides[d] != 1 &&
+            lt->strides[d] * gr_dtype(lt->data_type)->bits % 8 != 0) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
 /* Where an output may begin within the range of another tensor without a byte in common with it:
  * behind half a stride of either; 0: nowhere. */
 static size_t place_between(const buffer_t *host, const sinter_logical_tensor_t *lt, size_t bytes)
 {
-    for (int i = 0; i < host->lt.ndims + lt->ndims; i++) {
+    for (int i = 0;
+         i < host->lt.ndims + lt->ndims && has_whole_rows(&host->lt) && has_whole_rows(lt); i++) {
         const sinter_logical_tensor_t *of = i < host->lt.ndims ? &host->lt : lt;
         const int d = i < host->lt.ndims ? i : i - host->lt.ndims;
         const size_t at = (size_t)(of->strides[d] * gr_dtype(of->data_type)->bits / 16);
