@@ -47,8 +47,8 @@ typedef enum dtype_way {
     DTYPE_BOUNDED,    /* at least zp, which is no zero point here: max(x * scale, zp) */
     DTYPE_DIVIDED,    /* x / scale */
     DTYPE_SHIFTED,    /* round(x / scale) + zp, for integers */
-    DTYPE_ADDED,      /* x / scale + zp */
-    DTYPE_LESS,       /* (x - zp) / scale: zp is an offset */
+    DTYPE_ADDED,      /* round(x / scale + zp) */
+    DTYPE_LESS,       /* round((x - zp) / scale): zp is an offset */
     DTYPE_RESTORED    /* the way back: (x - zp) * scale */
 } dtype_way_t;
 

@@ -22,6 +22,31 @@ OP vu ordered_bits(vu x)
 
 /* ---- elements -------------------------------------------------------------------------------- */
 
+/* round(x / by + zp) or round((x - zp) / by), as exact numbers are rounded, but those far beyond
+ * all codes come nearer. The quotient t is in double, and n the integer next to it. Where t is a tie,
+ * the sign of what is exactly left, x - (t - zp) by or (x - zp) - t by, says on which side of the
+ * tie the quotient is. */
+OP vf rounded_exactly(bool less, vf x, vf by, vf zp)
+{
+    const vd most = vd_set1(0x1p20), whole = vd_set1(0x1.8p52), one = vd_set1(1);
+    vd q[2];
+    UNROLL
+    for (int h = 0; h < 2; h++) {
+        const vd a = vd_of(x, h), s = vd_of(by, h), z = vd_of(zp, h);
+        vd t = less ? (vd)((a - z) / s) : (vd)(a / s + z);
+        t = -vd_min(most, -vd_min(most, t));
+        const vd n = (t + whole) - whole, apart = t - n;
+        const vd b = less ? (vd)-z : (vd)(-t * s), sum = a + b, part = sum - a,
+                 error = (a - (sum - part)) + (b - part),
+                 left = (sum + (less ? (vd)(-t * s) : (vd)(z * s))) + error;
+        const __typeof__(t > t) unit = (__typeof__(t > t))one,
+                                up = (apart == 0.5) & (left > 0) & unit,
+                                down = (apart == -0.5) & (left < 0) & unit;
+        q[h] = n + (vd)up - (vd)down;
+    }
+    return vf_of_vd(q[0], q[1]);
+}
+
 OP vf rescaled(dtype_way_t way, vf x, vf by, vf zp)
 {
     switch (way) {
@@ -34,9 +59,9 @@ OP vf rescaled(dtype_way_t way, vf x, vf by, vf zp)
     case DTYPE_SHIFTED:
         return vf_round(x / by) + zp;
     case DTYPE_ADDED:
-        return x / by + zp;
+        return rounded_exactly(false, x, by, zp);
     case DTYPE_LESS:
-        return (x - zp) / by;
+        return rounded_exactly(true, x, by, zp);
     case DTYPE_RESTORED:
         return (x - zp) * by;
     }
@@ -135,21 +160,19 @@ OP vf zero_points_of(const quant_formula_t *f, vf below)
     return vf_round(vf_set1(f->elem_min) + below);
 }
 
-/* Zero points that are floats, or offsets, from scales and the largest -x. */
+/* Zero points that are floats, or offsets, from scales and the largest -x: in double, so that only
+ * the result is rounded. */
 OP vf float_zps_of(const quant_formula_t *f, vf bottom, vf scale)
 {
     const vf most = vf_set1(f->zp_max);
-    vf zp = vf_set1(f->elem_min) + bottom / scale;
-    if (f->zps == ZPS_OFFSETS) {
-        const vd least = vd_set1(f->elem_min);
-        vd o[2];
-        UNROLL
-        for (int h = 0; h < 2; h++) {
-            o[h] = (vd)(-(vd_of(bottom, h) + vd_of(scale, h) * least));
-        }
-        zp = vf_of_vd(o[0], o[1]);
+    const vd least = vd_set1(f->elem_min);
+    vd zp[2];
+    UNROLL
+    for (int h = 0; h < 2; h++) {
+        const vd b = vd_of(bottom, h), s = vd_of(scale, h);
+        zp[h] = f->zps == ZPS_OFFSETS ? (vd)(-(b + s * least)) : (vd)(least + b / s);
     }
-    return vf_min(most, vf_max(-most, zp));
+    return vf_min(most, vf_max(-most, vf_of_vd(zp[0], zp[1])));
 }
 
 #endif

@@ -151,7 +151,19 @@ static double stored_float(const params_t *p, double x)
     return orc_round(p->zp_type, (double)(float)fmax(-max, fmin(max, x)));
 }
 
-/* qmin - lo / s, or lo - s qmin. */
+/* x / s for x between x - below and x + above, s within a range of positive numbers. */
+static range_t exact_quotient(double x, double below, double above, range_t s)
+{
+    const double a = x - below, b = x + above;
+    if (!(s.low > 0)) { /* nothing is known beyond the quotient itself */
+        const bool certain = below == 0 && above == 0 && s.low == s.high;
+        return certain ? (range_t){x / s.v, x / s.v, x / s.v}
+                       : (range_t){x / s.v, -INFINITY, INFINITY};
+    }
+    return (range_t){x / s.v, a / (a < 0 ? s.low : s.high), b / (b < 0 ? s.high : s.low)};
+}
+
+/* qmin - lo / s, or lo - s qmin, rounded once: as in double. */
 static range_t float_zero_point(const params_t *p, range_t min, range_t scale)
 {
     double bound, v, low, high;
@@ -161,10 +173,9 @@ static range_t float_zero_point(const params_t *p, range_t min, range_t scale)
         high = min.high - scale.high * p->lowest;
         bound = 0x1p-50 * (fabs(min.v) + fabs(scale.v * p->lowest));
     } else {
-        double t = orc_quotient(min.v, fmax(min.v - min.low, min.high - min.v), scale.v,
-                                fmax(scale.v - scale.low, scale.high - scale.v), &bound);
-        low = high = v = p->lowest - t;
-        bound += orc_f32_error(v, bound);
+        const range_t t = exact_quotient(min.v, min.v - min.low, min.high - min.v, scale);
+        v = p->lowest - t.v, low = p->lowest - t.high, high = p->lowest - t.low;
+        bound = 0x1p-50 * (fabs(p->lowest) + fabs(t.v));
     }
     return order(stored_float(p, v), stored_float(p, low - bound), stored_float(p, high + bound));
 }
@@ -230,32 +241,21 @@ static range_t quotient(double x, double xb, range_t s)
     return (range_t){x / s.v, low - 2 * ORC_U * fabs(low), high + 2 * ORC_U * fabs(high)};
 }
 
-/* A code of x / s + zp, or of (x - offset) / s, each rounded. */
+/* A code of x / s + zp, or of (x - offset) / s, rounded once. Doubles leave open what lies beside a
+ * tie. Quotients are beyond 2^34 only where all of the group is equal and the scale is 1. */
 static void element_of_float(const params_t *p, const quantum_t *q, double x, double xb, double *v,
                              double *b)
 {
     const bool offsets = p->zps == ZPS_OFFSETS;
     const range_t zp = q->zp;
-    double d = offsets ? x - zp.v : x, db = xb, tb, t, low, high;
-    if (offsets) {
-        db += fmax(zp.v - zp.low, zp.high - zp.v);
-        db += orc_f32_error(d, db);
-    }
-    if (q->scale.low < q->scale.high && q->scale.low > 0) {
-        const range_t ends = quotient(d, db, q->scale);
-        t = ends.v, low = ends.low, high = ends.high;
-    } else {
-        t = orc_quotient(d, db, q->scale.v,
-                         fmax(q->scale.v - q->scale.low, q->scale.high - q->scale.v), &tb);
-        low = t - tb, high = t + tb;
-    }
-    if (!offsets) {
-        const double error = orc_f32_error(t + zp.v, fmax(t - low, high - t));
-        low += zp.low - error, high += zp.high + error, t += zp.v;
-    }
-    *v = element(p, t, 0);
-    low = element(p, low, 0);
-    high = element(p, high, 0);
+    const double less = offsets ? zp.v : 0, more = offsets ? 0 : zp.v,
+                 below = xb + (offsets ? zp.high - zp.v : 0),
+                 above = xb + (offsets ? zp.v - zp.low : 0);
+    const range_t t = exact_quotient(x - less, below, above, q->scale);
+    const double slack = 0x1p-50 * fmin(fabs(t.v) + fabs(more), 0x1p34),
+                 low = element(p, t.low + (offsets ? 0 : zp.low) - slack, 0),
+                 high = element(p, t.high + (offsets ? 0 : zp.high) + slack, 0);
+    *v = element(p, t.v + more, 0);
     *b = isnan(low) || isnan(high) ? (isnan(*v) ? 0 : INFINITY) : orc_reach(*v, low, high);
 }
 

@@ -113,6 +113,21 @@ def stored_scale(x, name):
     return F(1) if r == 0 else r
 
 
+def stored_zp(x, name):
+    """A float zero point or an offset: rounded once to f32, then to its type, saturating."""
+    top = FLOATS[name][2]
+    return round_float(clamp(f32(x), -top, top), *FLOATS[name])
+
+
+def quantise_open(x, elem, scale, zp_type, offsets):
+    """Groups that need not contain 0. Differences and sums are exact, and codes rounded once."""
+    low, high = INTS[elem]
+    s = stored_scale((max(x) - min(x)) / (high - low), scale)
+    zp = stored_zp(min(x) - s * low if offsets else low - min(x) / s, zp_type)
+    exact = [(v - zp) / s if offsets else v / s + zp for v in x]
+    return s, zp, [F(clamp(half_even(q), low, high)) for q in exact]
+
+
 def quantise(kind, x, elem, scale, zp_type, t):
     """Scale, zero point, elements."""
     zp = F(0)
@@ -120,6 +135,8 @@ def quantise(kind, x, elem, scale, zp_type, t):
         return NAN, zp, [zp] * len(x)
     if NAN in x or INF in x:
         return NAN, quantise(kind, [zp], elem, scale, zp_type, t)[1], [zp] * len(x)
+    if zp_type in FLOATS:
+        return quantise_open(x, elem, scale, zp_type, kind == "offsets")
     amax = max(abs(v) for v in x)
     if kind == "dynamic_mx":
         s = power(clamp(floor_log2(amax) - EMAX[elem], -127, 127)) if amax else power(-127)
@@ -165,6 +182,17 @@ def groups(rng):
     yield [-just_below * power(3),
            F(255, 256) * power(3), -F(509, 512) * power(3)
            ] + [F(n, 16) for n in (-127, 127, 1, -1, 0)]
+    most = FLOATS["f32"][2]
+    yield [-most, most, f32(most / 2), f32(-most / 3), F(0), F(1), f32(most / 4), f32(most / 255)]
+    yield [f32(F(-24 * 10**37)), f32(F(24 * 10**37)), f32(F(12 * 10**37)), F(0)] + [F(1)] * 4
+    yield [F(1000) + random_f32(rng, rng.randint(-3, 3)) // power(-10) * power(-10)
+           for _ in range(GROUP)]  # fmt: skip
+    yield [F(-20) + F(rng.randint(0, 2**20), 2**18) for _ in range(GROUP)]
+    # beside ties, by less than floats or doubles tell from them
+    yield [F(-1, 2), F(509, 2), power(-60), -power(-60), power(-149), -power(-149),
+           2 + power(-22), 4 - power(-22)]  # fmt: skip
+    yield [F(0), F(255), F(1, 2), F(5, 2), F(1, 2) - power(-25), F(5, 2) + power(-22), F(7, 2),
+           F(301, 2)]  # fmt: skip
 
 
 SETS = ([("dynamic_mx", e, "e8m0", "s32", 1)
@@ -179,8 +207,25 @@ SETS = ([("dynamic_mx", e, "e8m0", "s32", 1)
          for e, s, z in (("u8", "f32", "u8"), ("u4", "f16", "u4"), ("s8", "bf16", "s8"),
                          ("s4", "f32", "s4"), ("u8", "e8m0", "s32"), ("u8", "f32", "s8"),
                          ("s8", "f8_e4m3", "s4"))] + [("dynamic_nv", "f4_e2m1", "f8_e4m3", "s32", t)
-                                                      for t in (F(1), F(1, 4), F(3, 2), F(0))]
+                                                      for t in (F(1), F(1, 4), F(3, 2), F(0))] +
+        [(k, e, s, z, 1)
+         for k in ("dynamic_asymmetric", "offsets")
+         for e, s, z in (("u8", "f32", "f32"), ("s8", "f32", "f32"), ("u4", "f16", "f16"),
+                         ("s4", "bf16", "bf16"), ("u8", "f16", "f32"), ("s8", "f32", "f16"))]
         )  # fmt: skip
+
+
+TYPES = """enum {{ DYNQUANT_GROUPS = {groups} }};
+typedef struct dynquant_result {{
+    double scale, zp, elements[8];
+}} dynquant_result_t;
+typedef struct dynquant_vector {{
+    const char *kind;
+    sinter_data_type_t type, scale_type, zp_type;
+    int offsets;         /* zero points are offsets */
+    double tensor_scale; /* dynamic_nv */
+    dynquant_result_t results[DYNQUANT_GROUPS];
+}} dynquant_vector_t;"""
 
 
 def number(x):
@@ -197,19 +242,18 @@ def main():
     data = list(groups(rng))
     print("/* Made by gen_dynquant_vectors.py. */")
     print("/* clang-format off */")
+    print(TYPES.format(groups=len(data)))
     print("static const float dynquant_groups[][8] = {")
     for x in data:
         words = [number(v) + ("f" if v not in (NAN, INF) and "x" in number(v) else "") for v in x]
         print("    {" + ", ".join(words[:4]) + ",\n     " + ", ".join(words[4:]) + "},")
     print("};")
-    print(
-        "/* Codes, scales, zero points, tensor scale: for each group scale, zero point, elements. "
-        "*/"
-    )
+    print("/* For each group scale, zero point, elements. */")
     print("static const dynquant_vector_t dynquant_vectors[] = {")
     for kind, elem, scale, zp_type, t in SETS:
-        print(
-            f'    {{"{kind}", sinter_{elem}, sinter_{scale}, sinter_{zp_type}, {number(F(t))}, {{')
+        offsets = kind == "offsets"
+        print(f'    {{"{"dynamic_asymmetric" if offsets else kind}", sinter_{elem}, '
+              f"sinter_{scale}, sinter_{zp_type}, {int(offsets)}, {number(F(t))}, {{")
         for x in data:
             s, zp, q = quantise(kind, x, elem, scale, zp_type, F(t))
             print(f"        {{{number(s)}, {number(zp)}, {{" + ", ".join(number(v)

@@ -8,16 +8,6 @@
 #include "random.h"
 #include "vectors.h"
 
-enum { DYNQUANT_GROUPS = 14 };
-typedef struct dynquant_result {
-    double scale, zp, elements[8];
-} dynquant_result_t;
-typedef struct dynquant_vector {
-    const char *kind;
-    sinter_data_type_t type, scale_type, zp_type;
-    double tensor_scale; /* dynamic_nv */
-    dynquant_result_t results[DYNQUANT_GROUPS];
-} dynquant_vector_t;
 #include "dynquant_vectors.h"
 
 static bool same(double a, double b)
@@ -689,7 +679,8 @@ static void test_dynamic_vectors(void)
             const dynquant_vector_t *v = &dynquant_vectors[i];
             float scale = (float)v->tensor_scale;
             call_t call = {.kind = sinter_op_dynamic_quantize,
-                           .attrs = {STR(quantization_kind, v->kind), STR(qtype, "per_tensor")}};
+                           .attrs = {STR(quantization_kind, v->kind), STR(qtype, "per_tensor"),
+                                     STR(zps_kind, v->offsets ? "offsets" : "zero_points")}};
             orc_result_t r[3] = {{.n = 0}};
 
             call.in[0] = (orc_tensor_t){describe(1, sinter_f32, 1, dims), dynquant_groups[g]};
