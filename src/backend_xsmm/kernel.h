@@ -201,6 +201,7 @@ typedef struct driver {
     arithmetic_t arithmetic; /* of its products, as in the names of its kernels */
     int phases;
     const char *takes; /* for the report: what the dims must be; NULL: anything */
+    bool rare; /* made for few problems: that it refuses others is not worth a line of the report */
     /* NULL: never refuses. */
     const char *(*refuse)(const kernel_t *self, const problem_t *p);
     /* Fills all of `out` but the kernel. */
@@ -251,7 +252,7 @@ typedef struct refusal {
     bool alone;    /* only features are missing: the kernel would not refuse the step */
 } refusal_t;
 
-enum { MOST_CANDIDATES = 8, MOST_REFUSALS = 20 };
+enum { MOST_CANDIDATES = 8, MOST_REFUSALS = 24 };
 
 typedef struct selection {
     const kernel_t *kernels[MOST_CANDIDATES];

@@ -513,6 +513,9 @@ static const selection_case_t cases[] = {
      .graph = "Convolution strides=1,1 pads_begin=1,1 pads_end=1,1 dilations=1,1 groups=16 "
               "1:f32:1x8x8x16 2:f32:3x3x1x16 -> 3:f32:1x8x8x16",
      .at = BY_ISA("matmul_depthwise_f32")},
+    {.what = "many products of small matrices",
+     .graph = "MatMul 1:f32:64x8x8 2:f32:64x8x8 -> 3:f32:64x8x8",
+     .at = BY_ISA("matmul_small_f32")},
     {.what = "a convolution, quantised",
      .graph = "Convolution strides=1,1 pads_begin=1,1 pads_end=1,1 dilations=1,1 1:f32:1x8x8x16 "
               "2:f32:3x3x16x32 -> 3:f32:1x8x8x32; " QUANTISE(

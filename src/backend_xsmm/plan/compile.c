@@ -318,7 +318,8 @@ static void report_kernels(const step_t *step, textbuf_t *text)
     }
 }
 
-/* The best kernel that this engine could run and that refused the step; and, in one line, better
+/* The best kernel that this engine could run and that refused the step, but for those that rarely
+ * run one; and, in one line, better
  * ones that would run it on another machine or without a cap. */
 static void report_refusals(const plan_t *plan, const step_t *step, textbuf_t *text)
 {
@@ -326,7 +327,7 @@ static void report_refusals(const plan_t *plan, const step_t *step, textbuf_t *t
     int lacking = 0;
     kernel_select(plan, step, &s);
     for (int i = 0; i < s.n_refusals; i++) {
-        if (!s.refusals[i].features) {
+        if (!s.refusals[i].features && !s.refusals[i].kernel->driver->rare) {
             text_add(text, "  %s refused: %s\n", s.refusals[i].kernel->name, s.refusals[i].reason);
             break;
         }
