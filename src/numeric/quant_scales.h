@@ -23,7 +23,7 @@ OP vu ordered_bits(vu x)
 /* ---- elements -------------------------------------------------------------------------------- */
 
 /* round(x / by + zp) or round((x - zp) / by), as exact numbers are rounded, but those far beyond
- * all codes come nearer. The quotient t is in double, and n the integer next to it. Where t is a tie,
+ * all codes come nearer. The quotient t is in double, n the integer next to it. Where t is a tie,
  * the sign of what is exactly left, x - (t - zp) by or (x - zp) - t by, says on which side of the
  * tie the quotient is. */
 OP vf rounded_exactly(bool less, vf x, vf by, vf zp)
