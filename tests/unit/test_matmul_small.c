@@ -12,8 +12,8 @@ enum { ALL = OUTER * INNER * MOST * (MOST_K + GAP) };
 
 static float a[ALL], b[ALL], bias[MOST], y[OUTER * INNER * MOST * MOST];
 
-/* A spec "id:f32:dims:strides" of a [OUTER or 1, INNER, rows, columns] tensor with gaps; where it is
- * turned the last two dims are swapped in the tensor. */
+/* A spec "id:f32:dims:strides" of a [OUTER or 1, INNER, rows, columns] tensor with gaps; where it
+ * is turned the last two dims are swapped in the tensor. */
 static void spec_of(char *text, size_t size, int id, int outer, int rows, int columns, bool turned)
 {
     const int r = turned ? columns : rows, c = turned ? rows : columns, ld = c + GAP;
