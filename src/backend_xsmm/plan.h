@@ -162,26 +162,29 @@ typedef struct top_k_params {
 /* A mask by index. It leaves score (r, c) as it is where c <= s (lower: where c >= s), with
  * s = (moves ? r : 0) + shift + the sum of sign[i] * term[i], and puts the scalar `fill` elsewhere.
  * A term is a scalar or has values for batch indices: its dims broadcast to [b.., 1, 1]. none: the
- * mask has another form, and nothing is known of it. */
+ * mask has another form, and nothing is known of it. row_of and column_of: the values whose rows r
+ * and whose columns c count. Where one has a single row or column, r or c is 0 for all scores. */
 enum { MASK_LIMITS = 6, LIMIT_TERMS = 4 };
 typedef struct column_limit {
     bool none, lower, moves;
     int shift, n_terms, term[LIMIT_TERMS], sign[LIMIT_TERMS];
-    int fill;
+    int fill, row_of, column_of;
 } column_limit_t;
 
 /* Rows of Q against K^T, score chain, softmax over T, probability chain, times V, `post` over
  * [b.., S, Dv] with the result in register 0. q [b.., S, D], k [b.., D, T], v [b.., T, Dv] after
- * trans flags; numpy broadcast of b: heads that share K and V are extra rows. */
+ * trans flags; numpy broadcast of b: heads that share K and V are extra rows. Where dims are open,
+ * a mask may turn out to have more rows than Q, or more columns than K, which then broadcast. */
 typedef struct attention_params {
     operand_t q, k, v;
     bool trans_q, trans_k, trans_v;
-    /* Over [b.., S, T] with the score in register 0 and the result in score->result; NULL: none. */
+    /* Over the last dims of [b.., S, T], as many as the softmax has, with the score in register 0
+     * and the result in score->result; NULL: none. */
     const struct chain *score;
-    /* Over [b.., S, T] on normalised probabilities: it quantises and dequantises them. NULL: none,
+    /* The same on normalised probabilities: it quantises and dequantises them. NULL: none,
      * and one pass over K and V is enough. */
     const struct chain *prob;
-    int score_dims; /* a dims-only value of dims [b.., S, T] */
+    int score_dims; /* a value with the dims of the softmax, which broadcast to [b.., S, T] */
     int out_dims;   /* a value of dims [b.., S, Dv] */
     int stats;      /* f32 [b.., S, 1]; -1: none */
     /* One more logit for each row that belongs to no V; broadcasts to [b.., S, 1]. -1: none. */

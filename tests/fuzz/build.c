@@ -53,6 +53,9 @@ int64_t fz_symbol(fz_t *f, int64_t first, int64_t second, int64_t third)
 {
     int64_t *sizes = f->sizes[f->n_symbols];
 
+    if (f->n_symbols == FZ_MAX_SYMBOLS) {
+        abort();
+    }
     sizes[0] = first;
     sizes[1] = second;
     sizes[2] = third;
@@ -61,7 +64,7 @@ int64_t fz_symbol(fz_t *f, int64_t first, int64_t second, int64_t third)
 
 int64_t fz_dim(fz_t *f, int64_t value, int64_t multiple)
 {
-    if (!f->dynamic || f->n_symbols == FZ_MAX_SYMBOLS || !fz_chance(f, 50)) {
+    if (!f->dynamic || f->n_symbols >= FZ_SOME_SYMBOLS || !fz_chance(f, 50)) {
         return value;
     }
     return fz_symbol(f, value, multiple * fz_range(f, 1, 3), multiple * FZ_ONE_OF(f, 1, 5, 9, 17));
@@ -110,6 +113,54 @@ int64_t fz_divisor(fz_t *f, int64_t dim)
         divisor = FZ_ONE_OF(f, 1, 2, 3, 4, 8, 16, 32, 64, 128, common);
     } while (divisor == 0 || common % divisor);
     return divisor;
+}
+
+int64_t fz_part(fz_t *f, int64_t dim, int percent_smaller)
+{
+    int64_t sizes[FZ_VARIANTS];
+
+    if (!f->dynamic || f->n_symbols >= FZ_SOME_SYMBOLS || dim == 1 || !fz_chance(f, 40)) {
+        return fz_chance(f, percent_smaller) ? 1 : dim;
+    }
+    for (int v = 0; v < FZ_VARIANTS; v++) {
+        sizes[v] = fz_chance(f, percent_smaller) ? 1 : fz_size(f, dim, v);
+    }
+    return fz_symbol(f, sizes[0], sizes[1], sizes[2]);
+}
+
+int64_t fz_joined(fz_t *f, int64_t a, int64_t b)
+{
+    int64_t sizes[FZ_VARIANTS];
+    int is_a = 1, is_b = 1;
+
+    for (int v = 0; v < FZ_VARIANTS; v++) {
+        const int64_t x = fz_size(f, a, v), y = fz_size(f, b, v);
+
+        if (x != y && x != 1 && y != 1) {
+            abort();
+        }
+        sizes[v] = x == 1 ? y : x;
+        is_a = is_a && sizes[v] == x;
+        is_b = is_b && sizes[v] == y;
+    }
+    /* A known dim above 1 makes that of the result known. */
+    return is_a && !fz_is_symbol(a)   ? a
+           : is_b && !fz_is_symbol(b) ? b
+           : is_a                     ? a
+           : is_b                     ? b
+                                      : fz_symbol(f, sizes[0], sizes[1], sizes[2]);
+}
+
+int fz_joined_dims(fz_t *f, int n_a, const int64_t *a, int n_b, const int64_t *b, int64_t *dims)
+{
+    const int n = n_a > n_b ? n_a : n_b;
+
+    for (int d = 0; d < n; d++) {
+        const int at = d - (n - n_a), bt = d - (n - n_b);
+
+        dims[d] = fz_joined(f, at < 0 ? 1 : a[at], bt < 0 ? 1 : b[bt]);
+    }
+    return n;
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
@@ -300,15 +351,9 @@ int fz_cast(fz_t *f, sinter_data_type_t type, int x)
 int fz_binary(fz_t *f, sinter_op_kind_t kind, sinter_data_type_t type, int a, int b)
 {
     const fz_tensor_t ta = f->tensors[a], tb = f->tensors[b];
-    int ndims = ta.ndims > tb.ndims ? ta.ndims : tb.ndims;
     int64_t dims[FZ_MAX_RANK];
+    const int ndims = fz_joined_dims(f, ta.ndims, ta.dims, tb.ndims, tb.dims, dims);
 
-    for (int d = 0; d < ndims; d++) {
-        int da = d - (ndims - ta.ndims), db = d - (ndims - tb.ndims);
-        int64_t x = da < 0 ? 1 : ta.dims[da], y = db < 0 ? 1 : tb.dims[db];
-
-        dims[d] = x == 1 ? y : x;
-    }
     a = FZ_OP(f, add, type, ndims, dims, a, b);
     f->ops[f->n_ops - 1].kind = kind;
     if (fz_chance(f, 10)) {

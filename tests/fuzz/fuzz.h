@@ -19,7 +19,8 @@ enum {
     FZ_MAX_OPS = 48,
     FZ_MAX_PORTS = 5,
     FZ_MAX_ATTRS = 12,
-    FZ_MAX_SYMBOLS = 12,
+    FZ_SOME_SYMBOLS = 16, /* for inputs; what they lead to needs others */
+    FZ_MAX_SYMBOLS = 256,
     FZ_VARIANTS = 3
 };
 
@@ -105,6 +106,12 @@ int64_t fz_size(const fz_t *f, int64_t dim, int variant);
 int fz_may_be_empty(const fz_t *f, int64_t dim); /* in some variant */
 /* A divisor of all sizes of dim. */
 int64_t fz_divisor(fz_t *f, int64_t dim);
+/* What broadcasts to dim: 1, dim itself, or in a dynamic case a symbol that is either. */
+int64_t fz_part(fz_t *f, int64_t dim, int percent_smaller);
+/* The dim that two broadcast to. */
+int64_t fz_joined(fz_t *f, int64_t a, int64_t b);
+/* The same of two shapes; gives the rank. */
+int fz_joined_dims(fz_t *f, int n_a, const int64_t *a, int n_b, const int64_t *b, int64_t *dims);
 
 /* ---- build.c: tensors and ops ---------------------------------------------------------------- */
 

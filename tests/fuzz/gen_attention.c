@@ -12,6 +12,8 @@ typedef struct attention {
     int64_t lead[3];    /* the scores' dims before the last two */
     int64_t kv_lead[3]; /* those of K and V */
     int64_t b, heads, groups, s, t, d, dv;
+    bool mixed; /* operands have some of these dims, and perhaps one row or column, and broadcast */
+    int missing;             /* mixed: leading dims that Q and K do not have */
     sinter_data_type_t type; /* that most tensors have */
     bool turned;             /* scores have T rows and S columns; the softmax runs over the rows */
 } attention_t;
@@ -24,6 +26,7 @@ static sinter_data_type_t type_near(fz_t *f, const attention_t *a)
 static void choose_sizes(fz_t *f, attention_t *a)
 {
     a->layout = (layout_t)fz_pick(f, 5);
+    a->mixed = a->layout != RESHAPED_5D && fz_chance(f, f->dynamic ? 60 : 15);
     a->type = fz_float(f);
     a->b = fz_dim(f, fz_range(f, 1, 2), 1);
     a->groups = fz_range(f, 1, 4);
@@ -33,7 +36,7 @@ static void choose_sizes(fz_t *f, attention_t *a)
     if (fz_chance(f, 4)) {
         a->t = 0;
     }
-    if (f->dynamic && f->n_symbols < FZ_MAX_SYMBOLS && fz_chance(f, 80)) {
+    if (f->dynamic && f->n_symbols < FZ_SOME_SYMBOLS && fz_chance(f, 80)) {
         a->t = fz_symbol(f, a->t, fz_chance(f, 10) ? 0 : fz_range(f, 1, 70),
                          FZ_ONE_OF(f, 32, 33, 64, 96));
     }
@@ -41,7 +44,7 @@ static void choose_sizes(fz_t *f, attention_t *a)
     a->dv = fz_chance(f, 60) ? a->d : FZ_ONE_OF(f, 8, 16, 24, 40, 64, 80, 96, 128);
 }
 
-static void choose_layout(attention_t *a)
+static void choose_layout(fz_t *f, attention_t *a)
 {
     const int64_t all = a->heads * a->groups,
                   three[3][3] = {{a->b, 0, 0}, {a->b, all, 0}, {a->b, a->heads, a->groups}};
@@ -53,6 +56,7 @@ static void choose_layout(attention_t *a)
     if (a->layout >= MULTI_QUERY_4D) {
         a->kv_lead[n - 1] = 1;
     }
+    a->missing = a->mixed && fz_chance(f, 15);
 }
 
 static int with_lead(const int64_t *lead, int ndims, int64_t rows, int64_t cols, int64_t *dims)
@@ -61,6 +65,37 @@ static int with_lead(const int64_t *lead, int ndims, int64_t rows, int64_t cols,
     dims[ndims - 2] = rows;
     dims[ndims - 1] = cols;
     return ndims;
+}
+
+/* The dims of Q, K or V, with those that it has in a mixed case. */
+static int operand_dims(fz_t *f, const attention_t *a, const int64_t *lead, int missing,
+                        int64_t rows, int64_t cols, int64_t *dims)
+{
+    int64_t own[3];
+
+    memcpy(own, lead, sizeof own);
+    for (int d = 0; d < a->ndims - 2 && a->mixed; d++) {
+        own[d] = fz_part(f, own[d], 50);
+    }
+    return with_lead(own + missing, a->ndims - missing, rows, cols, dims);
+}
+
+/* Now and then one row of Q, or one token of K, stands for all; in dynamic cases compile may not
+ * know. */
+static int64_t some_of(fz_t *f, const attention_t *a, int64_t dim)
+{
+    return a->mixed && fz_chance(f, 20) ? fz_part(f, dim, 50) : dim;
+}
+
+static int multiply(fz_t *f, sinter_data_type_t type, int x, bool turn_x, int y, bool turn_y)
+{
+    const fz_tensor_t tx = f->tensors[x], ty = f->tensors[y];
+    int64_t dims[FZ_MAX_RANK];
+    const int n = fz_joined_dims(f, tx.ndims - 2, tx.dims, ty.ndims - 2, ty.dims, dims) + 2;
+
+    dims[n - 2] = tx.dims[tx.ndims - (turn_x ? 1 : 2)];
+    dims[n - 1] = ty.dims[ty.ndims - (turn_y ? 2 : 1)];
+    return FZ_OP(f, matmul, type, n, dims, x, y);
 }
 
 static int scaled(fz_t *f, const attention_t *a, int x)
@@ -75,7 +110,7 @@ static int scaled(fz_t *f, const attention_t *a, int x)
 static int query(fz_t *f, const attention_t *a)
 {
     int64_t dims[FZ_MAX_RANK], flat[4] = {a->b, a->heads * a->groups, a->s, a->d};
-    int n = with_lead(a->lead, a->ndims, a->s, a->d, dims), q;
+    int n = operand_dims(f, a, a->lead, a->missing, some_of(f, a, a->s), a->d, dims), q;
 
     if (a->layout == RESHAPED_5D) {
         q = fz_reshape(f, fz_input(f, type_near(f, a), 4, flat), n, dims);
@@ -91,11 +126,12 @@ static int query(fz_t *f, const attention_t *a)
     return q;
 }
 
-/* K or V: plain, compressed, stored without the dim of size 1, or stored as the transpose. */
-static int keys(fz_t *f, const attention_t *a, int64_t rows, int64_t cols)
+/* K or V: plain, compressed, stored without the dim of size 1, or stored as the transpose. missing:
+ * leading dims that it does not have. */
+static int keys(fz_t *f, const attention_t *a, int missing, int64_t rows, int64_t cols)
 {
     int64_t dims[FZ_MAX_RANK], stored[FZ_MAX_RANK], order[FZ_MAX_RANK];
-    int n = with_lead(a->kv_lead, a->ndims, rows, cols, dims), turn = fz_chance(f, 8), x;
+    int n = operand_dims(f, a, a->kv_lead, missing, rows, cols, dims), turn = fz_chance(f, 8), x;
 
     if (a->layout == RESHAPED_5D && fz_chance(f, 70)) {
         const int64_t flat[4] = {a->b, a->heads, rows, cols};
@@ -131,7 +167,9 @@ static int mask_dims(fz_t *f, const attention_t *a, int64_t *dims)
         drop = fz_chance(f, 25) ? fz_pick(f, n - 1) : 0;
 
     for (int d = 0; d < n - 2; d++) {
-        if (fz_chance(f, 50)) {
+        if (a->mixed) {
+            dims[d] = fz_part(f, dims[d], 50);
+        } else if (fz_chance(f, 50)) {
             dims[d] = 1;
         }
     }
@@ -160,10 +198,12 @@ static int soft_cap(fz_t *f, const attention_t *a, int x)
 
 static int choose(fz_t *f, const attention_t *a, int keep, int x)
 {
-    const fz_tensor_t t = f->tensors[x];
-    int fill = fz_scalar(f, type_near(f, a), t.ndims), inverted = fz_chance(f, 20);
+    const fz_tensor_t t = f->tensors[x], k = f->tensors[keep];
+    int64_t dims[FZ_MAX_RANK];
+    int fill = fz_scalar(f, type_near(f, a), t.ndims), inverted = fz_chance(f, 20),
+        n = fz_joined_dims(f, k.ndims, k.dims, t.ndims, t.dims, dims);
 
-    return FZ_OP(f, select, type_near(f, a), t.ndims, t.dims, keep, inverted ? fill : x,
+    return FZ_OP(f, select, type_near(f, a), n, dims, keep, inverted ? fill : x,
                  inverted ? x : fill);
 }
 
@@ -233,7 +273,9 @@ static int by_sequence(fz_t *f, const attention_t *a)
     int n = with_lead(a->lead, a->ndims, 1, 1, dims), drop = fz_chance(f, 15) ? fz_pick(f, n) : 0;
 
     for (int d = 0; d < n - 2; d++) {
-        if (fz_chance(f, d == 0 ? 20 : 70)) {
+        if (a->mixed) {
+            dims[d] = fz_part(f, dims[d], 50);
+        } else if (fz_chance(f, d == 0 ? 20 : 70)) {
             dims[d] = 1;
         }
     }
@@ -352,7 +394,7 @@ static int tail(fz_t *f, const attention_t *a, int x)
     }
     if (f->tensors[x].ndims == 4 && fz_chance(f, 35)) {
         x = fz_transpose(f, x, swap_heads);
-        if (fz_chance(f, 50)) {
+        if (!a->mixed && fz_chance(f, 50)) {
             y = fz_reshape(f, x, 3, rows);
             x = y < 0 ? x : y;
         } else if (fz_chance(f, 50)) {
@@ -371,30 +413,30 @@ static int tail(fz_t *f, const attention_t *a, int x)
 void fz_gen_attention(fz_t *f)
 {
     attention_t a = {0};
-    int64_t dims[FZ_MAX_RANK];
+    int64_t t;
     int q, k, v, x, turned;
 
     choose_sizes(f, &a);
-    choose_layout(&a);
+    choose_layout(f, &a);
     q = query(f, &a);
     if (fz_chance(f, 10)) {
         q = scaled(f, &a, q);
     }
     turned = fz_chance(f, 50);
-    k = turned ? keys(f, &a, a.t, a.d) : keys(f, &a, a.d, a.t);
+    t = some_of(f, &a, a.t);
+    k = turned ? keys(f, &a, a.missing, t, a.d) : keys(f, &a, a.missing, a.d, t);
     if (fz_chance(f, 5)) {
         k = scaled(f, &a, k);
     }
-    with_lead(a.lead, a.ndims, a.s, a.t, dims);
-    x = FZ_OP(f, matmul, type_near(f, &a), a.ndims, dims, q, k);
+    x = multiply(f, type_near(f, &a), q, false, k, turned);
     if (turned) {
         fz_bool(f, sinter_op_attr_transpose_b, 1);
     }
     x = probabilities(f, &a, score(f, &a, x));
     turned = fz_chance(f, 15);
-    v = turned ? keys(f, &a, a.dv, a.t) : keys(f, &a, a.t, a.dv);
-    with_lead(a.lead, a.ndims, a.s, a.dv, dims);
-    x = FZ_OP(f, matmul, type_near(f, &a), a.ndims, dims, x, v);
+    t = f->tensors[x].dims[f->tensors[x].ndims - 1];
+    v = turned ? keys(f, &a, 0, a.dv, t) : keys(f, &a, 0, t, a.dv);
+    x = multiply(f, type_near(f, &a), x, false, v, turned);
     if (turned) {
         fz_bool(f, sinter_op_attr_transpose_b, 1);
     }
@@ -415,19 +457,17 @@ static int swap_matrix(fz_t *f, int x)
 /* MatMul(K, Q) with one row of scores for each key, or the usual scores behind a transpose. */
 static int turned_scores(fz_t *f, const attention_t *a)
 {
-    const int usual = fz_chance(f, 25), flip_k = fz_chance(f, 40);
-    const int q = query(f, a), k = flip_k ? keys(f, a, a->d, a->t) : keys(f, a, a->t, a->d);
-    int64_t dims[FZ_MAX_RANK];
+    const int usual = fz_chance(f, 25), flip_k = fz_chance(f, 40), q = query(f, a);
+    const int64_t t = some_of(f, a, a->t);
+    const int k = flip_k ? keys(f, a, a->missing, a->d, t) : keys(f, a, a->missing, t, a->d);
     int x;
 
     if (usual) {
-        with_lead(a->lead, a->ndims, a->s, a->t, dims);
-        x = FZ_OP(f, matmul, type_near(f, a), a->ndims, dims, q, k);
+        x = multiply(f, type_near(f, a), q, false, k, !flip_k);
         fz_bool(f, sinter_op_attr_transpose_b, !flip_k);
         return swap_matrix(f, x);
     }
-    with_lead(a->lead, a->ndims, a->t, a->s, dims);
-    x = FZ_OP(f, matmul, type_near(f, a), a->ndims, dims, k, q);
+    x = multiply(f, type_near(f, a), k, flip_k, q, true);
     fz_bool(f, sinter_op_attr_transpose_a, flip_k);
     fz_bool(f, sinter_op_attr_transpose_b, 1);
     return x;
@@ -438,25 +478,24 @@ static int turned_scores(fz_t *f, const attention_t *a)
 void fz_gen_turned_attention(fz_t *f)
 {
     attention_t a = {.turned = true};
-    int64_t dims[FZ_MAX_RANK];
+    int64_t t;
     int v, x, left, flip_v;
 
     choose_sizes(f, &a);
-    choose_layout(&a);
+    choose_layout(f, &a);
     x = probabilities(f, &a, score(f, &a, turned_scores(f, &a)));
     left = fz_chance(f, 50);
     flip_v = fz_chance(f, 40);
-    v = flip_v ? keys(f, &a, a.dv, a.t) : keys(f, &a, a.t, a.dv);
+    t = f->tensors[x].dims[f->tensors[x].ndims - 2];
+    v = flip_v ? keys(f, &a, 0, a.dv, t) : keys(f, &a, 0, t, a.dv);
     if (left) {
-        with_lead(a.lead, a.ndims, a.dv, a.s, dims);
-        x = FZ_OP(f, matmul, type_near(f, &a), a.ndims, dims, v, x);
+        x = multiply(f, type_near(f, &a), v, !flip_v, x, false);
         fz_bool(f, sinter_op_attr_transpose_a, !flip_v);
     } else {
         const int by_op = fz_chance(f, 50);
 
         x = by_op ? swap_matrix(f, x) : x;
-        with_lead(a.lead, a.ndims, a.s, a.dv, dims);
-        x = FZ_OP(f, matmul, type_near(f, &a), a.ndims, dims, x, v);
+        x = multiply(f, type_near(f, &a), x, !by_op, v, flip_v);
         fz_bool(f, sinter_op_attr_transpose_a, !by_op);
         fz_bool(f, sinter_op_attr_transpose_b, flip_v);
     }

@@ -280,10 +280,10 @@ static int make_limit(world_t *w, int n, bool lower)
 {
     const int nd = w->p->nb + 2;
     chain_instr_t *code = w->score_code;
-    code[n++] = (chain_instr_t){.op = CHAIN_INDEX, .dst = 1, .dim = nd - 2};
+    code[n++] = (chain_instr_t){.op = CHAIN_INDEX, .dst = 1, .index = 0};
     n = load(w, n, 2, SHIFT, nd);
     code[n++] = (chain_instr_t){.op = sinter_op_add, .dst = 1, .a = 1, .b = 2};
-    code[n++] = (chain_instr_t){.op = CHAIN_INDEX, .dst = 2, .dim = nd - 1};
+    code[n++] = (chain_instr_t){.op = CHAIN_INDEX, .dst = 2, .index = 1};
     if (lower) {
         n = load(w, n, 3, WINDOW, nd);
         code[n++] = (chain_instr_t){.op = sinter_op_add, .dst = 2, .a = 2, .b = 3};
@@ -317,11 +317,14 @@ static void make_score(world_t *w)
                          .n_regs = 4,
                          .n_instrs = n,
                          .n_operands = w->score.n_operands,
+                         .n_indices = 2,
                          .instrs = code,
-                         .operands = w->score_ops};
+                         .operands = w->score_ops,
+                         .indices = {{nd - 2, SCORES}, {nd - 1, SCORES}}};
     w->bare = w->score;
     w->bare.n_instrs = n_bare;
     w->bare.n_operands = n_bare_operands;
+    w->bare.n_indices = 0;
 }
 
 /* prob = (p^2 + 1/2) 2^gain: smooth, so that no rounding flips, and not 0 at 0. */
@@ -538,34 +541,42 @@ static sinter_status_t execute(world_t *w, const kernel_t *k, sinter_cpu_isa_t i
     arena_init(&plan.arena, plan.engine);
     compile_time_view(w, values);
     step_t step = {.kind = STEP_ATTENTION, .post = &w->post, .mode = p->mode};
-    step.p.attention = (attention_params_t){
-        .q = operand_of(w, Q),
-        .k = operand_of(w, K),
-        .v = operand_of(w, V),
-        .trans_q = p->trans_q,
-        .trans_k = p->trans_k,
-        .trans_v = p->trans_v,
-        .score = p->plain ? NULL : &w->score,
-        .prob = p->prob ? &w->prob : NULL,
-        .score_dims = SCORES,
-        .out_dims = OUT,
-        .stats = p->stats ? STATS : -1,
-        .sink = p->sink ? SINK : -1,
-        .inf_as_zero = p->inf_as_zero,
-        .n_limits = p->plain || p->mask < MASK_CAUSAL ? 0
-                    : p->window                       ? 2
-                                                      : 1,
-        .n_bare = p->plain || !p->bare || p->mask < MASK_CAUSAL ? 0
-                  : p->window                                   ? 2
-                                                                : 1,
-        .bare = &w->bare,
-        .limits = {{.moves = true, .n_terms = 1, .term = {SHIFT}, .sign = {1}, .fill = FILL},
-                   {.lower = true,
-                    .moves = true,
-                    .n_terms = 2,
-                    .term = {SHIFT, WINDOW},
-                    .sign = {1, -1},
-                    .fill = FILL}}};
+    step.p.attention =
+        (attention_params_t){.q = operand_of(w, Q),
+                             .k = operand_of(w, K),
+                             .v = operand_of(w, V),
+                             .trans_q = p->trans_q,
+                             .trans_k = p->trans_k,
+                             .trans_v = p->trans_v,
+                             .score = p->plain ? NULL : &w->score,
+                             .prob = p->prob ? &w->prob : NULL,
+                             .score_dims = SCORES,
+                             .out_dims = OUT,
+                             .stats = p->stats ? STATS : -1,
+                             .sink = p->sink ? SINK : -1,
+                             .inf_as_zero = p->inf_as_zero,
+                             .n_limits = p->plain || p->mask < MASK_CAUSAL ? 0
+                                         : p->window                       ? 2
+                                                                           : 1,
+                             .n_bare = p->plain || !p->bare || p->mask < MASK_CAUSAL ? 0
+                                       : p->window                                   ? 2
+                                                                                     : 1,
+                             .bare = &w->bare,
+                             .limits = {{.moves = true,
+                                         .n_terms = 1,
+                                         .term = {SHIFT},
+                                         .sign = {1},
+                                         .fill = FILL,
+                                         .row_of = SCORES,
+                                         .column_of = SCORES},
+                                        {.lower = true,
+                                         .moves = true,
+                                         .n_terms = 2,
+                                         .term = {SHIFT, WINDOW},
+                                         .sign = {1, -1},
+                                         .fill = FILL,
+                                         .row_of = SCORES,
+                                         .column_of = SCORES}}};
     const frame_t frame = {.v = w->v, .shares = p->threads};
     problem_t problem = {.plan = &plan, .step = &step};
     candidate_t with = {0};

@@ -218,8 +218,13 @@ static void causal(bool f64)
     rig_set(&r, div, NULL, 4);
     attr_t row_axis = {.id = sinter_op_attr_axis, .n = 1, .s64 = (int64_t[]){-2}},
            col_axis = {.id = sinter_op_attr_axis, .n = 1, .s64 = (int64_t[]){2}};
-    const node_t row = {.kind = sinter_op_gen_index, .attrs = &row_axis, .n_attrs = 1},
-                 col = {.kind = sinter_op_gen_index, .attrs = &col_axis, .n_attrs = 1};
+    int rows = space, cols = space; /* values with the dims that the indices count */
+    const node_t row = {.kind = sinter_op_gen_index,
+                        .out = &rows,
+                        .attrs = &row_axis,
+                        .n_attrs = 1},
+                 col = {
+                     .kind = sinter_op_gen_index, .out = &cols, .attrs = &col_axis, .n_attrs = 1};
     const node_t ge = {.kind = sinter_op_greater_equal}, divide = {.kind = sinter_op_divide},
                  select = {.kind = sinter_op_select};
     chain_builder_t b;
@@ -241,6 +246,69 @@ static void causal(bool f64)
         bad += io[k] != (k / 300 % 5 >= k % 300 ? (float)(k % 1000) / 4 : -1000);
     }
     CHECK(bad == 0, "causal: %s", f64 ? "f64" : "f32");
+    rig_free(&r);
+}
+
+/* An index of a tensor with one row is 0 in all rows of a longer space, beside one that counts
+ * them. */
+static void index_of_one_row(bool f64)
+{
+    rig_t r;
+    const int64_t dims[] = {2, 5, 300}, one[] = {2, 1, 300};
+    rig_init(&r, cap);
+    int space = rig_value(&r, sinter_f32, 3, dims, NULL),
+        row = rig_value(&r, sinter_f32, 3, one, NULL);
+    attr_t axis = {.id = sinter_op_attr_axis, .n = 1, .s64 = (int64_t[]){1}};
+    const node_t none = {.kind = sinter_op_gen_index, .out = &row, .attrs = &axis, .n_attrs = 1},
+                 rows = {.kind = sinter_op_gen_index, .out = &space, .attrs = &axis, .n_attrs = 1},
+                 add = {.kind = sinter_op_add};
+    chain_builder_t b;
+    const chain_t *chain;
+    chain_begin(&b, &r.plan.arena, 3, space, true);
+    const int i = chain_op(&b, &none, NULL, 0), j = chain_op(&b, &rows, NULL, 0),
+              x = chain_op(&b, &add, (int[]){0, i}, 2), y = chain_op(&b, &add, (int[]){x, j}, 2);
+    CHECK(chain_finish(&b, y, f64, &chain) == sinter_success, "%s", sinter_last_error_message());
+    static float io[2 * 5 * 300];
+    for (int k = 0; k < 3000; k++) {
+        io[k] = 100;
+    }
+    run_io(&r, chain, cap, 256, io);
+    int bad = 0;
+    for (int k = 0; k < 3000; k++) {
+        bad += io[k] != 100 + (float)(k / 300 % 5);
+    }
+    CHECK(bad == 0, "%d indices are wrong: %s", bad, f64 ? "f64" : "f32");
+    rig_free(&r);
+}
+
+/* Run over more rows than the value has that it was built for, whose row then stands for all. */
+static void bound_over_more(void)
+{
+    rig_t r;
+    const int64_t one[] = {1, 7}, dims[] = {4, 7}, too_many[] = {4, 9};
+    rig_init(&r, cap);
+    const int x = rig_value(&r, sinter_f32, 2, one, NULL);
+    rig_fill(&r, x, -9, 9);
+    const frame_t frame = {.v = r.v, .shares = 1};
+    const node_t add = {.kind = sinter_op_add};
+    chain_builder_t b;
+    const chain_t *chain;
+    static chain_bound_t bound;
+    chain_begin(&b, &r.plan.arena, 2, x, true);
+    const int y = chain_op(&b, &add, (int[]){0, chain_load(&b, x, 2)}, 2);
+    CHECK(chain_finish(&b, y, false, &chain) == sinter_success, "%s", sinter_last_error_message());
+    CHECK(chain_bind_over(chain, too_many, &frame, features_up_to(cap), &bound) ==
+              sinter_invalid_shape,
+          "7 elements stand for 9");
+    CHECK(chain_bind_over(chain, dims, &frame, features_up_to(cap), &bound) == sinter_success,
+          "bind: %s", sinter_last_error_message());
+    void *scratch = rig_alloc(chain_scratch_bytes(chain));
+    for (int64_t row = 0; row < 4; row++) {
+        float io[7] = {0};
+        chain_run(&bound, (int64_t[]){row, 0}, 7, io, scratch);
+        CHECK(memcmp(io, r.v[x].data, sizeof io) == 0, "row %d", (int)row);
+    }
+    free(scratch);
     rig_free(&r);
 }
 
@@ -667,6 +735,9 @@ int main(void)
     packed_shares((int64_t[]){9, 700}, 2, NULL, (int64_t[]){704, 1}, "even rows");
     causal(false);
     causal(true);
+    index_of_one_row(false);
+    index_of_one_row(true);
+    bound_over_more();
     for (int i = 0; i < 100; i++) {
         random_program();
     }

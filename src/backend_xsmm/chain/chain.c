@@ -57,6 +57,20 @@ static sinter_status_t bind_operand(const chain_operand_t *op, const bound_t *v,
     return sinter_success;
 }
 
+static sinter_status_t bind_index(const chain_index_t *index, const bound_t *v,
+                                  const chain_bound_t *b, int8_t *at)
+{
+    const int m = index->dim - (b->ndims - v->ndims);
+    const int64_t n = m < 0 ? 1 : v->dims[m], all = b->dims[index->dim];
+    if (n != 1 && n != all) {
+        return sg_fail(sinter_invalid_shape,
+                       "an index of an elementwise chain counts %lld elements along dim %d of %lld",
+                       (long long)n, index->dim, (long long)all);
+    }
+    *at = (int8_t)(n == 1 ? -1 : index->dim);
+    return sinter_success;
+}
+
 /* Does any instruction depend on where along dim d it runs? */
 static bool varies_along(const chain_bound_t *b, int d)
 {
@@ -65,18 +79,17 @@ static bool varies_along(const chain_bound_t *b, int d)
             return true;
         }
     }
-    for (int i = 0; i < b->chain->n_instrs; i++) {
-        if (b->chain->instrs[i].op == CHAIN_INDEX && b->chain->instrs[i].dim == d) {
+    for (int k = 0; k < b->chain->n_indices; k++) {
+        if (b->at[k] == d) {
             return true;
         }
     }
     return false;
 }
 
-sinter_status_t chain_bind(const chain_t *chain, const struct frame *frame, features_t features,
-                           chain_bound_t *out)
+sinter_status_t chain_bind_over(const chain_t *chain, const int64_t *dims,
+                                const struct frame *frame, features_t features, chain_bound_t *out)
 {
-    const bound_t *space = &frame->v[chain->dims_value];
     out->chain = chain;
     out->fn = eltwise_table(features);
     out->op = chain->words ? out->fn->op_words : out->fn->op;
@@ -84,18 +97,16 @@ sinter_status_t chain_bind(const chain_t *chain, const struct frame *frame, feat
     out->quant = quant_rows(features);
     out->features = features;
     out->ndims = chain->ndims;
-    if (space->ndims != chain->ndims) {
-        return sg_fail(sinter_invalid_shape,
-                       "an elementwise chain over %d dims meets a tensor of %d", chain->ndims,
-                       space->ndims);
-    }
     for (int d = 0; d < SINTER_MAX_NDIMS; d++) {
-        out->dims[d] = d < out->ndims ? space->dims[d] : 1;
-        out->at[d] = (int8_t)d;
+        out->dims[d] = d < out->ndims ? dims[d] : 1;
     }
     for (int i = 0; i < chain->n_operands; i++) {
         SG_TRY(bind_operand(&chain->operands[i], &frame->v[chain->operands[i].value], out,
                             &out->refs[i]));
+    }
+    for (int k = 0; k < chain->n_indices; k++) {
+        const chain_index_t *index = &chain->indices[k];
+        SG_TRY(bind_index(index, &frame->v[index->value], out, &out->at[k]));
     }
     /* Every element is written once: a store has all dims of the iteration space. */
     for (int i = 0; i < chain->n_instrs; i++) {
@@ -109,6 +120,18 @@ sinter_status_t chain_bind(const chain_t *chain, const struct frame *frame, feat
     }
     out->inner_scalar_only = out->ndims == 0 || !varies_along(out, out->ndims - 1);
     return sinter_success;
+}
+
+sinter_status_t chain_bind(const chain_t *chain, const struct frame *frame, features_t features,
+                           chain_bound_t *out)
+{
+    const bound_t *space = &frame->v[chain->dims_value];
+    if (space->ndims != chain->ndims) {
+        return sg_fail(sinter_invalid_shape,
+                       "an elementwise chain over %d dims meets a tensor of %d", chain->ndims,
+                       space->ndims);
+    }
+    return chain_bind_over(chain, space->dims, frame, features, out);
 }
 
 bool chain_converts_operands(const chain_bound_t *bound)

@@ -18,7 +18,8 @@ enum {
     CHAIN_TILE = 4096,
     CHAIN_MAX_REGS = 16,
     CHAIN_MAX_OPERANDS = 48,
-    CHAIN_MAX_INSTRS = 192
+    CHAIN_MAX_INSTRS = 192,
+    CHAIN_MAX_INDICES = 16
 };
 
 /* An opcode is the op_slot of a sinter_op_kind_t, for an op that is one elementwise function of its
@@ -27,7 +28,7 @@ typedef enum chain_opcode {
     CHAIN_LOAD = 1000, /* dst = operand */
     CHAIN_LOAD_SPLIT, /* dst = codes of `dtype`, low bits in operand, high bits in operand `high` */
     CHAIN_STORE,      /* operand = a, converted as by a plain cast; a stays as it is */
-    CHAIN_INDEX,      /* dst = index along iteration dim `dim` */
+    CHAIN_INDEX,      /* dst = the index that `index` names */
     CHAIN_COPY,       /* dst = a */
     CHAIN_ROUND_TO,   /* dst = a converted to `dtype` and back */
     CHAIN_CONST,      /* dst = p[0] */
@@ -45,7 +46,7 @@ typedef struct chain_instr {
     int dst, a, b, c;  /* registers */
     int operand, high; /* LOAD, STORE */
     int scale, zp;     /* DEQUANT, QUANT: operands */
-    int dim;           /* INDEX */
+    int index;         /* INDEX: which one of the chain's indices */
     /* LOAD: nothing is stored before the register is read last, so the tensor itself can stand for
      * the register. */
     bool early;
@@ -66,6 +67,12 @@ typedef struct chain_operand {
     int64_t group_size[SINTER_MAX_NDIMS];
 } chain_operand_t;
 
+/* An index along an iteration dim. The op that gives it has dims of its own, those of plan value
+ * `value`: where that has 1 element along the dim, the index is 0 however long the dim is. */
+typedef struct chain_index {
+    int dim, value;
+} chain_index_t;
+
 /* What a chain begins with where that is register 0 times one operand, plus another one: a norm's
  * gamma and beta. Its step may do that itself, and run what follows. */
 typedef struct chain_affine {
@@ -81,13 +88,14 @@ typedef struct chain {
     bool f64;
     bool words;      /* registers hold 32-bit integers, and booleans as the floats 0 and 1 */
     bool with_input; /* register 0 is given */
-    int n_regs, n_instrs, n_operands;
+    int n_regs, n_instrs, n_operands, n_indices;
     /* The register whose value the kernel gets back: of score and probability chains, and of chains
      * with a tail. -1: none. */
     int result;
     chain_affine_t affine;
     const chain_instr_t *instrs;
     const chain_operand_t *operands;
+    chain_index_t indices[CHAIN_MAX_INDICES];
 } chain_t;
 
 struct frame;
@@ -115,9 +123,7 @@ typedef struct chain_bound {
     int64_t dims[SINTER_MAX_NDIMS];
     /* No operand varies along the innermost dim: there the result depends on register 0 alone. */
     bool inner_scalar_only;
-    /* CHAIN_INDEX along dim k of the chain is idx[at[k]]; -1: always 0. chain_bind makes it the
-     * identity. */
-    int8_t at[SINTER_MAX_NDIMS];
+    int8_t at[CHAIN_MAX_INDICES]; /* index k of the chain is idx[at[k]]; -1: always 0 */
     /* Set by chain_find_transposition: the type that elements have while they are transposed, and
      * its bytes. 0: the chain transposes nothing. */
     sinter_data_type_t transposed_as;
@@ -129,6 +135,10 @@ typedef struct chain_bound {
  * operand do not broadcast to the iteration dims. */
 sinter_status_t chain_bind(const chain_t *chain, const struct frame *frame, features_t features,
                            chain_bound_t *out);
+/* The same for a kernel that runs over other dims than those of dims_value, which broadcast to
+ * them. */
+sinter_status_t chain_bind_over(const chain_t *chain, const int64_t *dims,
+                                const struct frame *frame, features_t features, chain_bound_t *out);
 
 /* Scratch bytes chain_run needs. */
 size_t chain_scratch_bytes(const chain_t *chain);

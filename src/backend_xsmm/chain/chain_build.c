@@ -168,10 +168,23 @@ static int gen_index(chain_builder_t *b, const node_t *node)
 {
     const int64_t axis = node_s64(node, sinter_op_attr_axis, 0),
                   dim = axis < 0 ? axis + b->chain.ndims : axis;
+    const chain_index_t index = {.dim = (int)dim, .value = node->out[0]};
+    int k = 0;
     if (dim < 0 || dim >= b->chain.ndims) {
         b->reason = "GenIndex along an axis that the tensor does not have";
+        return 0;
     }
-    return emit(b, (chain_instr_t){.op = CHAIN_INDEX, .dim = (int)dim});
+    while (k < b->chain.n_indices &&
+           (b->chain.indices[k].dim != index.dim || b->chain.indices[k].value != index.value)) {
+        k++;
+    }
+    if (k == CHAIN_MAX_INDICES) {
+        b->reason = "more indices than an elementwise chain can have";
+        return 0;
+    }
+    b->chain.indices[k] = index;
+    b->chain.n_indices += k == b->chain.n_indices;
+    return emit(b, (chain_instr_t){.op = CHAIN_INDEX, .index = k});
 }
 
 /* Ops with the attribute data_format have a second operand with one element for each channel.
@@ -423,8 +436,8 @@ static bool rename_operand(chain_instr_t *in, int o, int to)
     return a || b || c || d;
 }
 
-/* Removes the operands that only dropped instructions had: they need not fit the iteration
- * space. */
+/* Removes the operands, and the indices, that only dropped instructions had: they need not fit the
+ * iteration space. */
 static void drop_operands(chain_builder_t *b)
 {
     int n = 0;
@@ -437,6 +450,20 @@ static void drop_operands(chain_builder_t *b)
         n += used;
     }
     b->chain.n_operands = n;
+}
+
+static void drop_indices(chain_builder_t *b)
+{
+    int n = 0;
+    for (int k = 0; k < b->chain.n_indices; k++) {
+        bool used = false;
+        for (int i = 0; i < b->chain.n_instrs; i++) {
+            used = rename_field(&b->instrs[i].index, b->instrs[i].op == CHAIN_INDEX, k, n) || used;
+        }
+        b->chain.indices[n] = b->chain.indices[k];
+        n += used;
+    }
+    b->chain.n_indices = n;
 }
 
 static sinter_status_t too_big(const char *what, int n, int most)
@@ -652,6 +679,7 @@ sinter_status_t chain_finish(chain_builder_t *b, int result, bool f64, const cha
         return too_big("registers at once, more", CHAIN_MAX_REGS + 1, CHAIN_MAX_REGS);
     }
     drop_operands(b);
+    drop_indices(b);
     if (b->chain.n_instrs > CHAIN_MAX_INSTRS) {
         return too_big("instructions", b->chain.n_instrs, CHAIN_MAX_INSTRS);
     }

@@ -1,5 +1,6 @@
 /* Running chains: the program interpreted block by block. A block is `rows` runs of `cols`
  * elements along the last dim, one after the other in a register. */
+#include <assert.h>
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -45,6 +46,20 @@ typedef struct block {
     const int64_t *idx;
     int rows, cols;
 } block_t;
+
+#ifndef NDEBUG
+/* The block lies in the dims that the chain is bound to: operands have no elements elsewhere. */
+static bool is_inside(const chain_bound_t *b, const block_t *k)
+{
+    const int last = b->ndims - 1;
+    bool inside = true;
+    for (int d = 0; d <= last; d++) {
+        const int64_t n = d == last ? k->cols : d == last - 1 ? k->rows : 1;
+        inside = inside && k->idx[d] >= 0 && k->idx[d] + n <= b->dims[d];
+    }
+    return inside;
+}
+#endif
 
 /* Where a run starts in an operand, and its steps along the inner dim. */
 typedef struct run {
@@ -454,20 +469,20 @@ static void round_f32(const chain_bound_t *b, sinter_data_type_t type, int n, co
     eltwise_load(b->fn, type, (unsigned char *)tmp, 0, 1, n, dst);
 }
 
-/* Index along the chain's dim, and what it grows by from element to element and from row to row. */
-static int64_t index_of(const chain_bound_t *b, const int64_t *idx, int dim, int *step,
+/* An index of the chain, and what it grows by from element to element and from row to row. */
+static int64_t index_of(const chain_bound_t *b, const int64_t *idx, int index, int *step,
                         int *row_step)
 {
-    const int d = b->at[dim];
+    const int d = b->at[index];
     *step = d >= 0 && d == b->ndims - 1;
     *row_step = d >= 0 && d == b->ndims - 2;
     return d < 0 ? 0 : idx[d];
 }
 
-static void index_block(const chain_bound_t *b, const block_t *k, int dim, float *dst)
+static void index_block(const chain_bound_t *b, const block_t *k, int index, float *dst)
 {
     int step, row_step;
-    const int64_t at = index_of(b, k->idx, dim, &step, &row_step);
+    const int64_t at = index_of(b, k->idx, index, &step, &row_step);
     for (int r = 0; r < k->rows; r++) {
         for (int i = 0; i < k->cols; i++) {
             *dst++ = (float)(at + r * row_step + i * step);
@@ -515,6 +530,7 @@ static const float *run_f32_from(const chain_bound_t *b, const block_t *k, given
     float *r[CHAIN_MAX_REGS], *tmp[N_TMP];
     /* What the registers hold: themselves, or a tensor's elements. */
     const float *x[CHAIN_MAX_REGS];
+    assert(is_inside(b, k));
     for (int i = 0; i < N_TMP; i++) {
         tmp[i] = scratch + (size_t)i * (size_t)reg_size;
     }
@@ -564,7 +580,7 @@ static const float *run_f32_from(const chain_bound_t *b, const block_t *k, given
             rescale(b, in, k, dst, from, tmp);
             break;
         case CHAIN_INDEX:
-            index_block(b, k, in->dim, dst);
+            index_block(b, k, in->index, dst);
             break;
         case CHAIN_COPY:
             memmove(dst, from, (size_t)n * sizeof *dst);
@@ -790,6 +806,7 @@ static void run_f64(const chain_bound_t *b, const int64_t *idx, int n, float *io
 {
     const chain_t *c = b->chain;
     double *r[CHAIN_MAX_REGS], *tmp[N_TMP];
+    assert(is_inside(b, &(block_t){idx, 1, n}));
     for (int i = 0; i < N_TMP; i++) {
         tmp[i] = scratch + i * CHAIN_BLOCK;
     }
@@ -828,7 +845,7 @@ static void run_f64(const chain_bound_t *b, const int64_t *idx, int n, float *io
             rescale_f64(b, in, idx, n, dst, r[in->a], tmp);
             break;
         case CHAIN_INDEX:
-            at = index_of(b, idx, in->dim, &step, &row_step);
+            at = index_of(b, idx, in->index, &step, &row_step);
             for (int i = 0; i < n; i++) {
                 dst[i] = (double)(at + i * step);
             }

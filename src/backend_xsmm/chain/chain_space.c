@@ -47,8 +47,8 @@ enum { SHORT = 16 }; /* an inner dim below this is not worth a run of its own */
 
 static bool indexed(const chain_bound_t *b, int d)
 {
-    for (int i = 0; i < b->chain->n_instrs; i++) {
-        if (b->chain->instrs[i].op == CHAIN_INDEX && b->at[b->chain->instrs[i].dim] == d) {
+    for (int k = 0; k < b->chain->n_indices; k++) {
+        if (b->at[k] == d) {
             return true;
         }
     }
@@ -74,7 +74,7 @@ void chain_permute(chain_bound_t *b, const int *to)
         move_i64(b->refs[i].stride, to, n);
         move_i64(b->refs[i].group, to, n);
     }
-    for (int k = 0; k < b->chain->ndims; k++) {
+    for (int k = 0; k < b->chain->n_indices; k++) {
         b->at[k] = (int8_t)(b->at[k] < 0 ? -1 : to[b->at[k]]);
     }
     for (int d = 0; d < n; d++) {

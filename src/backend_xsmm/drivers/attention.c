@@ -459,32 +459,65 @@ static int64_t batch_dim(const bound_t *b, int from_end)
     return b->ndims < from_end ? 1 : b->dims[b->ndims - from_end];
 }
 
+/* n elements can stand for `all`. */
+static bool broadcasts(int64_t n, int64_t all)
+{
+    return n == 1 || n == all;
+}
+
+static bool is_empty(const bound_t *b)
+{
+    for (int d = 0; d < b->ndims; d++) {
+        if (b->dims[d] == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* S and T are those of the output and of V: masks may have made them more than Q and K have. Where
+ * the output has no elements, the statistics are still due. */
 static sinter_status_t check_dims(const attention_params_t *p, const frame_t *frame,
                                   attention_dims_t *d)
 {
     const bound_t *q = &frame->v[p->q.data], *k = &frame->v[p->k.data], *v = &frame->v[p->v.data],
-                  *out = &frame->v[p->out_dims];
-    if (q->ndims < 2 || k->ndims < 2 || v->ndims < 2 || out->ndims < 2) {
+                  *out = &frame->v[p->out_dims], *scores = &frame->v[p->score_dims];
+    const bool no_output = p->stats >= 0 && is_empty(out);
+    const bound_t *space = no_output ? scores : out;
+    if (q->ndims < 2 || k->ndims < 2 || v->ndims < 2 || out->ndims < 2 || scores->ndims < 2) {
         return sg_fail(sinter_invalid_shape, "attention: an operand has fewer than 2 dims");
     }
     d->nb = out->ndims - 2;
-    d->S = batch_dim(q, p->trans_q ? 1 : 2);
+    d->S = batch_dim(space, 2);
     d->D = batch_dim(q, p->trans_q ? 2 : 1);
-    d->T = batch_dim(k, p->trans_k ? 2 : 1);
+    d->T = batch_dim(v, p->trans_v ? 1 : 2);
     d->Dv = batch_dim(v, p->trans_v ? 2 : 1);
-    if (batch_dim(k, p->trans_k ? 1 : 2) != d->D || batch_dim(v, p->trans_v ? 1 : 2) != d->T ||
-        batch_dim(out, 2) != d->S || batch_dim(out, 1) != d->Dv) {
+    if (batch_dim(k, p->trans_k ? 1 : 2) != d->D || batch_dim(out, 1) != d->Dv ||
+        scores->ndims > out->ndims || !broadcasts(batch_dim(q, p->trans_q ? 1 : 2), d->S) ||
+        !broadcasts(batch_dim(scores, 2), d->S) ||
+        !broadcasts(batch_dim(k, p->trans_k ? 2 : 1), d->T) ||
+        !broadcasts(batch_dim(scores, 1), d->T)) {
         return sg_fail(sinter_invalid_shape,
                        "attention: dims of Q, K, V and the output do not fit each other");
     }
+    if (batch_dim(scores, 1) != d->T) {
+        return sg_fail(sinter_unimplemented,
+                       "attention: a softmax over 1 key, whose probability an op behind it "
+                       "broadcasts to %lld keys",
+                       (long long)d->T);
+    }
     for (int i = 0; i < d->nb; i++) {
         const int from_end = out->ndims - i;
-        const int64_t n = d->batch[i] = out->dims[i], qd = batch_dim(q, from_end),
+        const int64_t n = d->batch[i] = batch_dim(space, from_end), qd = batch_dim(q, from_end),
                       kd = batch_dim(k, from_end), vd = batch_dim(v, from_end);
-        if ((qd != 1 && qd != n) || (kd != 1 && kd != n) || (vd != 1 && vd != n)) {
+        if (!broadcasts(qd, n) || !broadcasts(kd, n) || !broadcasts(vd, batch_dim(out, from_end)) ||
+            !broadcasts(batch_dim(scores, from_end), n)) {
             return sg_fail(sinter_invalid_shape, "attention: batch dim %d does not broadcast", i);
         }
         d->grouped[i] = kd == 1 && vd == 1 && n != 1;
+    }
+    if (no_output) {
+        d->Dv = 0;
     }
     return sinter_success;
 }
@@ -517,13 +550,42 @@ static sinter_status_t geometry(const attention_params_t *p, const attention_con
     return sinter_success;
 }
 
+/* Q, K and V, rows and columns that broadcast among them. */
+static sinter_status_t bind_operands(const attention_params_t *p, const frame_t *frame,
+                                     attention_state_t *st)
+{
+    SG_TRY(matrices_bind(&p->q, p->trans_q, frame, &st->q));
+    SG_TRY(matrices_bind(&p->k, p->trans_k, frame, &st->k));
+    SG_TRY(matrices_bind(&p->v, p->trans_v, frame, &st->v));
+    if (st->q.dims[st->q.ndims - 2] != st->d.S) {
+        matrices_repeat(&st->q, true);
+    }
+    if (st->k.dims[st->k.ndims - 1] != st->d.T) {
+        matrices_repeat(&st->k, false);
+    }
+    return sinter_success;
+}
+
+/* Binds a chain to the dims that scores have in the work, [b.., S, T]. */
+static sinter_status_t bind_scores(const chain_t *chain, const problem_t *problem,
+                                   attention_state_t *st, chain_bound_t *out)
+{
+    int64_t dims[SINTER_MAX_NDIMS];
+    const int nb = st->d.nb;
+    memcpy(dims, st->d.batch, sizeof(int64_t) * (size_t)nb);
+    dims[nb] = st->d.S;
+    dims[nb + 1] = st->d.T;
+    st->skip = nb + 2 - chain->ndims;
+    return chain_bind_over(chain, dims + st->skip, problem->frame, problem->plan->features, out);
+}
+
 /* ---- start ----------------------------------------------------------------------------------- */
 
 /* True if a chain's result depends on nothing but the value that it is given. */
 static bool is_steady(const chain_bound_t *b)
 {
-    for (int i = 0; i < b->chain->n_instrs; i++) {
-        if (b->chain->instrs[i].op == CHAIN_INDEX) {
+    for (int k = 0; k < b->chain->n_indices; k++) {
+        if (b->at[k] >= 0 && b->dims[b->at[k]] != 1) {
             return false;
         }
     }
@@ -675,7 +737,7 @@ static void choose_division(const attention_params_t *p, const attention_config_
                             const frame_t *frame, attention_state_t *st, choice_t *choice)
 {
     attention_dims_t *d = &st->d;
-    d->piece = d->items > 0 ? piece_of(p, c, frame, st) : 0;
+    d->piece = d->items > 0 && d->Dv > 0 ? piece_of(p, c, frame, st) : 0;
     d->by_weight = frame->shares > 1 && d->items > 0 && !st->serial && d->piece == 0 &&
                    (limits_vary(p, frame) || (items_are_uneven(d, frame->shares) && !p->prob));
     if (d->piece > 0) {
@@ -701,11 +763,9 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     attention_state_t *st = state;
     (void)self;
     SG_TRY(geometry(p, c, frame, &st->d));
-    SG_TRY(matrices_bind(&p->q, p->trans_q, frame, &st->q));
-    SG_TRY(matrices_bind(&p->k, p->trans_k, frame, &st->k));
-    SG_TRY(matrices_bind(&p->v, p->trans_v, frame, &st->v));
+    SG_TRY(bind_operands(p, frame, st));
     if (p->prob) {
-        SG_TRY(chain_bind(p->prob, frame, features, &st->prob));
+        SG_TRY(bind_scores(p->prob, problem, st, &st->prob));
     }
     SG_TRY(chain_bind(step->post, frame, features, &st->post));
     int out;
@@ -747,7 +807,7 @@ static sinter_status_t start(const kernel_t *self, const problem_t *problem, con
     st->scale = 1;
     if (score) {
         float scale;
-        SG_TRY(chain_bind(score, frame, problem->plan->features, &st->score));
+        SG_TRY(bind_scores(score, problem, st, &st->score));
         if (is_scale(&st->score, &scale)) {
             st->scored = false;
             st->scale = scale;

@@ -130,6 +130,7 @@ typedef struct attention_state {
     int64_t sink_stride[SINTER_MAX_NDIMS]; /* by batch dim and row */
     decode_side_t k_side, v_side;          /* ops NULL: through tiles */
     chain_bound_t score, prob, post;
+    int skip; /* batch dims that the output has before those of score and prob */
     /* There is a score chain to run; it leaves masking by the limits to the kernel. */
     bool scored, masked;
     /* Where results go if the post chain does nothing but store them, along Dv; else NULL. */

@@ -54,11 +54,24 @@ bool limits_vary(const attention_params_t *p, const frame_t *frame)
     return false;
 }
 
-/* A limit with the values of its scalars. False: some term has other dims than it may have. */
+/* Rows (1) or columns (0) of a value: its last dim but so many. */
+static int64_t counted(const frame_t *frame, int value, int from_end)
+{
+    const bound_t *b = &frame->v[value];
+    return b->dims[b->ndims - 1 - from_end];
+}
+
+/* A limit with the values of its scalars. False: it is none, because the index of its columns is 0
+ * for all of them, or some term has other dims than it may have. */
 static bool bind_limit(const column_limit_t *limit, const frame_t *frame, const attention_dims_t *d,
                        attention_limit_t *out)
 {
-    *out = (attention_limit_t){.lower = limit->lower, .moves = limit->moves, .at = limit->shift};
+    if (counted(frame, limit->column_of, 0) != d->T) {
+        return false;
+    }
+    *out = (attention_limit_t){.lower = limit->lower,
+                               .moves = limit->moves && counted(frame, limit->row_of, 1) == d->S,
+                               .at = limit->shift};
     for (int k = 0; k < limit->n_terms; k++) {
         const bound_t *b = &frame->v[limit->term[k]];
         if (!has_several(b)) {

@@ -12,7 +12,7 @@ void attention_chain(task_t *t, const chain_bound_t *chain, const strip_t *strip
     for (int r = 0; r < strip->n; r++) {
         int64_t *idx = t->idx[strip->r0 + r];
         idx[nb + 1] = t0 + at;
-        chain_run(chain, idx, nt, t->b.s + r * t->c->ld_s + at, t->b.chain);
+        chain_run(chain, idx + t->st->skip, nt, t->b.s + r * t->c->ld_s + at, t->b.chain);
         idx[nb + 1] = 0;
     }
 }

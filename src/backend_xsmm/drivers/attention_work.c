@@ -9,13 +9,19 @@
 
 /* ---- results --------------------------------------------------------------------------------- */
 
+/* Where V has more batches than the scores, or a chain on the probabilities more rows, the first of
+ * them stores the statistics of all. */
 static void store_stats(const task_t *t, const int64_t *idx, float m, float l)
 {
     const bound_t *out = &t->frame->v[t->p->stats];
     const int skip = t->st->d.nb + 2 - out->ndims;
     int64_t at = 0;
-    for (int d = 0; d < out->ndims - 1; d++) {
-        at += (out->dims[d] == 1 ? 0 : idx[d + skip]) * out->strides[d];
+    for (int d = -skip; d < out->ndims - 1; d++) {
+        const int64_t i = idx[d + skip], n = d < 0 ? 1 : out->dims[d];
+        if (i >= n) {
+            return;
+        }
+        at += d < 0 ? 0 : i * out->strides[d];
     }
     const float x = m + logf(l); /* of a row of nothing: -inf */
     dtype_traits(out->dtype)->codec.store_f32(out->data, at, 1, 1, &x);
@@ -163,7 +169,7 @@ static span_t prob_columns(task_t *t, span_t span)
     if (!sums || !t->st->prob_steady) {
         return (span_t){0, t->st->d.T};
     }
-    chain_run(&t->st->prob, t->idx[0], 1, &zero, t->b.chain);
+    chain_run(&t->st->prob, t->idx[0] + t->st->skip, 1, &zero, t->b.chain);
     return zero == 0 ? span : (span_t){0, t->st->d.T};
 }
 

@@ -117,6 +117,18 @@ sinter_status_t matrices_bind(const operand_t *op, bool trans, const frame_t *fr
     return sinter_success;
 }
 
+void matrices_repeat(matrices_t *op, bool rows)
+{
+    groups_t *parts[MATRIX_PARTS];
+    list_parts(&op->base, parts);
+    for (int i = 0; i < MATRIX_PARTS; i++) {
+        axis_t *axis = &op->axis[op->ndims - (rows ? 2 : 1)][i];
+        axis->stride = 0;
+        axis->group = 1;
+        *(rows ? &parts[i]->row : &parts[i]->column) = *axis;
+    }
+}
+
 matrix_t matrix_at(const matrices_t *op, const int64_t *idx, int nb)
 {
     matrix_t m = op->base;

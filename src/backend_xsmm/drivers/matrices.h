@@ -23,6 +23,9 @@ sinter_status_t operand_bind(const operand_t *op, const frame_t *frame, matrices
 sinter_status_t matrices_bind(const operand_t *op, bool trans, const frame_t *frame,
                               matrices_t *out);
 
+/* A matrix with one row (or one column) is read as if it had as many equal ones as one likes. */
+void matrices_repeat(matrices_t *op, bool rows);
+
 /* The matrix at batch index idx[], in the broadcast batch space of nb dims: aligned to the right,
  * and dims of size 1 broadcast. */
 matrix_t matrix_at(const matrices_t *op, const int64_t *idx, int nb);

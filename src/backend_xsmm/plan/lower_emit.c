@@ -701,7 +701,8 @@ static sinter_status_t needed(lowering_t *lo, const cluster_t *part, int to, clu
 }
 
 /* The chain that computes value `to` from value `from`, which the kernel hands in; NULL if they are
- * the same. */
+ * the same. It runs over the dims that the kernel has in the end, which are those of `to` or more:
+ * where dims are open, an operand may have more of them than `from`, and V more than both. */
 static sinter_status_t emit_part(emitter_t *e, const cluster_t *all, int from, int to,
                                  const chain_t **chain)
 {
@@ -713,7 +714,7 @@ static sinter_status_t emit_part(emitter_t *e, const cluster_t *all, int from, i
     if (part->n_nodes == 0) {
         return sinter_success;
     }
-    SG_TRY(begin(e, from, true));
+    SG_TRY(begin(e, to, true));
     SG_TRY(set_result(e, from, 0));
     SG_TRY(emit_nodes(e, part));
     SG_TRY(reg_of(e, to, &reg));
@@ -734,7 +735,7 @@ static sinter_status_t emit_attention(emitter_t *e, step_t *step)
     p->trans_v = node_bool(pv, sinter_op_attr_transpose_b, false);
     SG_TRY(emit_part(e, &lo->att.score, qk->out[0], sm->in[0], &p->score));
     SG_TRY(emit_part(e, &lo->att.prob, sm->out[0], pv->in[0], &p->prob));
-    p->score_dims = qk->out[0];
+    p->score_dims = sm->in[0];
     p->out_dims = pv->out[0];
     p->stats = sm->n_out > 1 ? sm->out[1] : -1;
     p->sink = softmax_sink(sm);

@@ -14,9 +14,9 @@
 
 enum { MAX_DEPTH = 16 };
 
-/* row * r + col * c + the terms */
+/* row * r + col * c + the terms; row_of and column_of as in column_limit_t, -1: not met */
 typedef struct affine {
-    int row, col, n_terms;
+    int row, col, row_of, column_of, n_terms;
     int term[LIMIT_TERMS], sign[LIMIT_TERMS];
 } affine_t;
 
@@ -64,7 +64,13 @@ static bool add_index(const lowering_t *lo, const node_t *n, int sign, affine_t 
     if (own->ndims != scores->ndims || d < scores->ndims - 2 || own->dims[d] != scores->dims[d]) {
         return false;
     }
-    *(d == scores->ndims - 1 ? &a->col : &a->row) += sign;
+    const bool column = d == scores->ndims - 1;
+    int *of = column ? &a->column_of : &a->row_of;
+    if (*of >= 0 && *of != n->out[0]) { /* one of them may turn out to count fewer than the other */
+        return false;
+    }
+    *of = n->out[0];
+    *(column ? &a->col : &a->row) += sign;
     return true;
 }
 
@@ -102,7 +108,7 @@ static bool add_limit(attention_params_t *p, const column_limit_t *limit)
 static bool compare(const lowering_t *lo, const node_t *ge, bool keep, int fill,
                     attention_params_t *p)
 {
-    affine_t a = {0};
+    affine_t a = {.row_of = -1, .column_of = -1};
     const int sign = keep ? 1 : -1;
     if (!add_affine(lo, ge->in[0], sign, &a, 0) || !add_affine(lo, ge->in[1], -sign, &a, 0)) {
         return false;
@@ -116,7 +122,9 @@ static bool compare(const lowering_t *lo, const node_t *ge, bool keep, int fill,
                             .moves = a.row != 0,
                             .shift = keep ? 0 : -side,
                             .n_terms = a.n_terms,
-                            .fill = fill};
+                            .fill = fill,
+                            .row_of = a.row_of,
+                            .column_of = a.column_of};
     for (int i = 0; i < a.n_terms; i++) {
         limit.term[i] = a.term[i];
         limit.sign[i] = side * a.sign[i];
