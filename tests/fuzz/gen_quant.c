@@ -83,7 +83,8 @@ static void group_dims(const int64_t *dims, int ndims, fz_geometry_t *g)
 /* A size that leaves a short last group, where the dim is large enough; else 0. */
 static int64_t ragged_size(fz_t *f, int64_t dim)
 {
-    const int64_t least = fz_size(f, dim, 0), size = FZ_ONE_OF(f, 3, 5, 8, 16, 24, 32, 48, 64);
+    const int64_t least = fz_size(f, dim, 0),
+                  size = FZ_ONE_OF(f, 3, 5, 8, 12, 16, 20, 24, 32, 40, 48, 56, 64);
     return size < least && least % size ? size : 0;
 }
 

@@ -30,15 +30,23 @@ enum {
     QUERY,
     STORED,
     DYNAMIC,
+    Q_BATCH,
+    K_BATCH,
+    V_BATCH,
+    MASK_BATCH, /* of an added mask */
     N_PROPERTIES,
     MAX_VALUES = 16
 };
-/* Group sizes. Below 256: elements along the head; from 256 on: tokens, times 256. Or one scale for
- * each channel, for each token, for the whole tensor. */
+/* Group sizes. Below 256: elements along the head; those that are no powers of two leave a short
+ * last group in most heads. From 256 on: tokens, times 256. Or one scale for each channel, for each
+ * token, for the whole tensor. */
 enum { CHANNEL = -1, TOKEN = -2, TENSOR = -3 };
 enum mask { NO_MASK, ADDED, DEAD_ROWS, CAUSAL, BOTTOM_RIGHT, LATE, WINDOW };
 enum stored { TOKEN_ROWS, TRANSPOSED_K, SIDE_BY_SIDE, ANY_LAYOUT };
 enum { FLOAT_ZPS = 100, OFFSETS };
+/* Batches of an operand, which broadcast to those of the others. Compile does not know open ones,
+ * and other executes have others. */
+enum { ONE, SEVERAL, OPEN_ONE, OPEN_SEVERAL, BATCHES = 2 };
 
 typedef struct property {
     const char *name;
@@ -53,6 +61,12 @@ typedef struct property {
     sinter_fpmath_mode_strict, sinter_fpmath_mode_f16, sinter_fpmath_mode_bf16, \
         sinter_fpmath_mode_any, sinter_fpmath_mode_tf32, sinter_fpmath_mode_int8
 
+#define ALL_BATCHES                                                          \
+    [Q_BATCH] = {"Q batches", 4, 0, {ONE, SEVERAL, OPEN_ONE, OPEN_SEVERAL}}, \
+    [K_BATCH] = {"K batches", 4, 0, {ONE, SEVERAL, OPEN_ONE, OPEN_SEVERAL}}, \
+    [V_BATCH] = {"V batches", 4, 0, {ONE, SEVERAL, OPEN_ONE, OPEN_SEVERAL}}, \
+    [MASK_BATCH] = {"mask batches", 4, 0, {ONE, SEVERAL, OPEN_ONE, OPEN_SEVERAL}}
+
 static const property_t all_values[N_PROPERTIES] = {
     [T] = {"T", 10, 2, {0, 1, 31, 32, 33, 127, 128, 513, 4096, 16384}},
     [S] = {"S", 7, 0, {1, 2, 4, 5, 16, 128, 512}},
@@ -62,13 +76,15 @@ static const property_t all_values[N_PROPERTIES] = {
     [K_TYPE] = {"K", 13, 0, {TYPES, sinter_f6_e2m3, sinter_f6_e3m2, sinter_f8_e4m3fnuz}},
     [V_TYPE] = {"V", 13, 0, {TYPES, sinter_f6_e2m3, sinter_f6_e3m2, sinter_f8_e4m3fnuz}},
     [K_GROUP] = {"K groups",
-                 11,
+                 14,
                  0,
-                 {16, 32, 64, 128, CHANNEL, TOKEN, TENSOR, 16 << 8, 32 << 8, 64 << 8, 128 << 8}},
+                 {16, 32, 64, 128, 24, 40, 20, CHANNEL, TOKEN, TENSOR, 16 << 8, 32 << 8, 64 << 8,
+                  128 << 8}},
     [V_GROUP] = {"V groups",
-                 11,
+                 14,
                  0,
-                 {16, 32, 64, 128, CHANNEL, TOKEN, TENSOR, 16 << 8, 32 << 8, 64 << 8, 128 << 8}},
+                 {16, 32, 64, 128, 56, 48, 12, CHANNEL, TOKEN, TENSOR, 16 << 8, 32 << 8, 64 << 8,
+                  128 << 8}},
     [SCALE] = {"scales", 5, 0, {sinter_f16, sinter_f32, sinter_bf16, sinter_e8m0, sinter_f8_e4m3}},
     /* bits, signed as the codes; or floats */
     [ZP] = {"zero points", 6, 0, {0, 8, 4, 32, FLOAT_ZPS, OFFSETS}},
@@ -77,6 +93,7 @@ static const property_t all_values[N_PROPERTIES] = {
     [QUERY] = {"query", 3, 0, {sinter_f32, sinter_f16, sinter_bf16}},
     [STORED] = {"stored", 4, 0, {TOKEN_ROWS, TRANSPOSED_K, SIDE_BY_SIDE, ANY_LAYOUT}},
     [DYNAMIC] = {"dynamic", 2, 0, {0, 1}},
+    ALL_BATCHES,
 };
 
 /* Few rows for each head of K and V, groups as caches have them. Nine heads over three have three
@@ -92,8 +109,14 @@ static const property_t decode_values[N_PROPERTIES] = {
                {14 << 8 | 2, 28 << 8 | 4, 9 << 8 | 3, 4 << 8 | 4, 16 << 8 | 2, 6 << 8 | 3}},
     [K_TYPE] = {"K", 10, 0, {TYPES}},
     [V_TYPE] = {"V", 10, 0, {TYPES}},
-    [K_GROUP] = {"K groups", 8, 0, {16, 32, 64, 128, CHANNEL, TOKEN, TENSOR, 32 << 8}},
-    [V_GROUP] = {"V groups", 8, 0, {16, 32, 64, 128, CHANNEL, TOKEN, TENSOR, 32 << 8}},
+    [K_GROUP] = {"K groups",
+                 14,
+                 0,
+                 {16, 32, 64, 128, 24, 40, 48, 56, 12, 20, CHANNEL, TOKEN, TENSOR, 32 << 8}},
+    [V_GROUP] = {"V groups",
+                 14,
+                 0,
+                 {16, 32, 64, 128, 24, 40, 48, 56, 12, 20, CHANNEL, TOKEN, TENSOR, 32 << 8}},
     [SCALE] = {"scales", 4, 0, {sinter_f16, sinter_f32, sinter_bf16, sinter_e8m0}},
     [ZP] = {"zero points", 6, 0, {0, 8, 4, 32, FLOAT_ZPS, OFFSETS}},
     [MASK] = {"mask", 7, 0, {NO_MASK, ADDED, DEAD_ROWS, CAUSAL, BOTTOM_RIGHT, LATE, WINDOW}},
@@ -101,6 +124,7 @@ static const property_t decode_values[N_PROPERTIES] = {
     [QUERY] = {"query", 3, 0, {sinter_f32, sinter_f16, sinter_bf16}},
     [STORED] = {"stored", 3, 0, {TOKEN_ROWS, TRANSPOSED_K, SIDE_BY_SIDE}},
     [DYNAMIC] = {"dynamic", 2, 0, {0, 1}},
+    ALL_BATCHES,
 };
 static const property_t *properties = all_values;
 static int64_t most_rows; /* for each head of K and V */
@@ -130,11 +154,27 @@ static int pick(design_t *d, int n)
     return random_below(&d->state, n);
 }
 
+static int has(const signed char *row, int p, int64_t value)
+{
+    return row[p] >= 0 && properties[p].values[(int)row[p]] == value;
+}
+
+/* Scores that are known to have fewer batches than the mask or than V make other patterns. */
+static int batches_fit(const signed char *row)
+{
+    const int64_t mask = row[MASK] < 0 ? ADDED : properties[MASK].values[(int)row[MASK]];
+    const int one = has(row, Q_BATCH, ONE) && has(row, K_BATCH, ONE);
+
+    return !(one && has(row, MASK_BATCH, SEVERAL)) &&
+           !(one && has(row, V_BATCH, SEVERAL) &&
+             (has(row, MASK_BATCH, ONE) || (mask != ADDED && mask != DEAD_ROWS)));
+}
+
 /* The least work of any case that has the values of a row, in which some are still open (-1). */
 static int is_feasible(const signed char *row)
 {
     int64_t v[N_PROPERTIES];
-    double head;
+    double head, batches = 1;
 
     for (int p = 0; p < N_PROPERTIES; p++) {
         v[p] = row[p] < 0 ? 0 : properties[p].values[(int)row[p]];
@@ -144,9 +184,12 @@ static int is_feasible(const signed char *row)
     if (row[HEADS] >= 0 && row[S] >= 0 && (v[HEADS] >> 8) / (v[HEADS] & 255) * v[S] > most_rows) {
         return 0;
     }
-    return 2.0 * (double)(row[HEADS] < 0 ? 9 : v[HEADS] >> 8) * (double)v[S] * (double)v[T] *
-               head <=
-           most_flops;
+    for (int p = Q_BATCH; p <= MASK_BATCH; p++) {
+        batches = has(row, p, SEVERAL) || has(row, p, OPEN_SEVERAL) ? BATCHES : batches;
+    }
+    return batches_fit(row) && 2.0 * batches * (double)(row[HEADS] < 0 ? 9 : v[HEADS] >> 8) *
+                                       (double)v[S] * (double)v[T] * head <=
+                                   most_flops;
 }
 
 static int gain(const design_t *d, const signed char *row, int p, int value)
@@ -276,6 +319,7 @@ static void open_design(design_t *d, uint64_t seed)
 typedef struct matrix_case {
     int64_t v[N_PROPERTIES];
     int64_t kv_heads, per_kv, t;                   /* t: T or a symbol */
+    int64_t batch[N_PROPERTIES];                   /* of Q_BATCH and the others: or symbols */
     double past[FZ_VARIANTS], window[FZ_VARIANTS]; /* of masks that need them */
 } matrix_case_t;
 
@@ -285,14 +329,14 @@ static int64_t gcd(int64_t a, int64_t b)
 }
 
 /* Elements that share a scale along the head and along tokens. ragged: they need not divide the
- * dims, so that the last groups are short. */
+ * dims, so that the last groups are short; sizes that are no powers of two never need to. */
 static void group_sizes(const matrix_case_t *c, int64_t group, int ragged, int64_t head,
                         int64_t *along_head, int64_t *along_t)
 {
-    *along_head = group == TOKEN || group == TENSOR  ? head
-                  : group == CHANNEL || group >= 256 ? 1
-                  : ragged                           ? group
-                                                     : gcd(head, group);
+    *along_head = group == TOKEN || group == TENSOR      ? head
+                  : group == CHANNEL || group >= 256     ? 1
+                  : ragged || (group & (group - 1)) != 0 ? group
+                                                         : gcd(head, group);
     *along_t = 1;
     if (group == CHANNEL || group == TENSOR) {
         *along_t = 0; /* all */
@@ -347,13 +391,13 @@ static int input(fz_t *f, const matrix_case_t *c, sinter_data_type_t type, const
 }
 
 /* K or V dequantised; head_dim: 3 or 4, the other one counts tokens. */
-static int cache(fz_t *f, const matrix_case_t *c, sinter_data_type_t type, int64_t group,
-                 int64_t head, int head_dim)
+static int cache(fz_t *f, const matrix_case_t *c, int64_t batch, sinter_data_type_t type,
+                 int64_t group, int64_t head, int head_dim)
 {
     const int token_dim = 7 - head_dim;
     const sinter_data_type_t zp = zp_type(type, c->v[ZP]);
-    int64_t dims[5] = {1, c->kv_heads, 1}, sides[5] = {1, c->kv_heads, 1}, shape[5] = {1, 1, 1},
-            along_head, along_t;
+    int64_t dims[5] = {batch, c->kv_heads, 1}, sides[5] = {batch, c->kv_heads, 1},
+            shape[5] = {1, 1, 1}, along_head, along_t;
     int in[3], x;
 
     dims[head_dim] = head;
@@ -408,7 +452,7 @@ static int keep_where(fz_t *f, int a, int b, int x)
 
 static int masked(fz_t *f, matrix_case_t *c, int x)
 {
-    const int64_t dims[5] = {1, 1, 1, c->v[S], c->t};
+    const int64_t dims[5] = {c->batch[MASK_BATCH], 1, 1, c->v[S], c->t};
     int row, column;
 
     if (c->v[MASK] == NO_MASK) {
@@ -432,6 +476,13 @@ static int masked(fz_t *f, matrix_case_t *c, int x)
     return keep_where(f, row, column, x);
 }
 
+static int64_t batches(fz_t *f, int64_t value)
+{
+    const int64_t n = value == SEVERAL || value == OPEN_SEVERAL ? BATCHES : 1;
+
+    return value < OPEN_ONE ? n : fz_symbol(f, n, BATCHES + 1 - n, FZ_ONE_OF(f, 1, BATCHES));
+}
+
 static void settle(fz_t *f, matrix_case_t *c)
 {
     static const int64_t others[][2] = {{1, 65}, {33, 0}, {127, 32}};
@@ -446,6 +497,9 @@ static void settle(fz_t *f, matrix_case_t *c)
     if (c->v[DYNAMIC]) {
         const int64_t *other = others[fz_pick(f, 3)];
         c->t = fz_symbol(f, c->v[T], other[0], other[1]);
+    }
+    for (int p = Q_BATCH; p <= MASK_BATCH; p++) {
+        c->batch[p] = batches(f, c->v[p]);
     }
     for (int i = 0; i < FZ_VARIANTS; i++) {
         c->past[i] = c->v[MASK] == LATE
@@ -465,11 +519,11 @@ static void build(fz_t *f, matrix_case_t *c)
     int q, k, v, x;
 
     settle(f, c);
-    const int64_t q_dims[5] = {1, c->kv_heads, c->per_kv, c->v[S], c->v[D]},
-                  scores[5] = {1, c->kv_heads, c->per_kv, c->v[S], c->t},
-                  out[5] = {1, c->kv_heads, c->per_kv, c->v[S], c->v[DV]};
+    const int64_t q_dims[5] = {c->batch[Q_BATCH], c->kv_heads, c->per_kv, c->v[S], c->v[D]},
+                  scores[5] = {fz_joined(f, c->batch[Q_BATCH], c->batch[K_BATCH]), c->kv_heads,
+                               c->per_kv, c->v[S], c->t};
     q = fz_input(f, query, 5, q_dims);
-    k = cache(f, c, (sinter_data_type_t)c->v[K_TYPE], c->v[K_GROUP], c->v[D],
+    k = cache(f, c, c->batch[K_BATCH], (sinter_data_type_t)c->v[K_TYPE], c->v[K_GROUP], c->v[D],
               c->v[STORED] == TRANSPOSED_K ? 4 : 3);
     if (f->tensors[q].type != f->tensors[k].type) { /* MatMul wants one type */
         q = query == sinter_f32 ? q : fz_cast(f, sinter_f32, q);
@@ -483,10 +537,13 @@ static void build(fz_t *f, matrix_case_t *c)
     x = fz_unary(f, sinter_op_softmax, sinter_f32, x);
     fz_s64(f, sinter_op_attr_axis, 1, &last);
     fz_str(f, sinter_op_attr_mode, "inf_as_zero");
-    v = cache(f, c, (sinter_data_type_t)c->v[V_TYPE], c->v[V_GROUP], c->v[DV], 4);
+    v = cache(f, c, c->batch[V_BATCH], (sinter_data_type_t)c->v[V_TYPE], c->v[V_GROUP], c->v[DV],
+              4);
     if (f->tensors[v].type != sinter_f32) {
         x = fz_cast(f, f->tensors[v].type, x);
     }
+    const int64_t out[5] = {fz_joined(f, f->tensors[x].dims[0], c->batch[V_BATCH]), c->kv_heads,
+                            c->per_kv, c->v[S], c->v[DV]};
     x = FZ_OP(f, matmul, f->tensors[v].type, 5, out, x, v);
     if (f->tensors[x].type != query) {
         fz_cast(f, query, x);
@@ -518,7 +575,7 @@ static void print_case(const signed char *row, int number)
 
 static fz_outcome_t run_case(const signed char *row, uint64_t seed, char *text, size_t size)
 {
-    matrix_case_t c = {{0}, 0, 0, 0, {0}, {0}};
+    matrix_case_t c = {{0}, 0, 0, 0, {0}, {0}, {0}};
     fz_outcome_t outcome;
     fz_t f;
 

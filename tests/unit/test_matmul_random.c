@@ -41,13 +41,13 @@ static void choose_k(fz_t *f, product_t *p)
 {
     static const int64_t loose[] = {1, 3, 7, 17, 31, 33, 63, 65, 127, 129, 255, 301};
 
-    p->group = FZ_ONE_OF(f, 0, 16, 32, 32, 64, 128, 128);
+    p->group = FZ_ONE_OF(f, 0, 16, 32, 32, 64, 128, 128, 12, 20, 24, 40, 48, 56);
     p->k = p->group ? p->group * FZ_ONE_OF(f, 1, 1, 2, 3, 4, 5, 7) : loose[fz_pick(f, 12)];
     if (p->group == 0 && p->k % 3 == 0 && fz_chance(f, 30)) {
         p->group = p->k / 3;
     }
     p->group = p->group && fz_chance(f, 85) ? p->group : p->k;
-    p->ragged = p->group >= 16 && fz_chance(f, 30);
+    p->ragged = p->group >= 12 && fz_chance(f, 30);
     if (p->ragged) { /* a last group of 1 to group - 1 */
         p->k -= FZ_ONE_OF(f, 1, p->group / 2, p->group / 2, p->group - 1);
     }

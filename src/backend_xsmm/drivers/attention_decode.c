@@ -112,15 +112,23 @@ void decode_orders(decode_how_t *how, int64_t head)
     }
 }
 
-/* The group of each lane of each class: that of the element of its first vector. A second token in
- * the row has its groups after those of the first. */
+/* The group of element e of a row. A second token in the row has its groups after those of the
+ * first, whose last one may be short. */
+static int group_of_element(const decode_side_t *side, int e)
+{
+    const int token = e / side->head;
+    return token * side->groups + (e - token * side->head) / side->size;
+}
+
+/* The group of each lane of each class: that of the element of its first vector. */
 static void fill_groups(decode_side_t *side)
 {
-    const int per_class = side->ops->layout.vectors / side->ops->layout.classes, size = side->size;
+    const int per_class = side->ops->layout.vectors / side->ops->layout.classes;
     for (int class = 0; class < side->classes; class ++) {
         const int16_t *first = side->order + class * per_class * side->lanes;
         for (int lane = 0; lane < side->lanes; lane++) {
-            side->group_at[class * side->lanes + lane] = first[lane] < 0 ? 0 : first[lane] / size;
+            side->group_at[class * side->lanes + lane] =
+                first[lane] < 0 ? 0 : group_of_element(side, first[lane]);
         }
     }
 }
@@ -153,14 +161,12 @@ static int shift_of_group(const decode_side_t *side)
 /* Where the coefficients of each corner are, quad by quad. */
 static void fill_corners(decode_side_t *side)
 {
-    const int quad = side->codes->elems / CODES_QUADS, size = side->size,
-              quads = side->padded / quad;
+    const int quad = side->codes->elems / CODES_QUADS, quads = side->padded / quad;
     side->near = true;
     for (int i = 0; i < quads; i++) {
-        const int e = i * quad, token = e < side->fold * side->head ? e / side->head : 0,
-                  group = e < side->fold * side->head ? (e - token * side->head) / size : 0;
+        const int e = i * quad, group = e < side->fold * side->head ? group_of_element(side, e) : 0;
         for (int row = 0; row < CODES_ROWS; row++) {
-            const int at = (row * side->fold + token) * side->groups + group;
+            const int at = row * side->fold * side->groups + group;
             side->corner[i * CODES_ROWS + row] = at;
             side->near = side->near && at < 16;
         }
