@@ -221,7 +221,7 @@ static int add_tensor(fz_t *f, sinter_data_type_t type, int ndims, const int64_t
     if (!produced && fz_chance(f, 10)) {
         t->property = sinter_tensor_property_constant;
     }
-    if (!produced && random_mix(f->seed + (uint64_t)f->n_tensors) % 40 == 0) {
+    if (!produced && f->lacks_ranks && random_mix(f->seed + (uint64_t)f->n_tensors) % 40 == 0) {
         t->declare = FZ_NO_RANK; /* not drawn: seeds name the same cases as before */
         f->rank_comes_late = f->seed % 4 == 0 ? 2 : 1;
     }

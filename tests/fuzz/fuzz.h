@@ -77,6 +77,7 @@ typedef struct fz {
     sinter_fpmath_mode_t mode;
     int apply_to_int;
     int fused_only;      /* not op by op as well */
+    int lacks_ranks;     /* the graph is built without some inputs' numbers of dims */
     int rank_comes_late; /* some inputs have no number of dims before compile; 2: nor then */
     int interleave;      /* outputs go between the elements of inputs, where they fit */
     int compute_scales;  /* of tensors, for dynamic_nv: these ops are partitions of their own */

@@ -55,6 +55,7 @@ static void generate(fz_t *f, const char *only)
         }
     }
     f->generator = generators[g].name;
+    f->lacks_ranks = 1;
     f->dynamic = fz_chance(f, 20);
     generators[g].generate(f);
 }
