@@ -158,12 +158,12 @@ static sinter_status_t take_memory(sinter_compiled_partition_t *cp, void *scratc
         m->base = align_up(scratchpad);
         const size_t lost = (size_t)(m->base - (unsigned char *)scratchpad);
         m->bytes = bytes > lost ? bytes - lost : 0;
-        if (m->bytes < cp->frame_bytes) {
+        if (m->bytes < cp->plan.frame_bytes) {
             return sg_fail(sinter_invalid_arguments, "scratchpad of %zu bytes is too small", bytes);
         }
         return sinter_success;
     }
-    m->block = scratch_take(cp, cp->frame_bytes);
+    m->block = scratch_take(cp, cp->plan.frame_bytes);
     if (m->block == NULL) {
         return sinter_out_of_memory;
     }
@@ -180,20 +180,20 @@ static sinter_status_t make_frame(sinter_compiled_partition_t *cp, const memory_
                                   const execute_args_t *args, frame_mem_t **frame, size_t *total)
 {
     size_t bytes;
-    frame_mem_t *fm = *frame = frame_place(&cp->plan, m->base);
-    SG_TRY(bind_all(cp, fm, &args->tensors));
-    SG_TRY(frame_temps(&cp->plan, fm, &bytes));
+    SG_TRY(bind_all(cp, m->base, &args->tensors, frame));
+    frame_mem_t *fm = *frame;
+    SG_TRY(frame_temps(fm->plan, fm, &bytes));
     if (bytes <= m->bytes) {
-        frame_data(&cp->plan, fm, fm->port_data, m->base + scratch_round(cp->frame_bytes));
+        frame_data(fm->plan, fm, fm->port_data, m->base + scratch_round(cp->plan.frame_bytes));
     }
-    if (m->bytes <= scratch_round(cp->frame_bytes)) {
-        SG_TRY(frame_choose(&cp->plan, fm, args->threads, total));
+    if (m->bytes <= scratch_round(cp->plan.frame_bytes)) {
+        SG_TRY(frame_choose(fm->plan, fm, args->threads, total));
         *total += exec_run_bytes(fm->shares);
         if (*total > m->bytes) {
             return sinter_success;
         }
     }
-    SG_TRY(exec_choose(&cp->plan, fm, cp, args->threads, total));
+    SG_TRY(exec_choose(fm->plan, fm, cp, args->threads, total));
     *total += exec_run_bytes(fm->shares);
     return sinter_success;
 }
@@ -210,7 +210,7 @@ static sinter_status_t fit_memory(sinter_compiled_partition_t *cp, memory_t *m,
                            "scratchpad of %zu bytes is too small, this execute needs %zu", m->bytes,
                            *total);
         }
-        frame_unpack(&cp->plan, *frame);
+        frame_unpack((*frame)->plan, *frame);
         *frame = NULL;
         if (!scratch_grow(cp, m->block, *total)) {
             return sinter_out_of_memory;
@@ -230,20 +230,20 @@ static sinter_status_t execute(sinter_compiled_partition_t *cp, memory_t *m,
     const bool logged = (sg_verbose() & SG_VERBOSE_EXEC) != 0;
     const int64_t begin = logged ? crew_clock() : 0;
     sinter_status_t status = fit_memory(cp, m, args, &fm, &total);
-    status = status == sinter_success ? exec_check(&cp->plan, fm) : status;
-    status = status == sinter_success ? exec_start(&cp->plan, fm) : status;
-    exec_part_t part = {.plan = &cp->plan, .fm = fm, .started = true};
+    status = status == sinter_success ? exec_check(fm->plan, fm) : status;
+    status = status == sinter_success ? exec_start(fm->plan, fm) : status;
+    exec_part_t part = {.plan = fm != NULL ? fm->plan : NULL, .fm = fm, .started = true};
     exec_run_t run = {.parts = &part, .n_parts = 1, .threads = args->threads};
     if (status == sinter_success) {
-        part.shared = m->base + scratch_round(cp->frame_bytes) + scratch_round(fm->temp_bytes);
+        part.shared = m->base + scratch_round(cp->plan.frame_bytes) + scratch_round(fm->temp_bytes);
         part.scratch = part.shared + fm->shared_bytes;
-        exec_run(&run, part.scratch + cp->plan.share_bytes * (size_t)fm->shares);
+        exec_run(&run, part.scratch + fm->plan->share_bytes * (size_t)fm->shares);
     }
     if (logged && status == sinter_success) {
         exec_log(cp, &run, begin);
     }
     if (fm != NULL) {
-        frame_unpack(&cp->plan, fm);
+        frame_unpack(fm->plan, fm);
     }
     return status;
 }
@@ -274,19 +274,21 @@ static sinter_status_t query_frame(const sinter_compiled_partition_t *cp, size_t
                                    const sinter_tensor_t *const *inputs, void **memory,
                                    frame_mem_t **fm)
 {
-    *memory = sg_alloc(cp->engine, cp->frame_bytes, SCRATCH_ALIGN);
+    *memory = sg_alloc(cp->engine, cp->plan.frame_bytes, SCRATCH_ALIGN);
     if (*memory == NULL) {
         return sinter_out_of_memory;
     }
-    *fm = frame_place(&cp->plan, *memory);
-    sinter_status_t status = sinter_success;
+    const same_dims_t *broken;
+    sinter_status_t status;
     if (n > 0) {
-        status = bind_input_dims(cp, *fm, n, inputs);
+        status = bind_input_dims(cp, *memory, n, inputs, fm);
     } else if (cp->plan.dynamic) {
         status = sg_fail(sinter_invalid_arguments,
                          "dims are dynamic: the query needs the input tensors");
+    } else {
+        *fm = frame_place(&cp->plan, *memory);
+        status = frame_shapes(&cp->plan, *fm, &broken);
     }
-    status = status == sinter_success ? frame_shapes(&cp->plan, *fm) : status;
     if (status != sinter_success) {
         sg_free(cp->engine, *memory);
     }
@@ -305,12 +307,12 @@ sinter_status_t sinter_compiled_partition_get_scratchpad_bytes(
     frame_mem_t *fm;
     size_t bytes;
     SG_TRY(query_frame(compiled, n_inputs, inputs, &memory, &fm));
-    const sinter_status_t status = frame_choose(&compiled->plan, fm, stream->threads, &bytes);
+    const sinter_status_t status = frame_choose(fm->plan, fm, stream->threads, &bytes);
     if (status == sinter_success) {
         /* the caller's pointer may have any alignment */
         *total = bytes + exec_run_bytes(fm->shares) + SCRATCH_ALIGN;
         if (per_thread != NULL) {
-            *per_thread = compiled->plan.share_bytes;
+            *per_thread = fm->plan->share_bytes;
         }
     }
     sg_free(compiled->engine, memory);

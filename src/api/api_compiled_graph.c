@@ -60,7 +60,7 @@ static bool make_room(sinter_compiled_graph_t *w, size_t n,
         const sinter_compiled_partition_t *cp = partitions[i];
         ports += (size_t)cp->n_inputs + (size_t)cp->n_outputs;
         outputs = cp->n_outputs > outputs ? cp->n_outputs : outputs;
-        frame = cp->frame_bytes > frame ? cp->frame_bytes : frame;
+        frame = cp->plan.frame_bytes > frame ? cp->plan.frame_bytes : frame;
     }
     w->tensors = ARENA_NEW(&w->arena, whole_tensor_t, ports);
     w->inputs = ARENA_NEW(&w->arena, int, ports);

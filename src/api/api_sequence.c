@@ -124,7 +124,7 @@ static bool make_room(sinter_sequence_t *s)
 /* Places the frame, what it was made for, and copies of the lists in one block. */
 static bool place(const sinter_engine_t *engine, element_t *e, const tensors_t *t)
 {
-    const size_t n = t->n_in + t->n_out, frame = scratch_round(e->compiled->frame_bytes),
+    const size_t n = t->n_in + t->n_out, frame = scratch_round(e->compiled->plan.frame_bytes),
                  lists = frame + n * sizeof(seen_t);
     if (n > (SIZE_MAX / 2 - frame) / (sizeof(seen_t) + sizeof(void *))) {
         return false;
@@ -178,9 +178,9 @@ static const sinter_tensor_t *tensor_of(const element_t *e, size_t i)
 }
 
 /* Copies of constants may move or go between executes, so frames with copies are made anew. */
-static bool still_bound(const element_t *e)
+static bool still_bound(const element_t *e, const plan_t *plan)
 {
-    bool same = e->bound && e->compiled->plan.n_packed + e->compiled->plan.n_copies == 0;
+    bool same = e->bound && plan->n_packed + plan->n_copies == 0;
     for (size_t i = 0; i < e->tensors.n_in + e->tensors.n_out && same; i++) {
         const sinter_tensor_t *t = tensor_of(e, i);
         same = e->seen[i].data == t->data && e->seen[i].lt.layout_type == t->lt.layout_type &&
@@ -197,18 +197,19 @@ static sinter_status_t bind(sinter_sequence_t *s, int i)
     sinter_compiled_partition_t *cp = e->compiled;
     size_t bytes, total;
     e->bound = false;
-    part->fm = frame_place(&cp->plan, e->memory);
-    SG_TRY(bind_all(cp, part->fm, &e->tensors));
-    SG_TRY(frame_temps(&cp->plan, part->fm, &bytes));
+    const sinter_status_t status = bind_all(cp, e->memory, &e->tensors, &part->fm);
+    part->plan = part->fm->plan;
+    SG_TRY(status);
+    SG_TRY(frame_temps(part->plan, part->fm, &bytes));
     if (part->fm->temp_bytes <= s->scratch_bytes) {
-        frame_data(&cp->plan, part->fm, part->fm->port_data, s->scratch);
+        frame_data(part->plan, part->fm, part->fm->port_data, s->scratch);
     }
-    SG_TRY(exec_choose(&cp->plan, part->fm, cp, s->threads, &total));
+    SG_TRY(exec_choose(part->plan, part->fm, cp, s->threads, &total));
     for (size_t k = 0; k < e->tensors.n_in + e->tensors.n_out; k++) {
         const sinter_tensor_t *t = tensor_of(e, k);
         e->seen[k] = (seen_t){t->lt, t->data};
     }
-    e->scratch = total - scratch_round(cp->frame_bytes);
+    e->scratch = total - scratch_round(cp->plan.frame_bytes);
     e->bound = true;
     return sinter_success;
 }
@@ -227,7 +228,7 @@ static sinter_status_t bind_changed(sinter_sequence_t *s, size_t *scratch, int *
     *scratch = 0;
     for (int i = 0; i < s->n; i++) {
         *failed = i;
-        if (!still_bound(&s->elements[i])) {
+        if (!still_bound(&s->elements[i], s->parts[i].plan)) {
             SG_TRY(bind(s, i));
             changed = true;
         }

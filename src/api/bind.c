@@ -138,22 +138,30 @@ static sinter_status_t bind_ports(const sinter_compiled_partition_t *cp, frame_m
     return sinter_success;
 }
 
-static sinter_status_t bind_inputs(const sinter_compiled_partition_t *cp, frame_mem_t *fm, size_t n,
-                                   const sinter_tensor_t *const *tensors)
+/* Binds the ports to a frame of one plan. dims_only: the inputs alone, which need no data. */
+static sinter_status_t bind_plan(const sinter_compiled_partition_t *cp, frame_mem_t *fm,
+                                 bool dims_only, const tensors_t *t, const same_dims_t **broken)
 {
-    return bind_ports(cp, fm, false, false, n, tensors);
+    SG_TRY(bind_ports(cp, fm, false, dims_only, t->n_in, t->in));
+    if (!dims_only) {
+        SG_TRY(bind_ports(cp, fm, true, false, t->n_out, (const sinter_tensor_t *const *)t->out));
+    }
+    return frame_shapes(fm->plan, fm, broken);
 }
 
-sinter_status_t bind_input_dims(const sinter_compiled_partition_t *cp, frame_mem_t *fm, size_t n,
-                                const sinter_tensor_t *const *tensors)
+/* Takes the plan that is right for the dims of these tensors. */
+static sinter_status_t bind_shapes(const sinter_compiled_partition_t *cp, void *memory,
+                                   bool dims_only, const tensors_t *t, frame_mem_t **fm)
 {
-    return bind_ports(cp, fm, false, true, n, tensors);
-}
-
-static sinter_status_t bind_outputs(const sinter_compiled_partition_t *cp, frame_mem_t *fm,
-                                    size_t n, sinter_tensor_t *const *tensors)
-{
-    return bind_ports(cp, fm, true, false, n, (const sinter_tensor_t *const *)tensors);
+    const same_dims_t *broken, *none;
+    *fm = frame_place(&cp->plan, memory);
+    SG_TRY(bind_plan(cp, *fm, dims_only, t, &broken));
+    if (broken != NULL) {
+        *fm = frame_place(cp->fallback, memory);
+        (*fm)->broken = broken;
+        SG_TRY(bind_plan(cp, *fm, dims_only, t, &none));
+    }
+    return sinter_success;
 }
 
 void bind_take_outputs(const sinter_compiled_partition_t *cp, const frame_mem_t *fm, lt_t *outputs)
@@ -166,12 +174,17 @@ void bind_take_outputs(const sinter_compiled_partition_t *cp, const frame_mem_t 
     }
 }
 
+sinter_status_t bind_input_dims(const sinter_compiled_partition_t *cp, void *memory, size_t n,
+                                const sinter_tensor_t *const *inputs, frame_mem_t **fm)
+{
+    return bind_shapes(cp, memory, true, &(tensors_t){.n_in = n, .in = inputs}, fm);
+}
+
 sinter_status_t bind_infer(const sinter_compiled_partition_t *cp, void *memory, size_t n,
                            const sinter_tensor_t *const *inputs, lt_t *outputs)
 {
-    frame_mem_t *fm = frame_place(&cp->plan, memory);
-    SG_TRY(bind_input_dims(cp, fm, n, inputs));
-    SG_TRY(frame_shapes(&cp->plan, fm));
+    frame_mem_t *fm;
+    SG_TRY(bind_input_dims(cp, memory, n, inputs, &fm));
     bind_take_outputs(cp, fm, outputs);
     return sinter_success;
 }
@@ -255,13 +268,11 @@ static sinter_status_t check_aliases(const sinter_compiled_partition_t *cp, cons
     return sinter_success;
 }
 
-sinter_status_t bind_all(const sinter_compiled_partition_t *cp, frame_mem_t *fm,
-                         const tensors_t *tensors)
+sinter_status_t bind_all(const sinter_compiled_partition_t *cp, void *memory,
+                         const tensors_t *tensors, frame_mem_t **fm)
 {
-    SG_TRY(bind_inputs(cp, fm, tensors->n_in, tensors->in));
-    SG_TRY(bind_outputs(cp, fm, tensors->n_out, tensors->out));
-    SG_TRY(frame_shapes(&cp->plan, fm));
-    SG_TRY(check_dynamic_outputs(cp, fm, tensors->n_out, tensors->out));
-    frame_data(&cp->plan, fm, fm->port_data, NULL);
-    return check_aliases(cp, fm);
+    SG_TRY(bind_shapes(cp, memory, false, tensors, fm));
+    SG_TRY(check_dynamic_outputs(cp, *fm, tensors->n_out, tensors->out));
+    frame_data((*fm)->plan, *fm, (*fm)->port_data, NULL);
+    return check_aliases(cp, *fm);
 }

@@ -21,13 +21,14 @@ typedef struct tensors {
 /* The first tensor with this id; NULL: there is none. Entries may be NULL. */
 const sinter_tensor_t *find_tensor(uint64_t id, size_t n, const sinter_tensor_t *const *tensors);
 
-/* Takes dims and strides of the inputs over into a placed frame. They need no data. */
-sinter_status_t bind_input_dims(const sinter_compiled_partition_t *cp, frame_mem_t *fm, size_t n,
-                                const sinter_tensor_t *const *tensors);
-/* The same for all ports; then sets dims, strides and data of all values but the temporaries. An
- * output that overlaps another port is an error. */
-sinter_status_t bind_all(const sinter_compiled_partition_t *cp, frame_mem_t *fm,
-                         const tensors_t *tensors);
+/* Makes a frame with the dims and strides that follow from the inputs, which need no data. It is one
+ * of the plan that is right for these dims. memory: plan.frame_bytes, aligned to 64 bytes. */
+sinter_status_t bind_input_dims(const sinter_compiled_partition_t *cp, void *memory, size_t n,
+                                const sinter_tensor_t *const *inputs, frame_mem_t **fm);
+/* The same for all ports, with the data of all values but the temporaries. An output that overlaps
+ * another port is an error. *fm is set even where this fails. */
+sinter_status_t bind_all(const sinter_compiled_partition_t *cp, void *memory,
+                         const tensors_t *tensors, frame_mem_t **fm);
 
 /* Compares a tensor with the port that it was compiled for: data type, dims and strides. */
 sinter_status_t bind_check_port(const lt_t *want, const lt_t *got);
@@ -37,7 +38,7 @@ sinter_status_t bind_with_dims(const lt_t *port, int ndims, const sinter_dim_t *
 /* The outputs of a frame with shapes, in the partition's order. */
 void bind_take_outputs(const sinter_compiled_partition_t *cp, const frame_mem_t *fm, lt_t *outputs);
 /* The outputs in the partition's order, with the dims that these inputs lead to. The inputs need no
- * data. memory: compiled->frame_bytes, aligned to 64 bytes. */
+ * data. memory: as in bind_input_dims. */
 sinter_status_t bind_infer(const sinter_compiled_partition_t *cp, void *memory, size_t n,
                            const sinter_tensor_t *const *inputs, lt_t *outputs);
 

@@ -296,6 +296,11 @@ typedef struct plan_value {
     int heir;
 } plan_value_t;
 
+/* Two graph values that have the same dims if a plan is to run; only execute knows them. */
+typedef struct same_dims {
+    int value, as;
+} same_dims_t;
+
 typedef struct plan {
     arena_t arena;
     sinter_engine_t *engine; /* the compiled partition holds it */
@@ -312,6 +317,9 @@ typedef struct plan {
     sinter_fpmath_mode_t mode;
     bool apply_to_int;
     bool dynamic;                      /* some dim is unknown */
+    size_t frame_bytes;                /* room for a frame of any plan of the partition */
+    same_dims_t *assumed;              /* what makes the plan right for the dims of an execute */
+    int n_assumed, cap_assumed;
     size_t cache_bytes;                /* of the last-level cache; 0: not known */
     size_t state_bytes;                /* of all steps */
     size_t share_bytes, reserve_bytes; /* the largest of any kernel */

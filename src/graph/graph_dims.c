@@ -1,5 +1,5 @@
 /* The shape rules run over a whole graph, on a list of logical tensors beside it (by value): for
- * the dims of an execute, and for representative dims at compile. Nothing here allocates. */
+ * the dims of an execute, and for representative dims at compile. Only the latter allocate. */
 #include <string.h>
 
 #include "base/status.h"
@@ -140,11 +140,35 @@ static int64_t divisible_dim(const graph_t *g)
     return dim;
 }
 
-/* Unknown dims of inputs become `dim`. one_by_one: after each dim that is chosen, the rules say
- * which others it decides. That matters where a result has the dims of a window over an unknown
- * dim, and an unknown dim of an input must be the same, or where one unknown dim is a multiple of
- * another, as rows of a cache are of the number of sequences. */
-static sinter_status_t represent(const graph_t *g, lt_t *lts, int64_t dim, bool one_by_one)
+/* How unknown dims get their numbers: all at once; or one by one, where each decides others. The
+ * latter matters where a result has the dims of a window over an unknown dim, and a dim of an input
+ * must be the same, or where one unknown dim is a multiple of another, as rows of a cache are of the
+ * number of sequences. SMALLEST: small numbers first, so that the product of several can be a known
+ * dim. */
+typedef enum represent { AT_ONCE, ONE_BY_ONE, SMALLEST } represent_t;
+
+/* Chooses a number for an unknown dim, and lets the rules say which others it decides. Where a known
+ * dim follows from this one, as from the dim that a window slides over, the first number that leads
+ * to it is taken; 1 comes last, as it has properties that other numbers lack. before: room for a
+ * copy of lts. */
+static sinter_status_t choose_dim(const graph_t *g, lt_t *lts, int v, int d, int64_t usual,
+                                  represent_t how, lt_t *before)
+{
+    enum { MOST = 4096 };
+    sinter_status_t status = sinter_invalid_shape;
+    memcpy(before, lts, sizeof(lt_t) * (size_t)g->n_values);
+    for (int64_t n = how == SMALLEST ? 2 : 1; n <= MOST + 1 && status == sinter_invalid_shape;
+         n++) {
+        memcpy(lts, before, sizeof(lt_t) * (size_t)g->n_values);
+        lts[v].dims[d] = n == 1 ? usual : n <= MOST ? n : 1;
+        status = solve(g, lts);
+    }
+    return status;
+}
+
+/* usual: the number to begin with. before: room for a copy of lts, where it is not AT_ONCE. */
+static sinter_status_t represent(const graph_t *g, lt_t *lts, int64_t usual, represent_t how,
+                                 lt_t *before)
 {
     for (int v = 0; v < g->n_values; v++) {
         lts[v] = g->values[v].lt;
@@ -152,9 +176,10 @@ static sinter_status_t represent(const graph_t *g, lt_t *lts, int64_t dim, bool 
     SG_TRY(solve(g, lts));
     for (int v = 0; v < g->n_values; v++) {
         for (int d = 0; d < lts[v].ndims && g->values[v].producer < 0; d++) {
-            if (lts[v].dims[d] == SINTER_UNKNOWN_DIM) {
-                lts[v].dims[d] = dim;
-                SG_TRY(one_by_one ? solve(g, lts) : sinter_success);
+            if (lts[v].dims[d] == SINTER_UNKNOWN_DIM && how != AT_ONCE) {
+                SG_TRY(choose_dim(g, lts, v, d, usual, how, before));
+            } else if (lts[v].dims[d] == SINTER_UNKNOWN_DIM) {
+                lts[v].dims[d] = usual;
             }
         }
     }
@@ -169,10 +194,17 @@ static sinter_status_t represent(const graph_t *g, lt_t *lts, int64_t dim, bool 
 
 sinter_status_t graph_representative_dims(const graph_t *g, lt_t *lts)
 {
-    const int64_t dims[2] = {USUAL_DIM, divisible_dim(g)};
-    sinter_status_t status = represent(g, lts, dims[0], false);
-    for (int i = 1; i < 4 && status != sinter_success; i++) {
-        status = represent(g, lts, dims[i / 2], i % 2 == 1);
+    const int64_t divisible = divisible_dim(g);
+    if (represent(g, lts, USUAL_DIM, AT_ONCE, NULL) == sinter_success ||
+        represent(g, lts, divisible, AT_ONCE, NULL) == sinter_success) {
+        return sinter_success;
     }
+    lt_t *before = sg_alloc(g->engine, sizeof(lt_t) * ((size_t)g->n_values + 1), _Alignof(lt_t));
+    if (before == NULL) {
+        return sinter_out_of_memory;
+    }
+    sinter_status_t status = represent(g, lts, divisible, ONE_BY_ONE, before);
+    status = status == sinter_success ? status : represent(g, lts, divisible, SMALLEST, before);
+    sg_free(g->engine, before);
     return status;
 }

@@ -16,12 +16,6 @@ static void gather(const graph_t *g, const int *ports, int n, lt_t *lts)
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
-static bool same_dims(const lt_t *a, const lt_t *b)
-{
-    return a->ndims == b->ndims &&
-           (a->ndims <= 0 || memcmp(a->dims, b->dims, sizeof a->dims[0] * (size_t)a->ndims) == 0);
-}
-
 static sinter_status_t infer_node(graph_t *g, const node_t *node)
 {
     lt_t in[OP_MAX_PORTS], out[OP_MAX_PORTS];
@@ -31,7 +25,7 @@ static sinter_status_t infer_node(graph_t *g, const node_t *node)
     SG_TRY(op_check(node, in, out));
     for (int i = 0; i < node->n_out; i++) {
         lt_t *lt = &g->values[node->out[i]].lt;
-        if (!same_dims(lt, &out[i])) {
+        if (!lt_same_dims(lt, &out[i])) {
             SG_TRY(lt_verify(&out[i], true, node_label(node)));
             *lt = out[i];
         }

@@ -441,6 +441,12 @@ bool view_reshape(int ndims, const int64_t *dims, const int64_t *strides, int to
     return true;
 }
 
+bool lt_same_dims(const lt_t *a, const lt_t *b)
+{
+    return a->ndims == b->ndims &&
+           (a->ndims <= 0 || memcmp(a->dims, b->dims, (size_t)a->ndims * sizeof a->dims[0]) == 0);
+}
+
 bool lt_same_shape(const lt_t *a, const lt_t *b)
 {
     const size_t n = (size_t)a->ndims * sizeof(a->dims[0]);

@@ -18,6 +18,8 @@ bool lt_is_dense(const lt_t *lt);
 /* The data types are the same, and so are dims and strides wherever both are known. A stride counts
  * only along a dim that is not 1. */
 bool lt_may_coincide(const lt_t *a, const lt_t *b);
+/* The ranks and dims are the same. */
+bool lt_same_dims(const lt_t *a, const lt_t *b);
 /* The data types, dims and strides are the same. The ranks are known. */
 bool lt_same_shape(const lt_t *a, const lt_t *b);
 /* Checks every rule about one tensor: its rank; dims >= 0 or unknown; strides >= 0; no sum or

@@ -115,6 +115,14 @@ int64_t fz_divisor(fz_t *f, int64_t dim)
     return divisor;
 }
 
+int64_t fz_hidden(fz_t *f, int64_t dim)
+{
+    if (!f->dynamic || f->n_symbols >= FZ_SOME_SYMBOLS || !fz_chance(f, 20)) {
+        return dim;
+    }
+    return fz_symbol(f, fz_size(f, dim, 0), fz_size(f, dim, 1), fz_size(f, dim, 2));
+}
+
 int64_t fz_part(fz_t *f, int64_t dim, int percent_smaller)
 {
     int64_t sizes[FZ_VARIANTS];
@@ -133,6 +141,9 @@ int64_t fz_joined(fz_t *f, int64_t a, int64_t b)
     int64_t sizes[FZ_VARIANTS];
     int is_a = 1, is_b = 1;
 
+    if (a == 1 || b == 1) {
+        return a == 1 ? b : a;
+    }
     for (int v = 0; v < FZ_VARIANTS; v++) {
         const int64_t x = fz_size(f, a, v), y = fz_size(f, b, v);
 

@@ -81,6 +81,7 @@ typedef struct fz {
     int rank_comes_late; /* some inputs have no number of dims before compile; 2: nor then */
     int interleave;      /* outputs go between the elements of inputs, where they fit */
     int compute_scales;  /* of tensors, for dynamic_nv: these ops are partitions of their own */
+    int one_space;       /* all values broadcast to the same dims, which no side input enlarges */
 } fz_t;
 
 /* ---- build.c: numbers ------------------------------------------------------------------------ */
@@ -107,6 +108,8 @@ int64_t fz_size(const fz_t *f, int64_t dim, int variant);
 int fz_may_be_empty(const fz_t *f, int64_t dim); /* in some variant */
 /* A divisor of all sizes of dim. */
 int64_t fz_divisor(fz_t *f, int64_t dim);
+/* dim itself, or in a dynamic case perhaps a symbol that has its size in every variant. */
+int64_t fz_hidden(fz_t *f, int64_t dim);
 /* What broadcasts to dim: 1, dim itself, or in a dynamic case a symbol that is either. */
 int64_t fz_part(fz_t *f, int64_t dim, int percent_smaller);
 /* The dim that two broadcast to. */
@@ -150,6 +153,8 @@ int fz_reshape(fz_t *f, int x, int ndims, const int64_t *dims);
 sinter_data_type_t fz_float(fz_t *f);
 /* Dims that broadcast to those of x without enlarging it. */
 int fz_side_dims(fz_t *f, int x, int64_t *dims);
+/* The same, but that unknown dims of x may be enlarged where they are 1. */
+int fz_other_dims(fz_t *f, int x, int64_t *dims);
 sinter_op_kind_t fz_binary_kind(fz_t *f);
 int fz_random_unary(fz_t *f, int x, sinter_data_type_t type);
 /* One of: unary, binary with a side input, BiasAdd, PReLU, TypeCast, Dropout. */
@@ -168,6 +173,7 @@ typedef struct fz_geometry {
     const char *qtype;
     int offsets; /* zero points are offsets */
     int ragged;  /* only group_shape says the groups: some last ones may be short */
+    int untold;  /* the attributes do not say how many groups there are */
     int64_t axis;
     int64_t group[FZ_MAX_RANK]; /* 0: the whole dim */
     int ndims;

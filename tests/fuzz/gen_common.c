@@ -18,9 +18,41 @@ int fz_side_dims(fz_t *f, int x, int64_t *dims)
     int drop = t->ndims && fz_chance(f, 30) ? fz_pick(f, t->ndims + 1) : 0;
 
     for (int d = drop; d < t->ndims; d++) {
-        dims[d - drop] = fz_chance(f, 30) ? 1 : t->dims[d];
+        dims[d - drop] = fz_part(f, t->dims[d], 30);
     }
     return t->ndims - drop;
+}
+
+int fz_other_dims(fz_t *f, int x, int64_t *dims)
+{
+    const fz_tensor_t t = f->tensors[x];
+    const int n = fz_side_dims(f, x, dims);
+
+    for (int d = 0; d < n; d++) {
+        const int64_t dim = t.dims[t.ndims - n + d];
+        int64_t sizes[FZ_VARIANTS], most = 1;
+        int single = 1; /* no size but 1 and the largest one */
+
+        if (f->one_space || !fz_is_symbol(dim) || f->n_symbols >= FZ_SOME_SYMBOLS ||
+            !fz_chance(f, 30)) {
+            continue;
+        }
+        for (int v = 0; v < FZ_VARIANTS; v++) {
+            const int64_t size = fz_size(f, dim, v);
+
+            single = single && (size == 1 || most == 1 || size == most);
+            most = size > most ? size : most;
+        }
+        if (single && fz_chance(f, 50)) { /* known */
+            dims[d] = most > 1 ? most : 3;
+            continue;
+        }
+        for (int v = 0; v < FZ_VARIANTS; v++) {
+            sizes[v] = fz_size(f, dim, v) == 1 ? FZ_ONE_OF(f, 1, 2, 3) : fz_size(f, dims[d], v);
+        }
+        dims[d] = fz_symbol(f, sizes[0], sizes[1], sizes[2]);
+    }
+    return n;
 }
 
 /* ---- elementwise ----------------------------------------------------------------------------- */
@@ -160,7 +192,7 @@ int fz_post_op(fz_t *f, int x)
     if (fz_chance(f, 20)) {
         side = fz_scalar(f, fz_float(f), f->tensors[x].ndims);
     } else {
-        n = fz_side_dims(f, x, dims);
+        n = fz_other_dims(f, x, dims);
         side = fz_input(f, fz_float(f), n, dims);
     }
     first = fz_chance(f, 75);
@@ -192,17 +224,24 @@ int fz_some_dims(fz_t *f, int least, int most, int64_t room, int64_t *dims)
 
 int fz_rows(fz_t *f, int ndims, const int64_t *dims)
 {
+    int64_t other[FZ_MAX_RANK];
+    const int one_space = f->one_space;
     int x = fz_chance(f, 15) ? fz_dequantized(f, fz_float(f), ndims, dims, -1)
                              : fz_input(f, fz_float(f), ndims, dims);
     if (fz_chance(f, 8)) {
         f->tensors[x].specials = f->tensors[x].produced ? 0 : fz_range(f, 1, 4);
     }
     if (fz_chance(f, 40)) {
-        x = fz_binary(f, sinter_op_add, fz_float(f), x, fz_input(f, fz_float(f), ndims, dims));
+        const int side = f->dynamic ? fz_side_dims(f, x, other) : ndims;
+        const int y = fz_input(f, fz_float(f), side, f->dynamic ? other : dims);
+        const int first = fz_chance(f, 80);
+        x = fz_binary(f, sinter_op_add, fz_float(f), first ? x : y, first ? y : x);
         f->tensors[x].keep = fz_chance(f, 50);
     }
+    f->one_space = 1;
     if (fz_chance(f, 20)) {
         x = fz_post_op(f, x);
     }
+    f->one_space = one_space;
     return fz_chance(f, 15) ? fz_cast(f, fz_float(f), x) : x;
 }

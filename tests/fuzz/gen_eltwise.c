@@ -1,6 +1,8 @@
 /* DAGs of elementwise ops over broadcasting operands, with several outputs. */
 #include "fuzz.h"
 
+#include <string.h>
+
 typedef struct pool {
     int n, values[FZ_MAX_TENSORS];
 } pool_t;
@@ -57,7 +59,7 @@ static int new_input(fz_t *f, const dag_t *d, sinter_data_type_t type)
     int drop = fz_chance(f, 25) ? fz_pick(f, d->ndims + 1) : 0, whole = fz_chance(f, 50), t;
 
     for (int i = drop; i < d->ndims; i++) {
-        dims[i - drop] = !whole && fz_chance(f, 30) ? 1 : d->dims[i];
+        dims[i - drop] = fz_part(f, d->dims[i], whole ? 0 : 30);
     }
     t = fz_input(f, type, d->ndims - drop, dims);
     if (gr_dtype(type)->class_ == GR_FLOAT && fz_chance(f, 10)) {
@@ -122,16 +124,11 @@ static int choose(fz_t *f, int c, int a, int b, sinter_data_type_t type)
     int ndims = 0;
 
     for (int i = 0; i < 3; i++) {
-        ndims = f->tensors[in[i]].ndims > ndims ? f->tensors[in[i]].ndims : ndims;
-    }
-    for (int d = 0; d < ndims; d++) {
-        dims[d] = 1;
-        for (int i = 0; i < 3; i++) {
-            int at = d - (ndims - f->tensors[in[i]].ndims);
-            int64_t dim = at < 0 ? 1 : f->tensors[in[i]].dims[at];
+        int64_t both[FZ_MAX_RANK];
 
-            dims[d] = dim == 1 ? dims[d] : dim;
-        }
+        ndims = fz_joined_dims(f, ndims, dims, f->tensors[in[i]].ndims, f->tensors[in[i]].dims,
+                               both);
+        memcpy(dims, both, sizeof both);
     }
     return fz_op(f, sinter_op_select, type, ndims, dims, 3, in);
 }
@@ -225,6 +222,7 @@ void fz_gen_eltwise(fz_t *f)
     int n = fz_range(f, 2, 12);
 
     base_dims(f, &d);
+    f->one_space = 1;
     put(&d.floats, new_input(f, &d, arith(f)));
     while (f->n_ops < n && f->n_tensors < FZ_MAX_TENSORS - 16) {
         add_op(f, &d);

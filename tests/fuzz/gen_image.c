@@ -318,7 +318,8 @@ void fz_gen_image(fz_t *f)
         f->tensors[x].keep = fz_chance(f, 15);
         x = fz_post_op(f, x);
     }
-    if (f->tensors[x].ndims == image.n + 2 && f->n_symbols <= FZ_MAX_SYMBOLS - image.n &&
+    if (f->tensors[x].ndims == image.n + 2 &&
+        !memcmp(f->tensors[x].dims, image.dims, sizeof(int64_t) * (size_t)(image.n + 2)) &&
         fz_chance(f, 20)) {
         x = pool(f, x, &image);
     }

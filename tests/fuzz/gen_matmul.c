@@ -16,7 +16,7 @@ static int operand_dims(fz_t *f, const product_t *p, int64_t rows, int64_t cols,
     int drop = fz_chance(f, 25) ? fz_pick(f, p->batch_dims + 1) : 0, n = 0;
 
     for (int d = drop; d < p->batch_dims; d++) {
-        dims[n++] = fz_chance(f, 20) ? 1 : p->batch[d];
+        dims[n++] = fz_part(f, p->batch[d], 20);
     }
     dims[n++] = transposed ? cols : rows;
     dims[n++] = transposed ? rows : cols;
@@ -119,7 +119,7 @@ static int multiply(fz_t *f, const product_t *p)
         b_vector = fz_chance(f, 4);
     int na = a_vector ? 1 : operand_dims(f, p, p->m, p->k, ta, a_dims);
     int nb = b_vector ? 1 : operand_dims(f, p, p->k, p->n, tb, b_dims);
-    int percent = fz_chance(f, 65) ? 100 : 0, n = 0, batch_dims, in[3], n_in = 2;
+    int percent = fz_chance(f, 65) ? 100 : 0, n, in[3], n_in = 2;
     sinter_data_type_t type =
         fz_chance(f, 95) ? fz_float(f)
                          : (sinter_data_type_t)FZ_ONE_OF(f, sinter_f8_e4m3, sinter_f8_e5m2fnuz);
@@ -132,13 +132,7 @@ static int multiply(fz_t *f, const product_t *p)
     }
     in[0] = operand(f, na, a_dims, percent / 3);
     in[1] = operand(f, nb, b_dims, percent);
-    batch_dims = na > nb ? na - 2 : nb - 2;
-    for (int d = 0; d < batch_dims; d++) {
-        int da = d - (batch_dims - (na - 2)), db = d - (batch_dims - (nb - 2));
-        int64_t x = da < 0 || na < 2 ? 1 : a_dims[da], y = db < 0 || nb < 2 ? 1 : b_dims[db];
-
-        dims[n++] = x == 1 ? y : x;
-    }
+    n = fz_joined_dims(f, na < 2 ? 0 : na - 2, a_dims, nb < 2 ? 0 : nb - 2, b_dims, dims);
     if (!a_vector) {
         dims[n++] = p->m;
     }

@@ -103,8 +103,11 @@ void fz_gen_mlp(fz_t *f)
         up = squeezed(f, &m, up);
     }
     x = linear(f, &m, up, m.inner, m.outer);
-    if (fz_chance(f, 50)) {
-        x = fz_binary(f, sinter_op_add, type_near(f, &m), x, first);
+    if (fz_chance(f, 50)) { /* a residual sum, of rows of their own where they are not known */
+        int64_t other[FZ_MAX_RANK];
+        const int n = fz_is_symbol(m.rows) && fz_chance(f, 50) ? fz_other_dims(f, x, other) : 0,
+                  y = n > 0 ? fz_input(f, type_near(f, &m), n, other) : first;
+        x = fz_binary(f, sinter_op_add, type_near(f, &m), x, y);
     }
     if (fz_chance(f, 20)) {
         x = fz_post_op(f, x);

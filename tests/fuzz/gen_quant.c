@@ -140,6 +140,37 @@ static void choose_geometry(fz_t *f, int ndims, const int64_t *dims, int ragged,
     }
 }
 
+/* A number of groups along one dim that changes from execute to execute, which the shapes of scales
+ * alone tell. */
+static void vary_groups(fz_t *f, int ndims, const int64_t *dims, fz_geometry_t *g)
+{
+    const int d = ndims > 0 ? fz_range(f, ndims > 1 ? ndims - 2 : 0, ndims - 1) : -1;
+    int64_t sizes[FZ_VARIANTS];
+
+    if (!f->dynamic || d < 0 || strcmp(g->qtype, "per_group") || g->ragged ||
+        f->n_symbols >= FZ_SOME_SYMBOLS || fz_may_be_empty(f, dims[d]) || !fz_chance(f, 25)) {
+        return;
+    }
+    for (int v = 0; v < FZ_VARIANTS; v++) {
+        const int64_t size = fz_size(f, dims[d], v), divisor = FZ_ONE_OF(f, 1, 2, 3, 4, 8, 16, 32);
+
+        sizes[v] = size % divisor == 0 ? size / divisor : fz_chance(f, 50) ? 1 : size;
+    }
+    g->dims[d] = fz_symbol(f, sizes[0], sizes[1], sizes[2]);
+    g->untold = 1;
+}
+
+/* Scales or zero points, of which dims may be known to execute alone. */
+static int group_input(fz_t *f, sinter_data_type_t type, const fz_geometry_t *g)
+{
+    int64_t dims[FZ_MAX_RANK];
+
+    for (int d = 0; d < g->ndims; d++) {
+        dims[d] = fz_hidden(f, g->dims[d]);
+    }
+    return fz_input(f, type, g->ndims, dims);
+}
+
 /* A zero point for each group of its own. */
 static void zp_geometry(fz_t *f, int ndims, const int64_t *dims, const fz_geometry_t *scales,
                         fz_geometry_t *zps)
@@ -188,7 +219,7 @@ static void geometry_attrs(fz_t *f, int ndims, const int64_t *dims, const fz_geo
     if (!strcmp(g->qtype, "per_channel") && (g->axis != 1 || fz_chance(f, 50))) {
         fz_s64(f, sinter_op_attr_axis, 1, &(int64_t){fz_chance(f, 20) ? g->axis - ndims : g->axis});
     }
-    if (strcmp(g->qtype, "per_group")) {
+    if (strcmp(g->qtype, "per_group") || g->untold) {
         return;
     }
     for (int d = 0; d < ndims; d++) {
@@ -212,18 +243,19 @@ static int scale_inputs(fz_t *f, sinter_data_type_t code, int ndims, const int64
     int offsets = floats && fz_chance(f, 25);
 
     choose_geometry(f, ndims, dims, 1, g);
-    in[0] = fz_input(f, scale_type(f), g->ndims, g->dims);
+    vary_groups(f, ndims, dims, g);
+    in[0] = group_input(f, scale_type(f), g);
     if (!is_int(code) || !fz_chance(f, 60)) {
         return 1;
     }
     if (offsets) {
         g->offsets = 1;
-        in[1] = fz_input(f, (sinter_data_type_t)FZ_ONE_OF(f, sinter_f32, sinter_f16, sinter_bf16),
-                         g->ndims, g->dims);
+        in[1] =
+            group_input(f, (sinter_data_type_t)FZ_ONE_OF(f, sinter_f32, sinter_f16, sinter_bf16), g);
         return 2;
     }
     zp_geometry(f, ndims, dims, g, &z);
-    in[1] = fz_input(f, zp_type(f, code, floats), z.ndims, z.dims);
+    in[1] = group_input(f, zp_type(f, code, floats), &z);
     return 2;
 }
 

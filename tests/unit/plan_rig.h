@@ -71,7 +71,7 @@ static inline sinter_status_t planned(planned_t *p, mini_t *m, family_t family)
     return status == sinter_success ? planned_compile(p, NULL, 0) : status;
 }
 
-/* "matmul softmax chain": the kinds of the steps in order. */
+/* "matmul softmax chain": the kinds of the steps in order; ", else ...": those of the fallback. */
 static inline const char *planned_steps(const planned_t *p, char *text, size_t size)
 {
     static const char *const names[STEP_KINDS] = {
@@ -79,10 +79,16 @@ static inline const char *planned_steps(const planned_t *p, char *text, size_t s
 #include "backend_xsmm/kernels.def"
     };
     text[0] = '\0';
-    for (int s = 0; p->cp != NULL && s < p->cp->plan.n_steps; s++) {
-        const size_t len = strlen(text);
-        snprintf(text + len, size - len, "%s%s", s > 0 ? " " : "",
-                 names[p->cp->plan.steps[s].kind]);
+    for (int i = 0; p->cp != NULL && i < 2; i++) {
+        const plan_t *plan = i == 0 ? &p->cp->plan : p->cp->fallback;
+        for (int s = 0; plan != NULL && s < plan->n_steps; s++) {
+            const size_t len = strlen(text);
+            snprintf(text + len, size - len, "%s%s",
+                     s > 0   ? " "
+                     : i > 0 ? ", else "
+                             : "",
+                     names[plan->steps[s].kind]);
+        }
     }
     return text;
 }

@@ -1,7 +1,8 @@
 /* Random graphs, fused and op by op, against the oracle. SINTER_RANDOM_SEED and
  * SINTER_RANDOM_CASES make long runs; SINTER_RANDOM_ONLY=SEED, in hex as a failure prints it,
- * runs one case; SINTER_RANDOM_GENERATOR=NAME one kind of graph; SINTER_RANDOM_VERBOSE shows
- * every case before it runs. */
+ * runs one case; SINTER_RANDOM_GENERATOR=NAME one kind of graph; SINTER_RANDOM_OPEN=100 the share
+ * of cases, in percent, with dims that only execute knows; SINTER_RANDOM_VERBOSE shows every case
+ * before it runs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +57,7 @@ static void generate(fz_t *f, const char *only)
     }
     f->generator = generators[g].name;
     f->lacks_ranks = 1;
-    f->dynamic = fz_chance(f, 20);
+    f->dynamic = fz_chance(f, (int)number("SINTER_RANDOM_OPEN", 20));
     generators[g].generate(f);
 }
 

@@ -623,7 +623,7 @@ static void choose_all(const way_case_t *c, sinter_cpu_isa_t isa,
 {
     plan_t *plan = &compiled->plan;
     unsigned char **data = calloc((size_t)plan->n_values, sizeof *data);
-    void *memory = aligned_alloc(SCRATCH_ALIGN, scratch_round(compiled->frame_bytes));
+    void *memory = aligned_alloc(SCRATCH_ALIGN, scratch_round(compiled->plan.frame_bytes));
     char text[512], want[512];
     size_t total;
     if (!CHECK(data != NULL && memory != NULL, "out of memory")) {
@@ -633,7 +633,8 @@ static void choose_all(const way_case_t *c, sinter_cpu_isa_t isa,
     }
     plan->cache_bytes = c->cache_bytes > 0 ? c->cache_bytes : plan->cache_bytes;
     frame_mem_t *fm = frame_place(plan, memory);
-    sinter_status_t status = frame_shapes(plan, fm);
+    const same_dims_t *broken;
+    sinter_status_t status = frame_shapes(plan, fm, &broken);
     if (status == sinter_success) {
         frame_data(plan, fm, data, NULL);
         status = frame_choose(

@@ -20,12 +20,14 @@ struct sinter_compiled_partition {
     size_t id;               /* of the partition */
     const char *pattern;     /* static text */
     plan_t plan;
+    /* Runs where dims are not those that `plan` assumes; NULL: it assumes nothing. Its subgraph is
+     * that of `plan`, and so are its ports. */
+    plan_t *fallback;
     int n_inputs, n_outputs;
     int *inputs, *outputs; /* graph values of plan.sub */
     sinter_inplace_pair_t *inplace;
     size_t n_inplace;
     const char *report;
-    size_t frame_bytes;
     pthread_mutex_t lock;
     scratch_block_t *idle; /* guarded by lock */
 };

@@ -9,7 +9,8 @@
  * it did not choose a faster one. Where values sent some of the work a slower way, that way and its
  * reason follow, and where masks leave out some of the work, how much they leave. Where work
  * decides about threads, its estimate follows. Where the execute used fewer threads than the stream
- * has, the reason stands behind their number. */
+ * has, the reason stands behind their number. Where dims are not those that the plan assumes, the
+ * steps are those of its fallback, and the reason stands before them. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -100,13 +101,18 @@ static void add_part(line_t *l, const sinter_compiled_partition_t *cp, const exe
     add_ports(l, fm, cp->inputs, cp->n_inputs);
     add(l, " ->");
     add_ports(l, fm, cp->outputs, cp->n_outputs);
-    for (int s = 0; s < cp->plan.n_steps; s++) {
+    if (fm->broken != NULL) {
+        add(l, "; fallback, because tensor %llu has not the dims of tensor %llu",
+            (unsigned long long)graph_message_id(&cp->plan.sub, fm->broken->value),
+            (unsigned long long)graph_message_id(&cp->plan.sub, fm->broken->as));
+    }
+    for (int s = 0; s < fm->plan->n_steps; s++) {
         add(l, "; step %d: ", s);
-        if (frame_has_copy(&cp->plan, fm, &cp->plan.steps[s])) {
+        if (frame_has_copy(fm->plan, fm, &fm->plan->steps[s])) {
             add(l, "not run, its copy is in the constant cache");
             continue;
         }
-        add_step(l, &fm->taken[s], fm->state + cp->plan.steps[s].state_offset);
+        add_step(l, &fm->taken[s], fm->state + fm->plan->steps[s].state_offset);
         if (!run->threads.all && run->threads.most > 1) {
             add(l, ", %.1f us of work in %d share%s", fm->taken[s].work, fm->taken[s].shares,
                 fm->taken[s].shares == 1 ? "" : "s");

@@ -57,6 +57,7 @@ frame_mem_t *frame_place(const plan_t *plan, void *memory)
     memset(base, 0, a.v);
     memset(base + a.temp_offset, 0, a.state - a.temp_offset);
     frame_mem_t *fm = (frame_mem_t *)(void *)(base + a.head);
+    fm->plan = plan;
     fm->v = (bound_t *)(void *)(base + a.v);
     fm->lts = (lt_t *)(void *)(base + a.lts);
     fm->temp_offset = (size_t *)(void *)(base + a.temp_offset);
@@ -178,13 +179,17 @@ static void bound_from_lt(bound_t *b, const lt_t *lt)
     memcpy(b->strides, lt->strides, sizeof(b->strides));
 }
 
-void view_in_blocks(const bound_t *base, bound_t *b)
+bool view_in_blocks(const bound_t *base, bound_t *b)
 {
     const int last = b->ndims - 1;
+    if (memcmp(b->dims, base->dims, sizeof(int64_t) * (size_t)last) != 0) {
+        return false;
+    }
     b->block = base->dims[last + 1];
     b->apart = base->strides[last];
     memcpy(b->strides, base->strides, sizeof(int64_t) * (size_t)last);
     b->strides[last] = 1;
+    return true;
 }
 
 static sinter_status_t resolve_value(const plan_t *plan, frame_mem_t *fm, int i)
@@ -200,26 +205,34 @@ static sinter_status_t resolve_value(const plan_t *plan, frame_mem_t *fm, int i)
         lt_set_dense(&lt);
     }
     bound_from_lt(b, &lt);
-    if (pv->in_blocks) {
-        view_in_blocks(&fm->v[pv->base], b);
-        return sinter_success;
-    }
-    if (pv->kind == PV_VIEW &&
-        !view_strides(pv->op, pv->inverse, &fm->v[pv->base], b->ndims, b->dims, b->strides)) {
+    const bool shown =
+        pv->kind != PV_VIEW ||
+        (pv->in_blocks
+             ? view_in_blocks(&fm->v[pv->base], b)
+             : view_strides(pv->op, pv->inverse, &fm->v[pv->base], b->ndims, b->dims, b->strides));
+    if (!shown) {
         return sg_fail(
             sinter_unimplemented,
             "tensor %llu: strides of its buffer cannot be seen in the dims of tensor %llu",
             (unsigned long long)plan->values[pv->base].lt.id, (unsigned long long)lt.id);
     }
-    return pv->kind == PV_VIEW ? view_begins_byte(pv, &fm->v[pv->base], fm->lts) : sinter_success;
+    return pv->kind == PV_VIEW && !pv->in_blocks ? view_begins_byte(pv, &fm->v[pv->base], fm->lts) : sinter_success;
 }
 
-sinter_status_t frame_shapes(const plan_t *plan, frame_mem_t *fm)
+sinter_status_t frame_shapes(const plan_t *plan, frame_mem_t *fm, const same_dims_t **broken)
 {
+    *broken = NULL;
     if (plan->dynamic) {
         SG_TRY(graph_check_groups(&plan->sub, fm->lts, true));
         SG_TRY(graph_infer_dims(&plan->sub, fm->lts));
         SG_TRY(graph_check_groups(&plan->sub, fm->lts, false));
+    }
+    for (int i = 0; i < plan->n_assumed && *broken == NULL; i++) {
+        const same_dims_t *both = &plan->assumed[i];
+        *broken = lt_same_dims(&fm->lts[both->value], &fm->lts[both->as]) ? NULL : both;
+    }
+    if (*broken != NULL) {
+        return sinter_success;
     }
     /* Bases come before their views in plan->view_order; everything else stands alone. */
     for (int i = 0; i < plan->n_values - plan->n_packed; i++) {
@@ -323,9 +336,8 @@ static sinter_status_t place_temps(const plan_t *plan, frame_mem_t *fm)
 
 sinter_status_t frame_temps(const plan_t *plan, frame_mem_t *fm, size_t *bytes)
 {
-    size_t frame;
     SG_TRY(place_temps(plan, fm));
-    if (!frame_bytes(plan, &frame) || !add_size(scratch_round(frame), fm->temp_bytes, bytes)) {
+    if (!add_size(scratch_round(plan->frame_bytes), fm->temp_bytes, bytes)) {
         return sg_fail(sinter_invalid_shape, "scratch size overflows");
     }
     return sinter_success;

@@ -18,6 +18,8 @@ typedef struct taken {
 
 /* What execute keeps at the start of its scratch memory. */
 typedef struct frame_mem {
+    const plan_t *plan;
+    const same_dims_t *broken; /* why the plan is a fallback: what another one assumed; else NULL */
     frame_t frame;
     bound_t *v;                /* by plan value */
     lt_t *lts;                 /* by graph value: dims inferred for this execute */
@@ -37,8 +39,9 @@ bool frame_bytes(const plan_t *plan, size_t *bytes);
  * what compile knew. */
 frame_mem_t *frame_place(const plan_t *plan, void *memory);
 /* Sets dims and strides of every value. The caller has set the entries of ports in fm->lts to
- * those of their tensors. Data pointers stay NULL. */
-sinter_status_t frame_shapes(const plan_t *plan, frame_mem_t *fm);
+ * those of their tensors. Data pointers stay NULL. *broken: what the plan assumes and these dims
+ * break, so that the frame is of no use; NULL: nothing. */
+sinter_status_t frame_shapes(const plan_t *plan, frame_mem_t *fm, const same_dims_t **broken);
 /* Places temporaries. *bytes: the aligned memory that they and the frame need. Call it after
  * frame_shapes. */
 sinter_status_t frame_temps(const plan_t *plan, frame_mem_t *fm, size_t *bytes);
@@ -73,9 +76,9 @@ static inline bool frame_has_copy(const plan_t *plan, const frame_mem_t *fm, con
  * False: strides cannot express it. */
 bool view_strides(const node_t *op, bool inverse, const bound_t *base, int ndims,
                   const int64_t *dims, int64_t *strides);
-/* The dims of b without the strides: base with its last two dims merged, where they cannot be one
- * dim. The last dim of base must have stride 1. */
-void view_in_blocks(const bound_t *base, bound_t *b);
+/* The strides of b, whose dims are those of base with the last two merged, where they cannot be one
+ * dim. The last dim of base must have stride 1. False: the other dims are not the same. */
+bool view_in_blocks(const bound_t *base, bound_t *b);
 
 /* An error if a part of a Concat, or what a Slice takes, would not begin with a whole byte of base.
  * lts: the dims of graph values. */

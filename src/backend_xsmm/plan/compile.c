@@ -108,8 +108,8 @@ static bool has_unknown_dims(const graph_t *g)
 {
     for (int t = 0; t < graph_n_live(g); t++) {
         const node_t *n = &g->nodes[g->topo[t]];
-        for (int i = 0; i < n->n_in; i++) {
-            if (!lt_dims_known(&g->values[n->in[i]].lt)) {
+        for (int k = 0; node_read(n, k) >= 0; k++) {
+            if (!lt_dims_known(&g->values[node_read(n, k)].lt)) {
                 return true;
             }
         }
@@ -232,23 +232,46 @@ static sinter_status_t select_all(plan_t *plan, textbuf_t *why, int *missing)
     return sinter_success;
 }
 
-/* notes: why the report says that attention does not run as one step. */
-static sinter_status_t lower_and_select(plan_t *plan, family_t family, textbuf_t *notes)
+/* notes: why the report says that attention does not run as one step. assumes: as in lower_plan. */
+static sinter_status_t lower_and_select(plan_t *plan, family_t family, bool assumes,
+                                        textbuf_t *notes)
 {
     int missing;
     textbuf_t why;
-    SG_TRY(lower_plan(plan, family, notes));
+    SG_TRY(lower_plan(plan, family, assumes, notes));
     sinter_status_t status = select_all(plan, &why, &missing);
     if (status == sinter_unimplemented && missing >= 0 && family == FAMILY_ATTENTION) {
         text_add(notes, "no attention kernel took the step, it runs as a list of steps:\n%s",
                  why.text);
-        SG_TRY(lower_plan(plan, FAMILY_GENERAL, notes));
+        SG_TRY(lower_plan(plan, FAMILY_GENERAL, assumes, notes));
         status = select_all(plan, &why, &missing);
     }
     if (status == sinter_unimplemented && missing >= 0) {
         return sg_fail(status, "no kernel for step %d of the partition:\n%s", missing, why.text);
     }
     return status;
+}
+
+/* The plan for dims that the first one is wrong for. Its steps compute only what surely has the same
+ * dims together, as far as single ops. */
+static sinter_status_t make_fallback(sinter_compiled_partition_t *cp)
+{
+    textbuf_t notes;
+    plan_t *plan = ARENA_NEW(&cp->plan.arena, plan_t, 1);
+    if (plan == NULL) {
+        return sinter_out_of_memory;
+    }
+    *plan = (plan_t){.engine = cp->engine,
+                     .sub = cp->plan.sub,
+                     .features = cp->plan.features,
+                     .mode = cp->plan.mode,
+                     .apply_to_int = cp->plan.apply_to_int,
+                     .dynamic = true,
+                     .cache_bytes = cp->plan.cache_bytes};
+    arena_init(&plan->arena, cp->engine);
+    cp->fallback = plan;
+    text_init(&notes, &plan->arena);
+    return lower_and_select(plan, FAMILY_GENERAL, false, &notes);
 }
 
 /* ---- report ---------------------------------------------------------------------------------- */
@@ -374,8 +397,36 @@ static void report_work(const plan_t *plan, const step_t *step, textbuf_t *text)
     }
 }
 
-/* One line for each step with the kernel that runs it, or the first of those that may run it.
- * Each further fact about the step has a line of its own. */
+/* The step with the kernel that runs it, or the first of those that may run it. */
+static void report_step(const plan_t *plan, int s, textbuf_t *text)
+{
+    const step_t *step = &plan->steps[s];
+    const candidate_t *first = &step->candidates[0];
+    const int n_instrs = step->post ? step->post->n_instrs : 0;
+    text_add(text, "step %d: %s, mode %s, %d elementwise instruction%s, ", s, first->kernel->name,
+             sinter_fpmath_mode_name(step->mode), n_instrs, n_instrs == 1 ? "" : "s");
+    text_add(text, "scratch %zu bytes per thread, %s\n", first->share_bytes, first->note);
+    report_kernels(step, text);
+}
+
+static void report_fallback(const sinter_compiled_partition_t *cp, textbuf_t *text)
+{
+    const plan_t *plan = &cp->plan;
+    for (int i = 0; i < plan->n_assumed; i++) {
+        text_add(text, "%s tensor %llu has those of tensor %llu",
+                 i == 0 ? "assumes of unknown dims that" : ",",
+                 (unsigned long long)graph_message_id(&plan->sub, plan->assumed[i].value),
+                 (unsigned long long)graph_message_id(&plan->sub, plan->assumed[i].as));
+    }
+    text_add(text, "; where they differ, %d other step%s run%s:\n", cp->fallback->n_steps,
+             cp->fallback->n_steps == 1 ? "" : "s", cp->fallback->n_steps == 1 ? "s" : "");
+    for (int s = 0; s < cp->fallback->n_steps; s++) {
+        text_add(text, "fallback ");
+        report_step(cp->fallback, s, text);
+    }
+}
+
+/* One line for each step. Each further fact about the step has a line of its own. */
 static sinter_status_t write_report(sinter_compiled_partition_t *cp, const textbuf_t *notes)
 {
     plan_t *plan = &cp->plan;
@@ -387,13 +438,7 @@ static sinter_status_t write_report(sinter_compiled_partition_t *cp, const textb
              plan->n_steps == 1 ? "" : "s", plan->dynamic ? ", dynamic dims" : "");
     for (int s = 0; s < plan->n_steps; s++) {
         const step_t *step = &plan->steps[s];
-        const candidate_t *first = &step->candidates[0];
-        const int n_instrs = step->post ? step->post->n_instrs : 0;
-        text_add(&text, "step %d: %s, mode %s, %d elementwise instruction%s, ", s,
-                 first->kernel->name, sinter_fpmath_mode_name(step->mode), n_instrs,
-                 n_instrs == 1 ? "" : "s");
-        text_add(&text, "scratch %zu bytes per thread, %s\n", first->share_bytes, first->note);
-        report_kernels(step, &text);
+        report_step(plan, s, &text);
         report_work(plan, step, &text);
         report_packed(plan, step, &text);
         report_copy(plan, step, &text);
@@ -402,6 +447,9 @@ static sinter_status_t write_report(sinter_compiled_partition_t *cp, const textb
             text_add(&text, "  %s\n", step->idle_mode);
         }
         report_refusals(plan, step, &text);
+    }
+    if (cp->fallback != NULL) {
+        report_fallback(cp, &text);
     }
     text_add(&text, "%s", notes->text);
     cp->report = text.text;
@@ -460,6 +508,20 @@ sinter_status_t compile_open(const sinter_partition_t *part, sinter_engine_t *en
     return copy_and_specialise(plan, part, n_in, in, n_out, out);
 }
 
+static sinter_status_t measure_frames(sinter_compiled_partition_t *cp)
+{
+    size_t other = 0;
+    if (!frame_bytes(&cp->plan, &cp->plan.frame_bytes) ||
+        (cp->fallback != NULL && !frame_bytes(cp->fallback, &other))) {
+        return sg_fail(sinter_invalid_shape, "frame size overflows");
+    }
+    if (cp->fallback != NULL) {
+        cp->plan.frame_bytes = other > cp->plan.frame_bytes ? other : cp->plan.frame_bytes;
+        cp->fallback->frame_bytes = cp->plan.frame_bytes;
+    }
+    return sinter_success;
+}
+
 sinter_status_t compile_finish(sinter_compiled_partition_t *cp, const sinter_partition_t *part)
 {
     plan_t *plan = &cp->plan;
@@ -468,10 +530,11 @@ sinter_status_t compile_finish(sinter_compiled_partition_t *cp, const sinter_par
     settle_layouts(&plan->sub);
     SG_TRY(find_ports(cp, part));
     plan->dynamic = has_unknown_dims(&plan->sub);
-    SG_TRY(lower_and_select(plan, part->family, &notes));
-    if (!frame_bytes(plan, &cp->frame_bytes)) {
-        return sg_fail(sinter_invalid_shape, "frame size overflows");
+    SG_TRY(lower_and_select(plan, part->family, true, &notes));
+    if (plan->n_assumed > 0) {
+        SG_TRY(make_fallback(cp));
     }
+    SG_TRY(measure_frames(cp));
     SG_TRY(inplace_find_pairs(cp));
     return write_report(cp, &notes);
 }
@@ -488,6 +551,9 @@ void compiled_unref(sinter_compiled_partition_t *cp)
         sg_free(engine, cp->idle->memory);
         sg_free(engine, cp->idle);
         cp->idle = next;
+    }
+    if (cp->fallback != NULL) {
+        arena_free(&cp->fallback->arena);
     }
     graph_free(&cp->plan.sub);
     arena_free(&cp->plan.arena);

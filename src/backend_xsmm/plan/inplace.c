@@ -151,6 +151,13 @@ static bool is_scatter_of(const plan_t *plan, int s, int in, int out)
            memory_of(plan, p->updates) != in && memory_of(plan, p->indices) != in;
 }
 
+/* Step s reads input `in` element by element before it writes output `out`. */
+static bool reads_before(const plan_t *plan, int s, int in, int out)
+{
+    return inplace_overwrites(plan, s, in, out) || is_softmax_of(plan, s, in, out) ||
+           is_scatter_of(plan, s, in, out);
+}
+
 /* The step that is the first to write output `out` is the last to read input `in`, element by
  * element. An input that only earlier steps read could be overwritten too, but is not in a pair: an
  * output has its pairs with the tensors that it is made from. */
@@ -163,8 +170,14 @@ static bool may_share(const plan_t *plan, int in, int out)
         x->lt.property == sinter_tensor_property_host_scalar || !lt_may_coincide(&x->lt, &y->lt)) {
         return false;
     }
-    return inplace_overwrites(plan, s, in, out) || is_softmax_of(plan, s, in, out) ||
-           is_scatter_of(plan, s, in, out);
+    return reads_before(plan, s, in, out);
+}
+
+/* The pair of another plan is right in its fallback too. */
+static bool tolerates(const plan_t *fallback, int in, int out)
+{
+    const int last = fallback->values[in].last, first = fallback->values[out].first;
+    return last < first || (last == first && reads_before(fallback, first, in, out));
 }
 
 sinter_status_t inplace_find_pairs(sinter_compiled_partition_t *cp)
@@ -176,7 +189,9 @@ sinter_status_t inplace_find_pairs(sinter_compiled_partition_t *cp)
     }
     for (int o = 0; o < cp->n_outputs; o++) {
         for (int i = 0; i < cp->n_inputs; i++) {
-            if (may_share(&cp->plan, cp->inputs[i], cp->outputs[o])) {
+            if (may_share(&cp->plan, cp->inputs[i], cp->outputs[o]) &&
+                (cp->fallback == NULL ||
+                 tolerates(cp->fallback, cp->inputs[i], cp->outputs[o]))) {
                 cp->inplace[cp->n_inplace++] =
                     (sinter_inplace_pair_t){cp->plan.sub.values[cp->inputs[i]].lt.id,
                                             cp->plan.sub.values[cp->outputs[o]].lt.id};

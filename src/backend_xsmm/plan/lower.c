@@ -7,26 +7,31 @@
 
 #include "base/status.h"
 
-static sinter_status_t attempt(plan_t *plan, bool attention, int max_cost, const char **why_not)
+static sinter_status_t attempt(plan_t *plan, bool attention, bool assumes, int max_cost,
+                               const char **why_not)
 {
     graph_t *g = &plan->sub;
     lowering_t lo = {.plan = plan,
                      .g = g,
+                     .assumes = assumes,
                      .attention = attention,
                      .max_cost = max_cost,
                      .att = {.qk = -1, .softmax = -1, .pv = -1}};
     lo.probe = ARENA_NEW(&plan->arena, lt_t, g->n_values + 1);
+    lo.alike = ARENA_NEW(&plan->arena, int, g->n_values + 1);
     lo.home = ARENA_NEW(&plan->arena, int, g->n_values + 1);
     lo.ready = ARENA_NEW(&plan->arena, int, g->n_values + 1);
     lo.stored = ARENA_NEW(&plan->arena, bool, g->n_values + 1);
     lo.spine = ARENA_NEW(&plan->arena, char, g->n_values + 1);
     lo.floating = ARENA_NEW(&plan->arena, bool, g->n_nodes + 1);
-    if (!lo.probe || !lo.home || !lo.ready || !lo.stored || !lo.spine || !lo.floating) {
+    if (!lo.probe || !lo.alike || !lo.home || !lo.ready || !lo.stored || !lo.spine || !lo.floating) {
         return sinter_out_of_memory;
     }
     for (int v = 0; v < g->n_values; v++) {
         lo.home[v] = lo.ready[v] = -1;
     }
+    plan->n_assumed = 0;
+    lower_alike(&lo);
     sinter_status_t status = graph_representative_dims(g, lo.probe);
     status = status == sinter_success ? lower_cluster(&lo) : status;
     status = status == sinter_success ? lower_memory(&lo) : status;
@@ -38,13 +43,13 @@ static sinter_status_t attempt(plan_t *plan, bool attention, int max_cost, const
     return status;
 }
 
-sinter_status_t lower_plan(plan_t *plan, family_t family, textbuf_t *why)
+sinter_status_t lower_plan(plan_t *plan, family_t family, bool assumes, textbuf_t *why)
 {
     enum { MAX_COST = 120 };
     const char *why_not = NULL;
     sinter_status_t status = sinter_unimplemented;
     if (family == FAMILY_ATTENTION) {
-        status = attempt(plan, true, MAX_COST, &why_not);
+        status = attempt(plan, true, assumes, MAX_COST, &why_not);
         if (status != sinter_unimplemented) {
             return status;
         }
@@ -52,7 +57,7 @@ sinter_status_t lower_plan(plan_t *plan, family_t family, textbuf_t *why)
                  why_not ? why_not : sinter_last_error_message());
     }
     for (int max_cost = MAX_COST; max_cost > 0 && status == sinter_unimplemented; max_cost /= 2) {
-        status = attempt(plan, false, max_cost, &why_not);
+        status = attempt(plan, false, assumes, max_cost, &why_not);
     }
     return status;
 }

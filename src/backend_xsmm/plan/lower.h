@@ -53,11 +53,15 @@ typedef struct const_pair {
 typedef struct lowering {
     plan_t *plan;
     graph_t *g;          /* &plan->sub */
+    bool assumes;        /* unknown dims may be taken for the same: plan->assumed */
     bool attention;      /* lower as FAMILY_ATTENTION */
     int max_cost;        /* of a cluster's chain */
     const char *why_not; /* why attention was given up */
     /* By graph value: the tensor with representative dims for unknown ones. */
     lt_t *probe;
+    /* By graph value: a value that has the same dims at every execute, the first one of those that
+     * have, or are assumed to have. */
+    int *alike;
     cluster_t *clusters;
     int n_clusters, cap_clusters;
     int *home;  /* by graph value: cluster that has it in a register; -1 */
@@ -75,7 +79,10 @@ typedef struct lowering {
 
 bool lower_is_eltwise(sinter_op_kind_t kind);
 bool lower_is_view(const node_t *node);
-bool lower_same_dims(const lt_t *a, const lt_t *b);
+/* Finds out which values surely have the same dims. */
+void lower_alike(lowering_t *lo);
+/* Two values have the same dims at every execute, or that may be assumed, which is then noted. */
+sinter_status_t lower_same_space(lowering_t *lo, int value, int as, bool *same);
 sinter_status_t lower_cluster(lowering_t *lo);
 int lower_new_cluster(lowering_t *lo, step_kind_t kind, int heavy, int dims_value,
                       int pos); /* -1: out of memory */
@@ -89,7 +96,8 @@ int lower_mask_limits(const lowering_t *lo, attention_params_t *p);
 sinter_status_t lower_quant_geometry(const lowering_t *lo, const node_t *n, quant_geom_t *geom);
 
 /* Makes plan->values and plan->steps from plan->sub. Kernels are chosen later. Notes for the report
- * go to why. */
-sinter_status_t lower_plan(plan_t *plan, family_t family, textbuf_t *why);
+ * go to why. assumes: unknown dims that are most likely the same are taken to be the same, and
+ * plan->assumed lists them; else the plan is right for all dims. */
+sinter_status_t lower_plan(plan_t *plan, family_t family, bool assumes, textbuf_t *why);
 
 #endif

@@ -16,12 +16,6 @@ bool lower_is_eltwise(sinter_op_kind_t kind)
            kind == sinter_op_type_cast || kind == sinter_op_reorder;
 }
 
-bool lower_same_dims(const lt_t *a, const lt_t *b)
-{
-    return a->ndims == b->ndims &&
-           (a->ndims <= 0 || memcmp(a->dims, b->dims, sizeof(int64_t) * (size_t)a->ndims) == 0);
-}
-
 bool lower_is_view(const node_t *n)
 {
     return n->kind == sinter_op_static_reshape || n->kind == sinter_op_static_transpose ||
@@ -117,34 +111,39 @@ static sinter_status_t pull(lowering_t *lo, cluster_t *cl, int node)
     return append(lo, cl, node);
 }
 
-/* A node may be evaluated in dims that its own dims broadcast to; but not if its result depends
- * on the index along a dim, and that dim would become another one or a longer one. */
-static bool may_broadcast(const lowering_t *lo, const node_t *n, const lt_t *dims)
+/* A node may be evaluated in the dims of value `space`, which its own dims broadcast to; but not if
+ * its result depends on the index along a dim, and that dim would become another one or a longer
+ * one. */
+static sinter_status_t may_broadcast(lowering_t *lo, const node_t *n, int space, bool *may)
 {
-    const lt_t *own = &lo->probe[n->out[0]];
-    if (n->kind == sinter_op_gen_index) {
-        const int64_t axis = node_s64(n, sinter_op_attr_axis, 0),
-                      d = axis < 0 ? axis + own->ndims : axis;
-        const bool known = lo->g->values[n->out[0]].lt.ndims == own->ndims &&
-                           lo->g->values[n->out[0]].lt.dims[d] != SINTER_UNKNOWN_DIM;
-        return own->ndims == dims->ndims && own->dims[d] == dims->dims[d] &&
-               (known || lower_same_dims(own, dims));
+    const lt_t *own = &lo->probe[n->out[0]], *dims = &lo->probe[space];
+    *may = own->ndims == dims->ndims || !op_by_channels(n->kind);
+    if (n->kind != sinter_op_gen_index) {
+        return sinter_success;
     }
-    return own->ndims == dims->ndims || !op_by_channels(n->kind);
+    const int64_t axis = node_s64(n, sinter_op_attr_axis, 0),
+                  d = axis < 0 ? axis + own->ndims : axis;
+    const bool known = lo->g->values[n->out[0]].lt.ndims == own->ndims &&
+                       lo->g->values[n->out[0]].lt.dims[d] != SINTER_UNKNOWN_DIM;
+    *may = own->ndims == dims->ndims && own->dims[d] == dims->dims[d];
+    return *may && !known ? lower_same_space(lo, n->out[0], space, may) : sinter_success;
 }
 
-/* The floating producers of a node may be evaluated in the dims of a cluster. */
-static bool floats_broadcast(const lowering_t *lo, int node, const lt_t *dims)
+/* The floating producers of a node may be evaluated in the dims of value `space`. */
+static sinter_status_t floats_broadcast(lowering_t *lo, int node, int space, bool *may)
 {
     const node_t *n = &lo->g->nodes[node];
-    for (int i = 0; i < n->n_in; i++) {
+    *may = true;
+    for (int i = 0; i < n->n_in && *may; i++) {
         const int p = floating_producer(lo, n, i);
-        if (p >= 0 &&
-            !(may_broadcast(lo, &lo->g->nodes[p], dims) && floats_broadcast(lo, p, dims))) {
-            return false;
+        if (p >= 0) {
+            SG_TRY(may_broadcast(lo, &lo->g->nodes[p], space, may));
+        }
+        if (p >= 0 && *may) {
+            SG_TRY(floats_broadcast(lo, p, space, may));
         }
     }
-    return true;
+    return sinter_success;
 }
 
 static sinter_status_t place(lowering_t *lo, int node, bool force);
@@ -224,25 +223,15 @@ static sinter_status_t open_chain(lowering_t *lo, int node, int *ci)
 {
     static const cluster_t none;
     const node_t *n = &lo->g->nodes[node];
-    const bool alone = !floats_broadcast(lo, node, &lo->probe[n->out[0]]) ||
-                       pull_cost(lo, &none, node) > lo->max_cost;
-    for (int i = 0; i < n->n_in && alone; i++) {
+    bool fits = pull_cost(lo, &none, node) <= lo->max_cost;
+    if (fits) {
+        SG_TRY(floats_broadcast(lo, node, n->out[0], &fits));
+    }
+    for (int i = 0; i < n->n_in && !fits; i++) {
         SG_TRY(need_memory(lo, n->in[i]));
     }
     *ci = lower_new_cluster(lo, STEP_CHAIN, -1, n->out[0], lo->n_clusters);
     return *ci < 0 ? sinter_out_of_memory : sinter_success;
-}
-
-/* Two values have the same dims at every execute. Where only one of two dims is known, the other
- * may turn out to be 1. */
-static bool same_space(const lowering_t *lo, int v, int w)
-{
-    const lt_t *a = &lo->g->values[v].lt, *b = &lo->g->values[w].lt;
-    bool alike = lower_same_dims(&lo->probe[v], &lo->probe[w]);
-    for (int d = 0; d < a->ndims && d < b->ndims; d++) {
-        alike = alike && (a->dims[d] == SINTER_UNKNOWN_DIM) == (b->dims[d] == SINTER_UNKNOWN_DIM);
-    }
-    return alike;
 }
 
 /* A floating node may be computed several times, so it costs at most this fraction of a cluster. */
@@ -261,10 +250,14 @@ static sinter_status_t place(lowering_t *lo, int node, bool force)
         return sinter_success;
     }
     const cluster_t *cl = ci >= 0 ? &lo->clusters[ci] : NULL;
-    const bool join = cl != NULL && in_registers && cl->kind != STEP_DYNQUANT &&
-                      same_space(lo, n->out[0], cl->dims_value) &&
-                      cl->cost + pull_cost(lo, cl, node) <= lo->max_cost &&
-                      floats_broadcast(lo, node, &lo->probe[n->out[0]]);
+    bool join = cl != NULL && in_registers && cl->kind != STEP_DYNQUANT &&
+                cl->cost + pull_cost(lo, cl, node) <= lo->max_cost;
+    if (join) {
+        SG_TRY(lower_same_space(lo, n->out[0], cl->dims_value, &join));
+    }
+    if (join) {
+        SG_TRY(floats_broadcast(lo, node, cl->dims_value, &join));
+    }
     lo->floating[node] = false;
     if (!join) {
         SG_TRY(open_chain(lo, node, &ci));
@@ -357,11 +350,16 @@ static sinter_status_t value_matmul(lowering_t *lo, int node)
 static sinter_status_t spine_eltwise(lowering_t *lo, int node, int spine)
 {
     const node_t *n = &lo->g->nodes[node];
-    const lt_t *scores = &lo->probe[lo->g->nodes[lo->att.qk].out[0]];
+    const int scores = lo->g->nodes[lo->att.qk].out[0];
+    bool fits;
     cluster_t *part = spine == SPINE_SCORE ? &lo->att.score : &lo->att.prob;
     const int before = part->n_nodes;
     SG_TRY(need_vectors(lo, n));
-    if (!lower_same_dims(&lo->probe[n->out[0]], scores) || !floats_broadcast(lo, node, scores)) {
+    SG_TRY(lower_same_space(lo, n->out[0], scores, &fits));
+    if (fits) {
+        SG_TRY(floats_broadcast(lo, node, scores, &fits));
+    }
+    if (!fits) {
         return give_up(lo, "an op between the two matmuls changes dims");
     }
     SG_TRY(pull(lo, part, node));
@@ -536,10 +534,14 @@ static bool takes_chain(sinter_op_kind_t kind)
 static sinter_status_t inputs_of_rows(lowering_t *lo, const node_t *n, int ci, cluster_t *pre)
 {
     const int x = n->in[0], p = floating_producer(lo, n, 0);
+    bool fits = p >= 0;
     for (int i = 1; i < n->n_in; i++) {
         SG_TRY(need_memory(lo, n->in[i]));
     }
-    if (p < 0 || !floats_broadcast(lo, p, &lo->probe[x])) {
+    if (fits) {
+        SG_TRY(floats_broadcast(lo, p, x, &fits));
+    }
+    if (!fits) {
         return need_memory(lo, x);
     }
     SG_TRY(pull(lo, pre, p));

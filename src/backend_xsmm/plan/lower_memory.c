@@ -162,16 +162,15 @@ static bool place_in_blocks(lowering_t *lo, const node_t *view)
                   port->property != sinter_tensor_property_constant && lt_strides_known(port) &&
                   port->dims[last + 1] != SINTER_UNKNOWN_DIM && port->strides[last + 1] == 1 &&
                   dtype_traits(port->data_type)->bits % 8 == 0 && only_as_b(lo, y);
-    for (int d = 0; d < last && blocks; d++) {
-        blocks = from->dims[d] == to->dims[d];
-    }
     if (!blocks) {
         return false;
     }
     plan_value_t *pv = &lo->plan->values[y];
     lo->bound[y] = (bound_t){.dtype = to->data_type, .ndims = to->ndims};
     memcpy(lo->bound[y].dims, to->dims, sizeof(to->dims));
-    view_in_blocks(&lo->bound[x], &lo->bound[y]);
+    if (!view_in_blocks(&lo->bound[x], &lo->bound[y])) {
+        return false;
+    }
     lo->placed[y] = true;
     pv->kind = PV_VIEW;
     pv->base = x;
