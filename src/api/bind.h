@@ -21,8 +21,8 @@ typedef struct tensors {
 /* The first tensor with this id; NULL: there is none. Entries may be NULL. */
 const sinter_tensor_t *find_tensor(uint64_t id, size_t n, const sinter_tensor_t *const *tensors);
 
-/* Makes a frame with the dims and strides that follow from the inputs, which need no data. It is one
- * of the plan that is right for these dims. memory: plan.frame_bytes, aligned to 64 bytes. */
+/* Makes a frame with the dims and strides that follow from the inputs, which need no data. Its plan
+ * is the one that is right for these dims. memory: plan.frame_bytes, aligned to 64 bytes. */
 sinter_status_t bind_input_dims(const sinter_compiled_partition_t *cp, void *memory, size_t n,
                                 const sinter_tensor_t *const *inputs, frame_mem_t **fm);
 /* The same for all ports, with the data of all values but the temporaries. An output that overlaps

@@ -316,9 +316,9 @@ typedef struct plan {
     features_t features;
     sinter_fpmath_mode_t mode;
     bool apply_to_int;
-    bool dynamic;                      /* some dim is unknown */
-    size_t frame_bytes;                /* room for a frame of any plan of the partition */
-    same_dims_t *assumed;              /* what makes the plan right for the dims of an execute */
+    bool dynamic;         /* some dim is unknown */
+    size_t frame_bytes;   /* room for a frame of any plan of the partition */
+    same_dims_t *assumed; /* what makes the plan right for the dims of an execute */
     int n_assumed, cap_assumed;
     size_t cache_bytes;                /* of the last-level cache; 0: not known */
     size_t state_bytes;                /* of all steps */

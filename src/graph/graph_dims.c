@@ -142,15 +142,15 @@ static int64_t divisible_dim(const graph_t *g)
 
 /* How unknown dims get their numbers: all at once; or one by one, where each decides others. The
  * latter matters where a result has the dims of a window over an unknown dim, and a dim of an input
- * must be the same, or where one unknown dim is a multiple of another, as rows of a cache are of the
- * number of sequences. SMALLEST: small numbers first, so that the product of several can be a known
- * dim. */
+ * must be the same, or where one unknown dim is a multiple of another, as rows of a cache are of
+ * the number of sequences. SMALLEST: small numbers first, so that the product of several can be a
+ * known dim. */
 typedef enum represent { AT_ONCE, ONE_BY_ONE, SMALLEST } represent_t;
 
-/* Chooses a number for an unknown dim, and lets the rules say which others it decides. Where a known
- * dim follows from this one, as from the dim that a window slides over, the first number that leads
- * to it is taken; 1 comes last, as it has properties that other numbers lack. before: room for a
- * copy of lts. */
+/* Chooses a number for an unknown dim, and lets the rules say which others it decides. Where a
+ * known dim follows from this one, as from the dim that a window slides over, the first number that
+ * leads to it is taken; 1 comes last, as it has properties that other numbers lack. before: room
+ * for a copy of lts. */
 static sinter_status_t choose_dim(const graph_t *g, lt_t *lts, int v, int d, int64_t usual,
                                   represent_t how, lt_t *before)
 {

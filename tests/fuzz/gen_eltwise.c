@@ -126,8 +126,8 @@ static int choose(fz_t *f, int c, int a, int b, sinter_data_type_t type)
     for (int i = 0; i < 3; i++) {
         int64_t both[FZ_MAX_RANK];
 
-        ndims = fz_joined_dims(f, ndims, dims, f->tensors[in[i]].ndims, f->tensors[in[i]].dims,
-                               both);
+        ndims =
+            fz_joined_dims(f, ndims, dims, f->tensors[in[i]].ndims, f->tensors[in[i]].dims, both);
         memcpy(dims, both, sizeof both);
     }
     return fz_op(f, sinter_op_select, type, ndims, dims, 3, in);

@@ -250,8 +250,8 @@ static int scale_inputs(fz_t *f, sinter_data_type_t code, int ndims, const int64
     }
     if (offsets) {
         g->offsets = 1;
-        in[1] =
-            group_input(f, (sinter_data_type_t)FZ_ONE_OF(f, sinter_f32, sinter_f16, sinter_bf16), g);
+        in[1] = group_input(
+            f, (sinter_data_type_t)FZ_ONE_OF(f, sinter_f32, sinter_f16, sinter_bf16), g);
         return 2;
     }
     zp_geometry(f, ndims, dims, g, &z);

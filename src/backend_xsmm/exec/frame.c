@@ -206,17 +206,17 @@ static sinter_status_t resolve_value(const plan_t *plan, frame_mem_t *fm, int i)
     }
     bound_from_lt(b, &lt);
     const bool shown =
-        pv->kind != PV_VIEW ||
-        (pv->in_blocks
-             ? view_in_blocks(&fm->v[pv->base], b)
-             : view_strides(pv->op, pv->inverse, &fm->v[pv->base], b->ndims, b->dims, b->strides));
+        pv->kind != PV_VIEW || (pv->in_blocks ? view_in_blocks(&fm->v[pv->base], b)
+                                              : view_strides(pv->op, pv->inverse, &fm->v[pv->base],
+                                                             b->ndims, b->dims, b->strides));
     if (!shown) {
         return sg_fail(
             sinter_unimplemented,
             "tensor %llu: strides of its buffer cannot be seen in the dims of tensor %llu",
             (unsigned long long)plan->values[pv->base].lt.id, (unsigned long long)lt.id);
     }
-    return pv->kind == PV_VIEW && !pv->in_blocks ? view_begins_byte(pv, &fm->v[pv->base], fm->lts) : sinter_success;
+    return pv->kind == PV_VIEW && !pv->in_blocks ? view_begins_byte(pv, &fm->v[pv->base], fm->lts)
+                                                 : sinter_success;
 }
 
 sinter_status_t frame_shapes(const plan_t *plan, frame_mem_t *fm, const same_dims_t **broken)

@@ -232,7 +232,7 @@ static sinter_status_t select_all(plan_t *plan, textbuf_t *why, int *missing)
     return sinter_success;
 }
 
-/* notes: why the report says that attention does not run as one step. assumes: as in lower_plan. */
+/* notes: for the report, why attention does not run as one step. assumes: as in lower_plan. */
 static sinter_status_t lower_and_select(plan_t *plan, family_t family, bool assumes,
                                         textbuf_t *notes)
 {
@@ -252,8 +252,8 @@ static sinter_status_t lower_and_select(plan_t *plan, family_t family, bool assu
     return status;
 }
 
-/* The plan for dims that the first one is wrong for. Its steps compute only what surely has the same
- * dims together, as far as single ops. */
+/* The plan for dims that the first one is wrong for. Its steps compute together only what surely
+ * has the same dims. */
 static sinter_status_t make_fallback(sinter_compiled_partition_t *cp)
 {
     textbuf_t notes;

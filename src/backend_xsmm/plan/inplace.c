@@ -190,8 +190,7 @@ sinter_status_t inplace_find_pairs(sinter_compiled_partition_t *cp)
     for (int o = 0; o < cp->n_outputs; o++) {
         for (int i = 0; i < cp->n_inputs; i++) {
             if (may_share(&cp->plan, cp->inputs[i], cp->outputs[o]) &&
-                (cp->fallback == NULL ||
-                 tolerates(cp->fallback, cp->inputs[i], cp->outputs[o]))) {
+                (cp->fallback == NULL || tolerates(cp->fallback, cp->inputs[i], cp->outputs[o]))) {
                 cp->inplace[cp->n_inplace++] =
                     (sinter_inplace_pair_t){cp->plan.sub.values[cp->inputs[i]].lt.id,
                                             cp->plan.sub.values[cp->outputs[o]].lt.id};

@@ -24,7 +24,8 @@ static sinter_status_t attempt(plan_t *plan, bool attention, bool assumes, int m
     lo.stored = ARENA_NEW(&plan->arena, bool, g->n_values + 1);
     lo.spine = ARENA_NEW(&plan->arena, char, g->n_values + 1);
     lo.floating = ARENA_NEW(&plan->arena, bool, g->n_nodes + 1);
-    if (!lo.probe || !lo.alike || !lo.home || !lo.ready || !lo.stored || !lo.spine || !lo.floating) {
+    if (!lo.probe || !lo.alike || !lo.home || !lo.ready || !lo.stored || !lo.spine ||
+        !lo.floating) {
         return sinter_out_of_memory;
     }
     for (int v = 0; v < g->n_values; v++) {

@@ -1,6 +1,6 @@
 /* Which values have the same dims, where compile does not know all of them. A step computes its
- * elementwise nodes in registers over one iteration space, which is right only if their results have
- * its dims. An unknown dim may turn out to be 1 and broadcast:
+ * elementwise nodes in registers over one iteration space, which is right only if their results
+ * have its dims. An unknown dim may turn out to be 1 and broadcast:
  *
  *     y[?, N] = MatMul(x[?, K], w) + r[?, N]      x may have one row, and r and y five
  *
