@@ -1,6 +1,6 @@
-/* One partition of each pattern, with dims that only execute knows: where a side input has more rows
- * than what it is added to, the steps of the partition must compute what single ops do, and say that
- * they are others. Where dims do not fit an op, the error is that of the op alone. */
+/* One partition of each pattern, with dims that only execute knows: where a side input has more
+ * rows than what it is added to, the steps of the partition must compute what single ops do, and
+ * say that they are others. Where dims do not fit an op, the error is that of the op alone. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <stdio.h>
