@@ -8,7 +8,7 @@
 #include "spec_run.h"
 
 enum { OUTER = 3, INNER = 25, MOST = 32, MOST_K = 64, GAP = 3 };
-enum { ALL = OUTER * INNER * MOST * (MOST_K + GAP) };
+enum { ALL = OUTER * INNER * MOST_K * (MOST + GAP) }; /* the larger of both layouts */
 
 static float a[ALL], b[ALL], bias[MOST], y[OUTER * INNER * MOST * MOST];
 
