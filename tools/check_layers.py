@@ -7,7 +7,9 @@ import sys
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 PUBLIC = ["include/sinter/"]
-CONTRACT = ["src/backend_xsmm/plan.h", "src/backend_xsmm/kernel.h", "src/patterns/partition.h"]
+CONTRACT = ["src/backend_xsmm/plan.h", "src/backend_xsmm/kernel.h", "src/backend_xsmm/step.h",
+            "src/backend_xsmm/kernels.def", "src/backend_xsmm/steps.def",
+            "src/patterns/partition.h"]
 BELOW_BACKEND = PUBLIC + ["src/base/", "src/numeric/", "src/graph/"]
 # Room -> what it may include besides itself and libc. The first prefix that fits a file is its
 # room.
@@ -23,7 +25,10 @@ ROOMS = {
     "src/backend_xsmm/drivers/":
         BELOW_BACKEND + CONTRACT + ["src/backend_xsmm/ukernels/", "src/backend_xsmm/chain/"],
     "src/backend_xsmm/exec/": BELOW_BACKEND + CONTRACT + ["src/backend_xsmm/ukernels/", "omp.h"],
-    "src/backend_xsmm/plan/": BELOW_BACKEND + CONTRACT + ["src/backend_xsmm/"],
+    "src/backend_xsmm/plan/":
+        BELOW_BACKEND + CONTRACT + ["src/backend_xsmm/chain/", "src/backend_xsmm/exec/",
+                                    "src/backend_xsmm/ukernels/"],
+    "src/backend_xsmm/steps/": BELOW_BACKEND + CONTRACT + ["src/backend_xsmm/"],
     "src/backend_xsmm/":
         BELOW_BACKEND + ["src/patterns/partition.h", "src/backend_xsmm/chain/chain.h"],
     "src/api/": PUBLIC + ["src/"],

@@ -53,13 +53,13 @@ typedef struct operand {
 
 typedef enum step_kind {
 #define SINTER_STEP(kind, name, driver) STEP_##kind,
-#include "backend_xsmm/kernels.def"
+#include "backend_xsmm/steps.def"
 } step_kind_t;
 
 enum {
     STEP_KINDS = 0
 #define SINTER_STEP(kind, name, driver) +1
-#include "backend_xsmm/kernels.def"
+#include "backend_xsmm/steps.def"
 };
 
 /* A convolution: rows of A are patches of an image (drivers/matmul_patches.c). */
@@ -101,7 +101,6 @@ typedef struct softmax_params {
  * channel is not 0, it is all dims but the first, and of the channels one group. RMSNorm takes 0
  * for the mean. */
 typedef struct norm_params {
-    const struct chain *pre; /* computes x, and stores what the graph needs of it */
     int x;                   /* a value with the dims of x; -1 for those below: none */
     int mean, variance;      /* one for each row */
     int begin_axis;          /* negative: counted from the end */
@@ -113,7 +112,6 @@ typedef struct norm_params {
 
 /* ReduceSum and the like: `post` over the dims of the result, which is in register 0. */
 typedef struct reduce_params {
-    const struct chain *pre; /* computes the input, and stores what the graph needs of it */
     int x;                   /* a value with the dims of the input */
     sinter_op_kind_t kind;
     const int64_t *axes; /* negative ones: counted from the end */
@@ -123,7 +121,6 @@ typedef struct reduce_params {
 
 /* MaxPool, AvgPool and Interpolate: `post` over the dims of the result, which is in register 0. */
 typedef struct window_params {
-    const struct chain *pre; /* computes the image, and stores what the graph needs of it */
     int x;                   /* a value with the dims of the image */
     sinter_op_kind_t kind;
     int channel;                    /* the dim of channels: 1 or the last one */
@@ -136,7 +133,6 @@ typedef struct window_params {
  * register 0. Values; -1: none. Without sines, cosines are inverse frequencies; without cosines
  * nothing is turned. */
 typedef struct rotary_params {
-    const struct chain *pre; /* computes the input, and stores what the graph needs of it */
     int x;                   /* a value with the dims of the input */
     int cosines, sines, positions;
     int dim, heads; /* attributes rotary_embedding_dim and num_heads; 0: not given */
@@ -224,6 +220,9 @@ typedef struct candidate {
 
 typedef struct step {
     step_kind_t kind;
+    /* Computes the tensor that a norm, a rotary embedding, a reduction or a window reads, and stores
+     * what the graph needs of it. NULL: a step of another kind. */
+    const struct chain *pre;
     /* The epilogue, or all of a STEP_CHAIN, whose registers start empty and whose iteration dims
      * are those of post->dims_value. Never NULL. */
     const struct chain *post;

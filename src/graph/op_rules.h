@@ -5,6 +5,7 @@
 
 #include "graph/tensor.h"
 
+struct graph;
 struct node;
 
 /* What arity, types and attributes must fulfil together. */
@@ -37,6 +38,13 @@ sinter_status_t dims_row_params(const struct node *node, lt_t *in, lt_t *out);
 sinter_status_t dims_channel_params(const struct node *node, lt_t *in, lt_t *out);
 sinter_status_t dims_planes(const struct node *node, lt_t *in, lt_t *out);
 sinter_status_t dims_grad(const struct node *node, lt_t *in, lt_t *out);
+/* Why a node cannot be executed though its op kind is. */
+const char *limit_rows(const struct graph *g, const struct node *node);
+const char *limit_products(const struct graph *g, const struct node *node);
+const char *limit_convolution(const struct graph *g, const struct node *node);
+const char *limit_slice(const struct graph *g, const struct node *node);
+const char *limit_dropout(const struct graph *g, const struct node *node);
+
 /* Every rule of the shape column of ops.def: shape_<rule>. */
 #define SINTER_OP(value, name, spelling, schema, shape, run) \
     sinter_status_t shape_##shape(const struct node *node, lt_t *in, lt_t *out);

@@ -156,10 +156,13 @@ CARD card_prelu_bwd = {IN(3, 3, FLT), OUT(2, 2, FLT), ATTRS(DATA_FORMAT)};
 /* matmul, softmax, moves */
 CARD card_matmul = {IN(2, 3, REAL, REAL, FLT), OUT(1, 1, REAL),
                     ATTRS(NUM(transpose_a, 0), NUM(transpose_b, 0),
-                          WORD(accumulation_mode, "strict", "strict|relaxed|any|s32|f32|f16"))};
+                          WORD(accumulation_mode, "strict", "strict|relaxed|any|s32|f32|f16")),
+                    .limit = limit_products, .flags = OP_MATMUL};
 CARD card_softmax = {IN(1, 2, FLT), OUT(1, 2, FLT, ONLY(f32)),
-                     ATTRS(NUM(axis, 1), WORD(mode, "none", "none|inf_as_zero"))};
-CARD card_log_softmax = {IN(1, 1, FLT), OUT(1, 1, FLT), ATTRS(NUM(axis, -1)), .dims = dims_axis};
+                     ATTRS(NUM(axis, 1), WORD(mode, "none", "none|inf_as_zero")),
+                     .limit = limit_products, .flags = OP_SOFTMAX};
+CARD card_log_softmax = {IN(1, 1, FLT),     OUT(1, 1, FLT),          ATTRS(NUM(axis, -1)),
+                         .dims = dims_axis, .limit = limit_products, .flags = OP_LOG_SOFTMAX};
 CARD card_softmax_bwd = {IN(2, 2, FLT), OUT(1, 1, FLT), ATTRS(MAY(axis)), .dims = dims_grad};
 CARD card_reorder = {IN(1, 1, ANY), OUT(1, 1, ANY), .check = check_same_type, .flags = OP_VIEW};
 CARD card_reshape = {IN(1, 1, ANY), OUT(1, 1, ANY), ATTRS(NEED_MIN(shape, -1), NEED(special_zero)),
@@ -197,18 +200,21 @@ CARD card_dyn_dequantize = {
 /* pooling and convolution */
 CARD card_avg_pool = {
     IN(1, 1, FLT), OUT(1, 1, FLT),
-    ATTRS(WINDOW, NEED_MIN(kernel, 1), NEED(exclude_pad), DATA_FORMAT, ROUNDING, AUTO_PAD)};
+    ATTRS(WINDOW, NEED_MIN(kernel, 1), NEED(exclude_pad), DATA_FORMAT, ROUNDING, AUTO_PAD),
+    .limit = limit_rows, .flags = OP_WINDOW};
 CARD card_avg_pool_bwd = {IN(1, 2, FLT, INDEX), OUT(1, 1, FLT),
                           ATTRS(WINDOW, NEED_MIN(kernel, 1), NEED(exclude_pad), DATA_FORMAT,
                                 AUTO_PAD, MAY_MIN(src_shape, 0))};
 CARD card_max_pool = {
     IN(1, 1, FLT), OUT(1, 1, FLT),
-    ATTRS(WINDOW, NEED_MIN(kernel, 1), MAY_MIN(dilations, 1), DATA_FORMAT, ROUNDING, AUTO_PAD)};
+    ATTRS(WINDOW, NEED_MIN(kernel, 1), MAY_MIN(dilations, 1), DATA_FORMAT, ROUNDING, AUTO_PAD),
+    .limit = limit_rows, .flags = OP_WINDOW};
 CARD card_max_pool_bwd = {
     IN(2, 2, FLT), OUT(1, 1, FLT),
     ATTRS(WINDOW, NEED_MIN(kernel, 1), MAY_MIN(dilations, 1), DATA_FORMAT, AUTO_PAD)};
 CARD card_conv = {IN(2, 3, FLT), OUT(1, 1, FLT),
-                  ATTRS(CONV_ATTRS, WORD(weights_format, "XIO", "XIO|OIX"))};
+                  ATTRS(CONV_ATTRS, WORD(weights_format, "XIO", "XIO|OIX")),
+                  .limit = limit_convolution, .flags = OP_CONVOLUTION};
 CARD card_conv_bwd_data = {IN(2, 3, FLT, FLT, INDEX), OUT(1, 1, FLT),
                            ATTRS(CONV_ATTRS, MAY_MIN(output_padding, 0), MAY_MIN(dst_shape, 0),
                                  WORD(weights_format, "XIO", "XIO|OIX"))};
@@ -219,16 +225,17 @@ CARD card_conv_bwd_weights = {
     .check = check_weights_format};
 CARD card_conv_transpose = {
     IN(2, 3, FLT), OUT(1, 1, FLT),
-    ATTRS(CONV_ATTRS, MAY_MIN(output_padding, 0), WORD(weights_format, "XOI", "XOI|IOX"))};
+    ATTRS(CONV_ATTRS, MAY_MIN(output_padding, 0), WORD(weights_format, "XOI", "XOI|IOX")),
+    .limit = limit_convolution, .flags = OP_CONVOLUTION};
 CARD card_conv_transpose_bwd_data = {IN(2, 2, FLT), OUT(1, 1, FLT),
                                      ATTRS(CONV_ATTRS, WORD(weights_format, "XOI", "XOI|IOX"))};
-CARD card_interpolate = {IN(1, 2, FLT, INDEX), OUT(1, 1, FLT), ATTRS(RESIZE),
-                         .check = check_interpolate};
+CARD card_interpolate = {IN(1, 2, FLT, INDEX),       OUT(1, 1, FLT),      ATTRS(RESIZE),
+                         .check = check_interpolate, .limit = limit_rows, .flags = OP_WINDOW};
 CARD card_interpolate_bwd = {IN(2, 3, FLT, FLT, INDEX), OUT(1, 1, FLT), ATTRS(RESIZE)};
 
 /* reductions and norms */
-CARD card_reduce = {IN(1, 2, FLT, INDEX), OUT(1, 1, FLT), ATTRS(MAY(axes), NUM(keep_dims, 0)),
-                    .check = check_reduce};
+CARD card_reduce = {IN(1, 2, FLT, INDEX),  OUT(1, 1, FLT),      ATTRS(MAY(axes), NUM(keep_dims, 0)),
+                    .check = check_reduce, .limit = limit_rows, .flags = OP_REDUCE};
 CARD card_bn_inf = {IN(5, 5, FLT), OUT(1, 1, FLT), ATTRS(NEED(epsilon), DATA_FORMAT),
                     .dims = dims_channel_params, .flags = OP_ELTWISE};
 CARD card_bn_train = {IN(3, 5, FLT), OUT(5, 5, FLT),
@@ -236,19 +243,31 @@ CARD card_bn_train = {IN(3, 5, FLT), OUT(5, 5, FLT),
                       .dims = dims_channel_params};
 CARD card_bn_bwd = {IN(4, 5, FLT), OUT(1, 3, FLT), ATTRS(NEED(epsilon), DATA_FORMAT)};
 CARD card_layer_norm = {
-    IN(1, 3, FLT), OUT(1, 3, FLT),
+    IN(1, 3, FLT),
+    OUT(1, 3, FLT),
     ATTRS(NUM(keep_stats, 1), NUM(begin_norm_axis, -1), NUM(use_affine, 1), NUM(epsilon, 1e-5)),
-    .check = check_norm, .dims = dims_row_params};
+    .check = check_norm,
+    .dims = dims_row_params,
+    .limit = limit_rows,
+    .flags = OP_NORM};
 CARD card_layer_norm_bwd = {IN(4, 6, FLT), OUT(1, 3, FLT),
                             ATTRS(NUM(begin_norm_axis, -1), NUM(use_affine, 1), NUM(epsilon, 1e-5)),
                             .check = check_norm_bwd};
-CARD card_group_norm = {IN(1, 3, FLT), OUT(1, 3, FLT),
+CARD card_group_norm = {IN(1, 3, FLT),
+                        OUT(1, 3, FLT),
                         ATTRS(NUM(keep_stats, 1), NUM(use_affine, 1), NEED_MIN(groups, 1),
                               NUM(epsilon, 1e-5), DATA_FORMAT),
-                        .check = check_norm, .dims = dims_channel_params};
-CARD card_rms_norm = {IN(1, 2, FLT), OUT(1, 1, FLT),
+                        .check = check_norm,
+                        .dims = dims_channel_params,
+                        .limit = limit_rows,
+                        .flags = OP_NORM};
+CARD card_rms_norm = {IN(1, 2, FLT),
+                      OUT(1, 1, FLT),
                       ATTRS(NUM(begin_norm_axis, -1), NUM(use_affine, 1), NUM(epsilon, 1e-5)),
-                      .check = check_rms_norm, .dims = dims_row_params};
+                      .check = check_rms_norm,
+                      .dims = dims_row_params,
+                      .limit = limit_rows,
+                      .flags = OP_NORM};
 
 /* Sinter's own */
 CARD card_rotary_embedding = {IN(3, 4, FLT, ONLY(f32) | ONLY(f16) | ONLY(bf16) | INDEX,
@@ -256,23 +275,29 @@ CARD card_rotary_embedding = {IN(3, 4, FLT, ONLY(f32) | ONLY(f16) | ONLY(bf16) |
                               OUT(1, 1, FLT),
                               ATTRS(NUM(interleaved, 0), NUM_MIN(rotary_embedding_dim, 0, 0),
                                     NUM_MIN(num_heads, 0, 0), NUM(scale, 1)),
-                              .check = check_rotary_embedding};
-CARD card_hadamard_transform = {IN(1, 1, FLT), OUT(1, 1, FLT), ATTRS(NUM_MIN(block_size, 0, 0)),
-                                .check = check_hadamard_transform};
+                              .check = check_rotary_embedding,
+                              .limit = limit_rows,
+                              .flags = OP_ROTARY, .index_port = 3};
+CARD card_hadamard_transform = {IN(1, 1, FLT),
+                                OUT(1, 1, FLT),
+                                ATTRS(NUM_MIN(block_size, 0, 0)),
+                                .check = check_hadamard_transform,
+                                .limit = limit_rows,
+                                .flags = OP_ROTARY};
 CARD card_gather = {IN(2, 2, ANY, INDEX), OUT(1, 1, ANY), ATTRS(NUM(axis, 0)),
-                    .check = check_same_first, .flags = OP_MOVE};
+                    .check = check_same_first, .flags = OP_MOVE | OP_GATHER, .index_port = 1};
 CARD card_scatter_rows = {IN(3, 3, ANY, INDEX, ANY), OUT(1, 1, ANY), ATTRS(NUM(axis, 0)),
-                          .check = check_scatter_rows, .flags = OP_MOVE};
-CARD card_slice = {IN(1, 1, ANY), OUT(1, 1, ANY),
-                   ATTRS(NEED(starts), NEED(ends), MAY(axes), MAY(steps)), .check = check_slice,
-                   .flags = OP_MOVE};
+                          .check = check_scatter_rows, .flags = OP_MOVE | OP_SCATTER, .index_port = 1};
+CARD card_slice = {
+    IN(1, 1, ANY),        OUT(1, 1, ANY),   ATTRS(NEED(starts), NEED(ends), MAY(axes), MAY(steps)),
+    .check = check_slice, .flags = OP_MOVE, .limit = limit_slice};
 CARD card_top_k = {IN(1, 1, REAL | INDEX), OUT(2, 2, REAL | INDEX, ONLY(s32)),
                    ATTRS(NEED_MIN(k, 0), NUM(axis, -1), NUM(largest, 1)), .check = check_same_first,
-                   .flags = OP_MOVE};
+                   .flags = OP_MOVE | OP_TOP_K};
 
 /* the rest */
 CARD card_dropout = {IN(4, 4, FLT, INDEX, INDEX, FLT), OUT(1, 2, FLT, ONLY(u8)),
-                     .check = check_same_first, .flags = OP_ELTWISE};
+                     .check = check_same_first, .flags = OP_ELTWISE, .limit = limit_dropout};
 CARD card_end = {IN(1, 1, ANY), OUT(0, 0, ANY)};
 CARD card_wildcard = {IN(0, OP_MAX_PORTS, ANY), OUT(0, OP_MAX_PORTS, ANY), .any_attr = true};
 
@@ -333,26 +358,9 @@ unsigned op_flags(sinter_op_kind_t kind)
     return card != NULL ? card->flags : 0;
 }
 
-bool op_is_norm(sinter_op_kind_t kind)
+unsigned op_class(sinter_op_kind_t kind)
 {
-    return kind == sinter_op_layer_norm || kind == sinter_op_rms_norm ||
-           kind == sinter_op_group_norm;
-}
-
-bool op_is_reduction(sinter_op_kind_t kind)
-{
-    return row_of(kind)->card == &card_reduce;
-}
-
-bool op_is_convolution(sinter_op_kind_t kind)
-{
-    return kind == sinter_op_convolution || kind == sinter_op_conv_transpose;
-}
-
-bool op_is_window(sinter_op_kind_t kind)
-{
-    return kind == sinter_op_max_pool || kind == sinter_op_avg_pool ||
-           kind == sinter_op_interpolate;
+    return op_flags(kind) & OP_CLASSES;
 }
 
 bool op_by_channels(sinter_op_kind_t kind)

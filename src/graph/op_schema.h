@@ -6,6 +6,7 @@
 #include "graph/attr.h"
 #include "graph/tensor.h"
 
+struct graph;
 struct node;
 
 typedef enum op_flags {
@@ -16,16 +17,27 @@ typedef enum op_flags {
     OP_QUANT = 16,   /* Quantize, DynamicQuantize */
     OP_DEQUANT = 32, /* Dequantize, DynamicDequantize */
     OP_MOVE =
-        64 /* elements of the inputs become those of the outputs as they are: Concat, Gather */
+        64, /* elements of the inputs become those of the outputs as they are: Concat, Gather */
+    /* What runs as a step of its own kind. Patterns and steps know these ops by class alone. */
+    OP_MATMUL = 1 << 8,
+    OP_CONVOLUTION = 1 << 9, /* Convolution, ConvTranspose */
+    OP_SOFTMAX = 1 << 10,
+    OP_LOG_SOFTMAX = 1 << 11,
+    OP_NORM = 1 << 12,   /* LayerNorm, RMSNorm, GroupNorm */
+    OP_ROTARY = 1 << 13, /* RotaryEmbedding, HadamardTransform */
+    OP_REDUCE = 1 << 14, /* ReduceSum and the like */
+    OP_WINDOW = 1 << 15, /* MaxPool, AvgPool, Interpolate */
+    OP_GATHER = 1 << 16,
+    OP_SCATTER = 1 << 17,
+    OP_TOP_K = 1 << 18,
+    OP_CLASSES = (1 << 19) - (1 << 8) /* all of them */
 } op_flags_t;
 
 const char *op_name(sinter_op_kind_t kind); /* the spelling; NULL: no such kind */
 bool op_runs(sinter_op_kind_t kind);
 unsigned op_flags(sinter_op_kind_t kind);
-bool op_is_norm(sinter_op_kind_t kind);        /* LayerNorm, RMSNorm, GroupNorm */
-bool op_is_reduction(sinter_op_kind_t kind);   /* ReduceSum and the like */
-bool op_is_convolution(sinter_op_kind_t kind); /* Convolution, ConvTranspose */
-bool op_is_window(sinter_op_kind_t kind);      /* MaxPool, AvgPool, Interpolate */
+/* The class of an op that runs as a step of its own kind; 0: another op. */
+unsigned op_class(sinter_op_kind_t kind);
 /* An elementwise op with side inputs that have one value for each channel. */
 bool op_by_channels(sinter_op_kind_t kind);
 
@@ -55,6 +67,8 @@ enum { CARD_PORTS = 6, CARD_PARAMS = 2 };
 
 typedef sinter_status_t (*check_rule_t)(const struct node *node, const lt_t *in, const lt_t *out);
 typedef sinter_status_t (*shape_rule_t)(const struct node *node, lt_t *in, lt_t *out);
+/* Why a node whose op kind is executed cannot be executed; NULL: it can. */
+typedef const char *(*limit_rule_t)(const struct graph *g, const struct node *node);
 
 typedef struct op_card {
     int min_in, max_in, min_out, max_out;
@@ -62,7 +76,11 @@ typedef struct op_card {
     const attr_rule_t *attrs;                    /* ended by id 0 */
     check_rule_t check; /* NULL, or what arity, types and attributes must fulfil together */
     shape_rule_t dims;  /* NULL, or relations between dims beside the shape rule */
-    unsigned flags;     /* op_flags_t */
+    limit_rule_t limit; /* NULL: every node that the other rules allow can be executed */
+    /* The input whose elements say which rows the op takes: it is checked before a partition begins,
+     * so it must be there then. 0: none. */
+    int index_port;
+    unsigned flags; /* op_flags_t */
     /* Elementwise ops: the attributes that their functions take as parameters (node_param). */
     sinter_op_attr_t params[CARD_PARAMS];
     bool any_attr; /* Wildcard: attributes are not looked at */

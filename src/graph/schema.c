@@ -380,3 +380,16 @@ sinter_status_t op_verify(const struct sinter_op *op, quant_t *quant)
     SG_TRY(card->check != NULL ? card->check(&node, in, out) : sinter_success);
     return op_infer_shapes(&node, in, out);
 }
+
+int op_index_port(const node_t *node)
+{
+    const op_card_t *card = op_card(node->kind);
+    const int port = card != NULL ? card->index_port : 0;
+    return port > 0 && node->n_in > port ? port : -1;
+}
+
+const char *op_limit(const struct graph *g, const node_t *node)
+{
+    const op_card_t *card = op_card(node->kind);
+    return card != NULL && card->limit != NULL ? card->limit(g, node) : NULL;
+}

@@ -20,4 +20,10 @@ sinter_status_t op_check(const node_t *node, const lt_t *in, const lt_t *out);
  * nothing: it is also used at execute for dynamic dims. */
 sinter_status_t op_infer_shapes(const node_t *node, lt_t *in, lt_t *out);
 
+/* The input of a node that says which rows it takes (op_card_t); -1: none. */
+int op_index_port(const node_t *node);
+/* Why the library cannot execute a node although it executes its op kind; NULL: it can. A static
+ * text. */
+const char *op_limit(const struct graph *g, const node_t *node);
+
 #endif

@@ -82,7 +82,7 @@ sinter_status_t pass_conv_weights(graph_t *g)
 {
     bool changed = false;
     for (int i = 0, n = g->n_nodes; i < n; i++) {
-        if (op_is_convolution(g->nodes[i].kind) && !g->nodes[i].dead) {
+        if (op_class(g->nodes[i].kind) == OP_CONVOLUTION && !g->nodes[i].dead) {
             SG_TRY(turn_weights(g, i));
             changed = true;
         }

@@ -141,7 +141,7 @@ static const s64_list_t none = {0, NULL};
  * of the weights of a convolution in groups. */
 static bool splits_axis(const graph_t *g, const path_t *path, int matmul)
 {
-    return op_is_convolution(g->nodes[matmul].kind) && path->n_views == 2 &&
+    return op_class(g->nodes[matmul].kind) == OP_CONVOLUTION && path->n_views == 2 &&
            g->nodes[path->views[1]].kind == sinter_op_static_reshape;
 }
 
@@ -210,7 +210,7 @@ static sinter_status_t move_dynamic(graph_t *g, const path_t *path, node_t *dq, 
 
 static bool takes_codes(sinter_op_kind_t kind)
 {
-    return kind == sinter_op_matmul || op_is_convolution(kind);
+    return (op_class(kind) & (OP_MATMUL | OP_CONVOLUTION)) != 0;
 }
 
 /* Whether scales or zero points of an image depend on more than the channel. */
@@ -240,7 +240,7 @@ static sinter_status_t sink(graph_t *g, int matmul, int port)
 {
     const int v = g->nodes[matmul].in[port];
     const path_t path = find_path(g, matmul, port);
-    if (path.dequant >= 0 && port == 0 && op_is_convolution(g->nodes[matmul].kind) &&
+    if (path.dequant >= 0 && port == 0 && op_class(g->nodes[matmul].kind) == OP_CONVOLUTION &&
         varies_in_image(g, &g->nodes[matmul], &path)) {
         return sinter_success;
     }

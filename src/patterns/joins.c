@@ -66,22 +66,13 @@ static int data_of(const joiner_t *j, int node, bool shared)
     const node_t *n = &j->m->g->nodes[node];
     const unsigned classes = pat_classes(n);
     const int part = j->m->owner[node];
-    if ((classes & PAT_SCATTER) != 0) {
+    if ((classes & OP_SCATTER) != 0) {
         return n->in[shared ? 1 : 2];
     }
-    if ((classes & PAT_MATMUL) != 0) {
+    if ((classes & OP_MATMUL) != 0) {
         return root_of_a(j, n, part);
     }
     return shared || n->n_in == 0 ? -1 : n->in[0];
-}
-
-/* The input that says which rows an op takes; -1: none. It is checked before a partition begins, so
- * it must be there then. */
-static int index_port(const node_t *n)
-{
-    return (pat_classes(n) & (PAT_GATHER | PAT_SCATTER)) != 0      ? 1
-           : n->kind == sinter_op_rotary_embedding && n->n_in == 4 ? 3
-                                                                   : -1;
 }
 
 /* Some op of `lower` takes rows by an index that `upper` computes. */
@@ -90,7 +81,7 @@ static bool computes_indices(const joiner_t *j, int upper, int lower)
     const matcher_t *m = j->m;
     for (int i = 0; i < m->parts[lower].n; i++) {
         const node_t *n = &m->g->nodes[m->parts[lower].nodes[i]];
-        const int port = index_port(n), p = port >= 0 ? m->g->values[n->in[port]].producer : -1;
+        const int port = op_index_port(n), p = port >= 0 ? m->g->values[n->in[port]].producer : -1;
         if (p >= 0 && m->owner[p] == upper) {
             return true;
         }
@@ -103,13 +94,13 @@ static bool computes_indices(const joiner_t *j, int upper, int lower)
 static bool reads(const joiner_t *j, int part, int v, const join_row_t *row)
 {
     const matcher_t *m = j->m;
-    const bool any = (row->upper & PAT_GATHER) != 0 || row->lower == PAT_ATTENTION;
-    const unsigned fed = (row->lower & (PAT_MATMUL | PAT_NORM)) != 0 ? row->lower : ~0u;
+    const bool any = (row->upper & OP_GATHER) != 0 || row->lower == PAT_ATTENTION;
+    const unsigned fed = (row->lower & (OP_MATMUL | OP_NORM)) != 0 ? row->lower : ~0u;
     for (int i = 0; i < m->parts[part].n; i++) {
         const int node = m->parts[part].nodes[i];
         const node_t *n = &m->g->nodes[node];
         for (int k = 0; k < n->n_in && any; k++) {
-            if (n->in[k] == v && k != index_port(n)) {
+            if (n->in[k] == v && k != op_index_port(n)) {
                 return true;
             }
         }
@@ -158,7 +149,7 @@ static bool runs(const joiner_t *j, int part)
     const matcher_t *m = j->m;
     for (int i = 0; i < m->parts[part].n; i++) {
         const node_t *n = &m->g->nodes[m->parts[part].nodes[i]];
-        if (!op_runs(n->kind) || pat_op_limit(m->g, n) != NULL) {
+        if (!op_runs(n->kind) || op_limit(m->g, n) != NULL) {
             return false;
         }
     }
@@ -230,7 +221,7 @@ static const char *reorder(joiner_t *j, int upper, int lower)
 /* A gated MLP stays one when a norm feeds it. */
 static const char *joined_name(const join_row_t *row, const char *before)
 {
-    const bool says_more = row->how == JOIN_FEEDS && row->lower == PAT_MATMUL && before != NULL &&
+    const bool says_more = row->how == JOIN_FEEDS && row->lower == OP_MATMUL && before != NULL &&
                            strcmp(before, "matmul") != 0;
     return says_more ? before : row->name;
 }

@@ -159,7 +159,7 @@ static bool rides_on_product(const matcher_t *m, int v)
     for (int step = 0; n > 0 && step < MOST; step++) {
         const int p = m->g->values[stack[--n]].producer;
         const unsigned classes = p >= 0 && m->owner[p] < 0 ? pat_classes(&m->g->nodes[p]) : 0;
-        if ((classes & (PAT_MATMUL | PAT_SOFTMAX | PAT_LOG_SOFTMAX)) != 0) {
+        if ((classes & (OP_MATMUL | OP_SOFTMAX | OP_LOG_SOFTMAX)) != 0) {
             return true;
         }
         for (int i = 0; (classes & (PAT_ELTWISE | PAT_CAST | PAT_VIEW)) != 0 &&
@@ -328,7 +328,7 @@ static int sole_user(const matcher_t *m, const pat_node_t *pn, int v, int *other
            : value_n_users(m, v) != n_at ? "its input has other uses"
            : (pn->port >= 0 && (n_at > 1 || at_port != pn->port)) || (quant && at_port != 0)
                ? "its input arrives at another port"
-           : n->n_out != 1 && (classes & (PAT_SOFTMAX | PAT_DYNQUANT)) == 0
+           : n->n_out != 1 && (classes & (OP_SOFTMAX | PAT_DYNQUANT)) == 0
                ? "it has further outputs"
            : (classes & (PAT_ELTWISE | PAT_CAST | PAT_QUANT | PAT_DEQUANT | PAT_DYNQUANT)) != 0 &&
                    !match_same_dims(&m->g->values[n->out[0]].lt, &value->lt)

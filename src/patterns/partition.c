@@ -235,7 +235,7 @@ static sinter_status_t check_supported(sinter_partition_t *made)
     made->supported = true;
     for (int i = 0; i < made->sub.n_nodes && made->supported; i++) {
         const node_t *n = &made->sub.nodes[i];
-        const char *why = op_runs(n->kind) ? pat_op_limit(&made->sub, n)
+        const char *why = op_runs(n->kind) ? op_limit(&made->sub, n)
                                            : "checked, but not executed by this library";
         if (why != NULL) {
             textbuf_t text;

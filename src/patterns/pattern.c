@@ -27,37 +27,7 @@ unsigned pat_classes(const node_t *node)
     if ((flags & OP_ELTWISE) != 0) {
         return PAT_ELTWISE;
     }
-    if (op_is_reduction(node->kind)) {
-        return PAT_REDUCE;
-    }
-    if (op_is_convolution(node->kind)) {
-        return PAT_CONVOLUTION;
-    }
-    if (op_is_window(node->kind)) {
-        return PAT_WINDOW;
-    }
-    if (op_is_norm(node->kind)) {
-        return PAT_NORM;
-    }
-    switch (node->kind) {
-    case sinter_op_matmul:
-        return PAT_MATMUL;
-    case sinter_op_softmax:
-        return PAT_SOFTMAX;
-    case sinter_op_log_softmax:
-        return PAT_LOG_SOFTMAX;
-    case sinter_op_rotary_embedding:
-    case sinter_op_hadamard_transform:
-        return PAT_ROTARY;
-    case sinter_op_gather:
-        return PAT_GATHER;
-    case sinter_op_scatter_rows:
-        return PAT_SCATTER;
-    case sinter_op_top_k:
-        return PAT_TOP_K;
-    default:
-        return 0;
-    }
+    return op_class(node->kind);
 }
 
 const node_t *match_role(const match_t *m, const char *role, int i)

@@ -16,30 +16,21 @@
 #define SINTER_SRC_PATTERN_H
 
 #include "graph/graph.h"
+#include "graph/op_schema.h"
 #include "patterns/family.h"
 
-/* Classes of op kinds; op sets are sets of classes, so that a new elementwise op extends every
- * pattern at once. */
+/* Classes of nodes; op sets are sets of classes, so that a new elementwise op extends every pattern
+ * at once. The classes of ops that run as steps of their own kind (OP_MATMUL and so on) are those of
+ * graph/op_schema.h; the other ones are these. */
 enum {
-    PAT_ELTWISE = 1,  /* elementwise ops that are in no class below PAT_SCALE */
-    PAT_SCALE = 2,    /* Multiply and Divide, which are in PAT_ELTWISE too */
-    PAT_CAST = 4,     /* TypeCast */
-    PAT_VIEW = 8,     /* StaticReshape, StaticTranspose, Reorder */
-    PAT_QUANT = 16,   /* Quantize, and DynamicQuantize with given scales */
-    PAT_DEQUANT = 32, /* Dequantize, DynamicDequantize */
-    PAT_MATMUL = 64,
-    PAT_SOFTMAX = 128,
-    PAT_LOG_SOFTMAX = 256,
-    PAT_DYNQUANT = 512, /* DynamicQuantize that computes its scales, which are further outputs */
-    PAT_NORM = 1024,    /* LayerNorm, RMSNorm, GroupNorm */
-    PAT_ROTARY = 2048,
-    PAT_REDUCE = 4096,
-    PAT_GATHER = 8192,
-    PAT_SCATTER = 16384,
-    PAT_TOP_K = 32768,
-    PAT_ATTENTION = 65536,   /* of a partition: it runs as attention */
-    PAT_WINDOW = 131072,     /* MaxPool, AvgPool, Interpolate */
-    PAT_CONVOLUTION = 262144 /* Convolution, ConvTranspose */
+    PAT_ELTWISE = 1,    /* elementwise ops that are in no class below PAT_SCALE */
+    PAT_SCALE = 2,      /* Multiply and Divide, which are in PAT_ELTWISE too */
+    PAT_CAST = 4,       /* TypeCast */
+    PAT_VIEW = 8,       /* StaticReshape, StaticTranspose, Reorder */
+    PAT_QUANT = 16,     /* Quantize, and DynamicQuantize with given scales */
+    PAT_DEQUANT = 32,   /* Dequantize, DynamicDequantize */
+    PAT_DYNQUANT = 64,  /* DynamicQuantize that computes its scales, which are further outputs */
+    PAT_ATTENTION = 128 /* of a partition: it runs as attention */
 };
 unsigned pat_classes(const node_t *node);
 

@@ -15,78 +15,11 @@ static const lt_t *lt_of(const match_t *m, int v)
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
-/* Norms, rotary embeddings, reductions and windows. */
-static const char *limit_of_rows(const graph_t *g, const node_t *n)
-{
-    return (pat_classes(n) & PAT_REDUCE) != 0 && n->n_in > 1 ? "its axes are a tensor"
-           : n->kind == sinter_op_interpolate && n->n_in > 1 ? "its sizes are a tensor"
-           : dtype_needs_f64(g->values[n->in[0]].lt.data_type) ||
-                   dtype_needs_f64(g->values[n->out[0]].lt.data_type)
-               ? "it computes in f32, but its input or output is f64"
-               : NULL;
-}
-
-static const char *limit_of_dropout(const graph_t *g, const node_t *n)
-{
-    return n->n_out > 1 ? "it has a mask output, which training alone needs"
-           : g->values[n->in[3]].producer >= 0
-               ? "its probability is computed, but must be known before its partition begins"
-               : NULL;
-}
-
-static const char *limit_of_slice(const graph_t *g, const node_t *n)
-{
-    return slice_goes_back(n) && dtype_is_packed(g->values[n->in[0]].lt.data_type)
-               ? "a step is negative, and elements share bytes"
-               : NULL;
-}
-
-static const char *limit_of_convolution(const graph_t *g, const node_t *n)
-{
-    const lt_t *weights = &g->values[n->in[1]].lt;
-    for (int i = 0; i < n->n_in; i++) {
-        if (dtype_needs_f64(g->values[n->in[i]].lt.data_type)) {
-            return "it computes in f32, but an input is f64";
-        }
-    }
-    return g->values[n->in[0]].lt.ndims < 0 || !lt_dims_known(weights)
-               ? "dims of its weights, or the rank of its image, are not known"
-               : NULL;
-}
-
-const char *pat_op_limit(const graph_t *g, const node_t *n)
-{
-    if (op_is_convolution(n->kind)) {
-        return limit_of_convolution(g, n);
-    }
-    if (n->kind == sinter_op_slice) {
-        return limit_of_slice(g, n);
-    }
-    if (n->kind == sinter_op_dropout) {
-        return limit_of_dropout(g, n);
-    }
-    if ((pat_classes(n) & (PAT_NORM | PAT_ROTARY | PAT_REDUCE | PAT_WINDOW)) != 0) {
-        return limit_of_rows(g, n);
-    }
-    const bool matmul = (pat_classes(n) & PAT_MATMUL) != 0;
-    if (!matmul && (pat_classes(n) & (PAT_SOFTMAX | PAT_LOG_SOFTMAX)) == 0) {
-        return NULL;
-    }
-    for (int i = 0; i < n->n_in && i < 2; i++) {
-        if (dtype_needs_f64(g->values[n->in[i]].lt.data_type)) {
-            return "it computes in f32, but an input is f64";
-        }
-    }
-    return matmul && n->n_in > 2 && g->values[n->in[1]].lt.ndims == 1
-               ? "a bias over a product with a vector"
-               : NULL;
-}
-
 const char *pat_within_limits(const match_t *m)
 {
     for (int i = 0; i < m->n; i++) {
         const node_t *n = &m->g->nodes[m->node[i]];
-        const char *why = pat_op_limit(m->g, n);
+        const char *why = op_limit(m->g, n);
         if (why != NULL) {
             return match_reason(m, "%s: %s", node_label(n), why);
         }
@@ -324,7 +257,7 @@ static void trace_products(const match_t *m, const node_t *first, const node_t *
         for (int k = 0; k < m->n; k++) {
             const node_t *n = &m->g->nodes[m->node[k]];
             unsigned char now = n == first ? FROM_FIRST : n == second ? FROM_SECOND : 0;
-            for (int i = 0; i < n->n_in && (pat_classes(n) & PAT_MATMUL) == 0; i++) {
+            for (int i = 0; i < n->n_in && (pat_classes(n) & OP_MATMUL) == 0; i++) {
                 const int p = m->g->values[n->in[i]].producer;
                 now |= p >= 0 && m->at[p] >= 0 ? from[m->at[p]] : 0;
             }
@@ -342,7 +275,7 @@ typedef struct join {
 static join_t ports_of(const match_t *m, const node_t *n, const unsigned char *from)
 {
     join_t join = {-1, -1};
-    for (int i = 0; i < n->n_in && (pat_classes(n) & PAT_MATMUL) == 0; i++) {
+    for (int i = 0; i < n->n_in && (pat_classes(n) & OP_MATMUL) == 0; i++) {
         const int p = m->g->values[n->in[i]].producer;
         const unsigned char source = p >= 0 && m->at[p] >= 0 ? from[m->at[p]] : 0;
         join.first = source == FROM_FIRST ? i : join.first;

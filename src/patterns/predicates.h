@@ -4,8 +4,6 @@
 
 #include "patterns/pattern.h"
 
-/* What the library does not execute of an op kind that it runs: NULL or static text. */
-const char *pat_op_limit(const graph_t *g, const node_t *n);
 /* The library executes every op of the match. Else one op that it does not execute would make the
  * whole partition unsupported. */
 const char *pat_within_limits(const match_t *m);

@@ -7,7 +7,7 @@
 #define POINTWISE (PAT_ELTWISE | PAT_CAST | PAT_QUANT | PAT_DEQUANT)
 
 static const pat_node_t softmax[] = {
-    {.role = "softmax", .ops = PAT_SOFTMAX | PAT_LOG_SOFTMAX, .edge = PAT_ANCHOR},
+    {.role = "softmax", .ops = OP_SOFTMAX | OP_LOG_SOFTMAX, .edge = PAT_ANCHOR},
     PAT_POST(0, 0),
     {.role = "tail",
      .ops = PAT_VIEW | PAT_CAST | PAT_QUANT,

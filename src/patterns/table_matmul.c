@@ -9,7 +9,7 @@
 
 /* No Dequantize below: after a Quantize it belongs to whoever consumes the codes. */
 static const pat_node_t matmul[] = {
-    {.role = "matmul", .ops = PAT_MATMUL, .edge = PAT_ANCHOR},
+    {.role = "matmul", .ops = OP_MATMUL, .edge = PAT_ANCHOR},
     PAT_POST(0, 0),
     PAT_TAIL(1),
     PAT_QUANTISE_BELOW(2),
@@ -32,7 +32,7 @@ const pattern_t pattern_matmul = PAT_ROW("matmul", FAMILY_GENERAL, matmul, check
 
 /* A convolution with what rides on it, in the same way. */
 static const pat_node_t convolution[] = {
-    {.role = "convolution", .ops = PAT_CONVOLUTION, .edge = PAT_ANCHOR},
+    {.role = "convolution", .ops = OP_CONVOLUTION, .edge = PAT_ANCHOR},
     PAT_POST(0, 0),
     PAT_TAIL(1),
     PAT_QUANTISE_BELOW(2),
@@ -56,9 +56,9 @@ const pattern_t pattern_convolution = PAT_ROW("convolution", FAMILY_GENERAL, con
  * anyway:
  *   MatMul(a, scale * codes) - MatMul(sums of a over groups of k, scale * zero points) */
 static const pat_node_t matmul_sums[] = {
-    {.role = "matmul", .ops = PAT_MATMUL, .edge = PAT_ANCHOR},
+    {.role = "matmul", .ops = OP_MATMUL, .edge = PAT_ANCHOR},
     PAT_POST(0, 1),
-    {.role = "sums", .ops = PAT_MATMUL, .edge = PAT_ABOVE, .of = 1, .port = -1, .min = 1, .max = 1},
+    {.role = "sums", .ops = OP_MATMUL, .edge = PAT_ABOVE, .of = 1, .port = -1, .min = 1, .max = 1},
     PAT_TAIL(1),
     PAT_QUANTISE_BELOW(3),
     {.role = "a_pre",

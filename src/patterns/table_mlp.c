@@ -15,7 +15,7 @@ static const pat_check_t checks[] = {pat_within_limits, pat_same_input, pat_join
                                      NULL};
 
 static const pat_node_t gated_mlp[] = {
-    {.role = "gate", .ops = PAT_MATMUL, .edge = PAT_ANCHOR},
+    {.role = "gate", .ops = OP_MATMUL, .edge = PAT_ANCHOR},
     {.role = "act",
      .ops = PAT_ELTWISE | PAT_CAST,
      .edge = PAT_REGION,
@@ -23,9 +23,9 @@ static const pat_node_t gated_mlp[] = {
      .min = 1,
      .max = MAX_ACT,
      .side = SIDE},
-    {.role = "up", .ops = PAT_MATMUL, .edge = PAT_ABOVE, .of = 1, .port = -1, .min = 1, .max = 1},
+    {.role = "up", .ops = OP_MATMUL, .edge = PAT_ABOVE, .of = 1, .port = -1, .min = 1, .max = 1},
     {.role = "mid", .ops = MID, .edge = PAT_BELOW, .of = 1, .port = 0, .max = MAX_MID},
-    {.role = "down", .ops = PAT_MATMUL, .edge = PAT_BELOW, .of = 3, .port = 0, .min = 1, .max = 1},
+    {.role = "down", .ops = OP_MATMUL, .edge = PAT_BELOW, .of = 3, .port = 0, .min = 1, .max = 1},
     {.role = "x_pre",
      .ops = INPUT,
      .edge = PAT_ABOVE,
@@ -63,7 +63,7 @@ const pattern_t pattern_gated_mlp = PAT_ROW("gated-mlp", FAMILY_GENERAL, gated_m
 
 /* Without the down projection. */
 static const pat_node_t gated_mlp_up[] = {
-    {.role = "gate", .ops = PAT_MATMUL, .edge = PAT_ANCHOR},
+    {.role = "gate", .ops = OP_MATMUL, .edge = PAT_ANCHOR},
     {.role = "act",
      .ops = PAT_ELTWISE | PAT_CAST | PAT_QUANT,
      .edge = PAT_REGION,
@@ -72,7 +72,7 @@ static const pat_node_t gated_mlp_up[] = {
      .max = MAX_ACT,
      .side = SIDE,
      .keep = true},
-    {.role = "up", .ops = PAT_MATMUL, .edge = PAT_ABOVE, .of = 1, .port = -1, .min = 1, .max = 1},
+    {.role = "up", .ops = OP_MATMUL, .edge = PAT_ABOVE, .of = 1, .port = -1, .min = 1, .max = 1},
     {.role = "x_pre",
      .ops = INPUT,
      .edge = PAT_ABOVE,

@@ -13,14 +13,14 @@
     {.role = (name_of_role), .ops = (class), .edge = PAT_ANCHOR}, PAT_POST(0, 0), \
         PAT_QUANTISE_BELOW(1)
 
-static const pat_node_t norm[] = {ROWS(PAT_NORM, "norm")};
+static const pat_node_t norm[] = {ROWS(OP_NORM, "norm")};
 const pattern_t pattern_norm = PAT_ROW("norm", FAMILY_GENERAL, norm, NULL);
 
-static const pat_node_t rotary[] = {ROWS(PAT_ROTARY, "rotary")};
+static const pat_node_t rotary[] = {ROWS(OP_ROTARY, "rotary")};
 const pattern_t pattern_rotary = PAT_ROW("rotary", FAMILY_GENERAL, rotary, NULL);
 
 static const pat_node_t reduction[] = {
-    {.role = "reduction", .ops = PAT_REDUCE, .edge = PAT_ANCHOR},
+    {.role = "reduction", .ops = OP_REDUCE, .edge = PAT_ANCHOR},
     {.role = "pre",
      .ops = PAT_ELTWISE | PAT_CAST | PAT_DEQUANT,
      .edge = PAT_ABOVE,
@@ -32,7 +32,7 @@ static const pat_node_t reduction[] = {
 const pattern_t pattern_reduction = PAT_ROW("reduction", FAMILY_GENERAL, reduction, NULL);
 
 static const pat_node_t pooling[] = {
-    {.role = "pooling", .ops = PAT_WINDOW, .edge = PAT_ANCHOR},
+    {.role = "pooling", .ops = OP_WINDOW, .edge = PAT_ANCHOR},
     {.role = "pre",
      .ops = PAT_ELTWISE | PAT_CAST | PAT_DEQUANT,
      .edge = PAT_ABOVE,

@@ -10,7 +10,7 @@
 enum { MAX_SCORE = 32, MAX_PROB = 8 };
 
 static const pat_node_t sdpa[] = {
-    {.role = "qk", .ops = PAT_MATMUL, .edge = PAT_ANCHOR},
+    {.role = "qk", .ops = OP_MATMUL, .edge = PAT_ANCHOR},
     {.role = "score",
      .ops = PAT_ELTWISE | PAT_CAST,
      .edge = PAT_REGION,
@@ -18,7 +18,7 @@ static const pat_node_t sdpa[] = {
      .max = MAX_SCORE,
      .side = PAT_SIDE},
     {.role = "softmax",
-     .ops = PAT_SOFTMAX,
+     .ops = OP_SOFTMAX,
      .edge = PAT_BELOW,
      .of = 1,
      .port = 0,
@@ -26,7 +26,7 @@ static const pat_node_t sdpa[] = {
      .max = 1,
      .side = PAT_SIDE},
     {.role = "p_post", .ops = PROB, .edge = PAT_BELOW, .of = 2, .port = 0, .max = MAX_PROB},
-    {.role = "pv", .ops = PAT_MATMUL, .edge = PAT_BELOW, .of = 3, .port = 0, .min = 1, .max = 1},
+    {.role = "pv", .ops = OP_MATMUL, .edge = PAT_BELOW, .of = 3, .port = 0, .min = 1, .max = 1},
     {.role = "q_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 0, .port = 0, .max = PAT_MANY},
     {.role = "k_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 0, .port = 1, .max = PAT_MANY},
     {.role = "v_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 4, .port = 1, .max = PAT_MANY},
@@ -61,7 +61,7 @@ const pattern_t pattern_sdpa = PAT_ROW("sdpa", FAMILY_ATTENTION, sdpa, sdpa_chec
  *   MatMul(V, SoftMax over the rows of MatMul(K, Q))
  * The pass plain_attention makes the plain form of it. */
 static const pat_node_t sdpa_transposed[] = {
-    {.role = "qk", .ops = PAT_MATMUL, .edge = PAT_ANCHOR},
+    {.role = "qk", .ops = OP_MATMUL, .edge = PAT_ANCHOR},
     {.role = "score_views", .ops = PAT_VIEW, .edge = PAT_BELOW, .of = 0, .max = PAT_MANY},
     {.role = "score",
      .ops = PAT_ELTWISE | PAT_CAST,
@@ -77,7 +77,7 @@ static const pat_node_t sdpa_transposed[] = {
      .max = MAX_SCORE,
      .side = PAT_SIDE},
     {.role = "softmax",
-     .ops = PAT_SOFTMAX,
+     .ops = OP_SOFTMAX,
      .edge = PAT_BELOW,
      .of = 4,
      .port = 0,
@@ -91,7 +91,7 @@ static const pat_node_t sdpa_transposed[] = {
      .port = 0,
      .max = MAX_PROB},
     {.role = "turned_pv",
-     .ops = PAT_MATMUL,
+     .ops = OP_MATMUL,
      .edge = PAT_BELOW,
      .of = 6,
      .port = -1,
@@ -126,7 +126,7 @@ const pattern_t pattern_sdpa_transposed =
  * left:
  *   MatMul(V, reshape(transpose(SoftMax(score(transpose(reshape(MatMul(Q, K)))))))) */
 static const pat_node_t sdpa_mqa[] = {
-    {.role = "qk", .ops = PAT_MATMUL, .edge = PAT_ANCHOR},
+    {.role = "qk", .ops = OP_MATMUL, .edge = PAT_ANCHOR},
     {.role = "score_views", .ops = PAT_VIEW, .edge = PAT_BELOW, .of = 0, .min = 1, .max = PAT_MANY},
     {.role = "score",
      .ops = PAT_ELTWISE | PAT_CAST,
@@ -135,7 +135,7 @@ static const pat_node_t sdpa_mqa[] = {
      .max = MAX_SCORE,
      .side = PAT_SIDE},
     {.role = "softmax",
-     .ops = PAT_SOFTMAX,
+     .ops = OP_SOFTMAX,
      .edge = PAT_BELOW,
      .of = 2,
      .port = 0,
@@ -149,7 +149,7 @@ static const pat_node_t sdpa_mqa[] = {
      .port = 0,
      .min = 1,
      .max = PAT_MANY},
-    {.role = "pv", .ops = PAT_MATMUL, .edge = PAT_BELOW, .of = 4, .port = 1, .min = 1, .max = 1},
+    {.role = "pv", .ops = OP_MATMUL, .edge = PAT_BELOW, .of = 4, .port = 1, .min = 1, .max = 1},
     {.role = "q_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 0, .port = 0, .max = PAT_MANY},
     {.role = "k_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 0, .port = 1, .max = PAT_MANY},
     {.role = "v_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 5, .port = 0, .max = PAT_MANY},

@@ -9,8 +9,8 @@ TESTS = ("test_patterns",)
 TABLE = '''
 /* SoftMax -> SoftMax. */
 static const pat_node_t softmax_twice[] = {
-    {.role = "softmax", .ops = PAT_SOFTMAX, .edge = PAT_ANCHOR},
-    {.role = "again", .ops = PAT_SOFTMAX, .edge = PAT_BELOW, .min = 1, .max = 1},
+    {.role = "softmax", .ops = OP_SOFTMAX, .edge = PAT_ANCHOR},
+    {.role = "again", .ops = OP_SOFTMAX, .edge = PAT_BELOW, .min = 1, .max = 1},
 };
 const pattern_t pattern_softmax_twice =
     PAT_ROW("softmax-twice", FAMILY_GENERAL, softmax_twice, NULL);

@@ -76,7 +76,7 @@ static inline const char *planned_steps(const planned_t *p, char *text, size_t s
 {
     static const char *const names[STEP_KINDS] = {
 #define SINTER_STEP(kind, name, driver) [STEP_##kind] = #name,
-#include "backend_xsmm/kernels.def"
+#include "backend_xsmm/steps.def"
     };
     text[0] = '\0';
     for (int i = 0; p->cp != NULL && i < 2; i++) {

@@ -11,7 +11,7 @@
 
 static const char *const step_names[STEP_KINDS] = {
 #define SINTER_STEP(kind, name, driver) [STEP_##kind] = #name,
-#include "backend_xsmm/kernels.def"
+#include "backend_xsmm/steps.def"
 };
 
 /* ---- names ----------------------------------------------------------------------------------- */
@@ -135,11 +135,11 @@ static void make(select_case_t *p, step_kind_t kind, sinter_data_type_t type,
                                   NULL);
         const bool rows =
             kind == STEP_NORM || kind == STEP_ROTARY || kind == STEP_REDUCE || kind == STEP_WINDOW;
-        const chain_t *pre = NULL;
         if (rows) {
             chain_begin(&b, &p->r.plan.arena, 2, in, false);
             const int x = chain_load(&b, in, 2);
-            CHECK(chain_finish(&b, x, dtype_needs_f64(type), &pre) == sinter_success, "pre");
+            CHECK(chain_finish(&b, x, dtype_needs_f64(type), &p->step.pre) == sinter_success,
+                  "pre");
         }
         chain_begin(&b, &p->r.plan.arena, 2, out,
                     rows || kind == STEP_MATMUL || kind == STEP_SOFTMAX);
@@ -150,17 +150,16 @@ static void make(select_case_t *p, step_kind_t kind, sinter_data_type_t type,
         } else if (kind == STEP_SOFTMAX) {
             p->step.p.softmax = (softmax_params_t){.in = in, .stats = -1, .sink = -1, .axis = 1};
         } else if (kind == STEP_NORM) {
-            p->step.p.norm =
-                (norm_params_t){.pre = pre, .x = in, .mean = -1, .variance = -1, .begin_axis = -1};
+            p->step.p.norm = (norm_params_t){.x = in, .mean = -1, .variance = -1, .begin_axis = -1};
         } else if (kind == STEP_ROTARY) {
-            p->step.p.rotary = (rotary_params_t){
-                .pre = pre, .x = in, .cosines = in, .sines = in, .positions = -1, .scale = 1};
+            p->step.p.rotary =
+                (rotary_params_t){.x = in, .cosines = in, .sines = in, .positions = -1, .scale = 1};
         } else if (kind == STEP_REDUCE) {
             static const int64_t axes[1] = {1};
-            p->step.p.reduce = (reduce_params_t){
-                .pre = pre, .x = in, .kind = sinter_op_reduce_sum, .axes = axes, .n_axes = 1};
+            p->step.p.reduce =
+                (reduce_params_t){.x = in, .kind = sinter_op_reduce_sum, .axes = axes, .n_axes = 1};
         } else if (kind == STEP_WINDOW) {
-            p->step.p.window = (window_params_t){.pre = pre, .x = in, .kind = sinter_op_max_pool};
+            p->step.p.window = (window_params_t){.x = in, .kind = sinter_op_max_pool};
         } else if (kind == STEP_DYNQUANT) {
             p->step.p.dynquant = (dynquant_params_t){
                 .in = in, .out = {.data = out, .scale = -1, .zp = -1}, .tensor_scale = -1};
@@ -228,7 +227,7 @@ static void test_float_steps(sinter_cpu_isa_t machine)
 {
     static const char *const stems[STEP_KINDS] = {
 #define SINTER_STEP(kind, name, driver) [STEP_##kind] = #driver,
-#include "backend_xsmm/kernels.def"
+#include "backend_xsmm/steps.def"
     };
     static const sinter_fpmath_mode_t modes[] = {
         sinter_fpmath_mode_strict, sinter_fpmath_mode_bf16, sinter_fpmath_mode_f16,

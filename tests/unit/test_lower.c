@@ -534,6 +534,7 @@ static void refer_quantised(const plan_t *plan, const dynquant_params_t *p, refs
 static void refer_step(const plan_t *plan, const step_t *s, refs_t *reads, refs_t *writes)
 {
     reads->n = writes->n = 0;
+    refer_chain(plan, s->pre, reads, writes);
     refer_chain(plan, s->post, reads, writes);
     if (s->tail != NULL) {
         refer_quantised(plan, s->tail, reads, writes);
@@ -560,22 +561,17 @@ static void refer_step(const plan_t *plan, const step_t *s, refs_t *reads, refs_
         refer_quantised(plan, &s->p.dynquant, reads, writes);
         break;
     case STEP_NORM:
-        refer_chain(plan, s->p.norm.pre, reads, writes);
         refer(plan, reads, s->p.norm.x);
         refer(plan, writes, s->p.norm.mean);
         refer(plan, writes, s->p.norm.variance);
         break;
     case STEP_ROTARY:
-        refer_chain(plan, s->p.rotary.pre, reads, writes);
         refer(plan, reads, s->p.rotary.cosines);
         refer(plan, reads, s->p.rotary.sines);
         refer(plan, reads, s->p.rotary.positions);
         break;
     case STEP_WINDOW:
-        refer_chain(plan, s->p.window.pre, reads, writes);
-        break;
     case STEP_REDUCE:
-        refer_chain(plan, s->p.reduce.pre, reads, writes);
         break;
     case STEP_GATHER:
     case STEP_SCATTER:

@@ -95,7 +95,7 @@ static void make_pre(rig_t *r, step_t *step, int in)
     chain_builder_t b;
     chain_begin(&b, &r->plan.arena, 2, in, false);
     const int x = chain_load(&b, in, 2);
-    CHECK(chain_finish(&b, x, false, &step->p.norm.pre) == sinter_success, "chain");
+    CHECK(chain_finish(&b, x, false, &step->pre) == sinter_success, "chain");
 }
 
 static bool near(double got, double want, double bound, int digits)

@@ -79,7 +79,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     st->fn = eltwise_table(self->needs);
     bind_statistic(problem->frame, p->mean, p, x->ndims, &st->mean);
     bind_statistic(problem->frame, p->variance, p, x->ndims, &st->variance);
-    SG_TRY(rows_bind(problem, p->pre, self->needs, block, &st->rows, choice));
+    SG_TRY(rows_bind(problem, self->needs, block, &st->rows, choice));
     /* Where epsilon is so much larger that they do not count, rows of zeros take no longer. */
     st->least = p->epsilon < 0x1p-80 || st->variance.data != NULL ? 0x1p-100 : 0;
     take_way(ways_norm_ends, NULL, NULL, st, choice);
@@ -254,7 +254,7 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
 {
     (void)self, (void)arena;
     out->state_bytes = sizeof(norm_state_t);
-    out->share_bytes = rows_scratch(p->step, p->step->p.norm.pre);
+    out->share_bytes = rows_scratch(p->step);
     out->reserve_bytes = rows_row_bytes(row_of(p));
     out->note = "a row at a time, which stays in cache";
     return sinter_success;

@@ -10,7 +10,7 @@
 #include "graph/quant.h"
 
 /* The largest blocks of results that kernels hand to their tail. The kernels take their own limits
- * from here, and quant_tail_refuse checks groups against them. */
+ * from here, and the refuse_tail of each kind of step checks groups against them. */
 enum {
     TAIL_MATMUL_ROWS = 128,       /* a block has a divisor of these, whole groups, or all rows */
     TAIL_MATMUL_STRIP = 64,       /* panels are multiples of at most this many columns */
@@ -21,11 +21,6 @@ enum {
     TAIL_ROW_COLUMNS = 1 << 20, /* of steps that have whole rows in memory (rows.h) */
     TAIL_COLUMNS = 512          /* the most of all */
 };
-
-/* NULL if the groups fit the blocks of such a step for all dims that execute may bring, else why
- * not (static text). parts: that the step divides the last dim into; data: the quantised value. */
-const char *quant_tail_refuse(step_kind_t kind, int64_t parts, const lt_t *data,
-                              const quant_geom_t *geom);
 
 typedef struct quant_tail {
     quantiser_t q;

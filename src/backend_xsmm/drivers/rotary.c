@@ -56,7 +56,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
         st->half = (p->dim > 0 ? p->dim : st->head) / 2;
     }
     choice->shared_bytes = angle_bytes(st);
-    return rows_bind(problem, p->pre, self->needs, block, &st->rows, choice);
+    return rows_bind(problem, self->needs, block, &st->rows, choice);
 }
 
 /* ---- angles ---------------------------------------------------------------------------------- */
@@ -182,7 +182,7 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
     const int64_t row = problem_dim(p, p->step->p.rotary.x, 1);
     (void)self, (void)arena;
     out->state_bytes = sizeof(rotary_state_t);
-    out->share_bytes = rows_scratch(p->step, p->step->p.rotary.pre);
+    out->share_bytes = rows_scratch(p->step);
     out->reserve_bytes = rows_row_bytes(row > 0 ? row : 0);
     out->note = p->step->p.rotary.hadamard ? "a head at a time, with a Hadamard transform"
                                            : "a head at a time";

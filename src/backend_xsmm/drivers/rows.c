@@ -9,21 +9,20 @@ typedef struct buffers {
     void *chain, *tail;
 } buffers_t;
 
-static size_t buffers(const step_t *step, const chain_t *pre, unsigned char *scratch,
-                      buffers_t *out)
+static size_t buffers(const step_t *step, unsigned char *scratch, buffers_t *out)
 {
     size_t at = 0;
-    const size_t before = chain_long_scratch_bytes(pre),
+    const size_t before = chain_long_scratch_bytes(step->pre),
                  after = chain_long_scratch_bytes(step->post);
     out->chain = carve(scratch, &at, before > after ? before : after, 1);
     out->tail = step->tail == NULL ? NULL : carve(scratch, &at, quant_tail_scratch(), 1);
     return at;
 }
 
-size_t rows_scratch(const step_t *step, const chain_t *pre)
+size_t rows_scratch(const step_t *step)
 {
     buffers_t b;
-    return buffers(step, pre, NULL, &b);
+    return buffers(step, NULL, &b);
 }
 
 size_t rows_row_bytes(int64_t elements)
@@ -111,12 +110,12 @@ const way_row_t ways_rows[] = {{"rows past the caches", refuse_way, PAST_CACHES}
                                {"rows in batches", refuse_way, IN_BATCHES},
                                {"rows one by one", NULL, ONE_BY_ONE}};
 
-sinter_status_t rows_bind(const problem_t *p, const chain_t *pre, features_t features,
-                          const int64_t *block, rows_t *r, choice_t *choice)
+sinter_status_t rows_bind(const problem_t *p, features_t features, const int64_t *block, rows_t *r,
+                          choice_t *choice)
 {
     const frame_t *frame = p->frame;
     const step_t *step = p->step;
-    SG_TRY(chain_bind(pre, frame, features, &r->pre));
+    SG_TRY(chain_bind(step->pre, frame, features, &r->pre));
     SG_TRY(chain_bind(step->post, frame, features, &r->post));
     r->ndims = r->n_chain = r->post.ndims;
     r->pre.inner_scalar_only = r->post.inner_scalar_only = false;
@@ -348,7 +347,7 @@ void rows_work(const rows_t *r, const problem_t *p, const worker_t *w, unsigned 
     if (begin >= end || (r->serial && w->tid > 0)) {
         return;
     }
-    buffers(p->step, r->pre.chain, w->scratch, &j.b);
+    buffers(p->step, w->scratch, &j.b);
     walk_seek(r->ndims, r->batches, begin, batch);
     for (int64_t i = begin; i < end; i++) {
         int64_t index[SINTER_MAX_NDIMS];

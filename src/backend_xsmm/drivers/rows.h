@@ -34,13 +34,13 @@ typedef struct rows {
     bool long_groups; /* of the tail, longer than a run: they are quantised after the runs */
 } rows_t;
 
-/* pre: over the space, with a result. block: by dim. Adds to choice the memory of the rows, which
+/* step->pre is over the space, with a result. block: by dim. Adds to choice the memory of the rows, which
  * begins at *shared_bytes, and the way. */
-sinter_status_t rows_bind(const problem_t *p, const chain_t *pre, features_t features,
-                          const int64_t *block, rows_t *out, choice_t *choice);
+sinter_status_t rows_bind(const problem_t *p, features_t features, const int64_t *block,
+                          rows_t *out, choice_t *choice);
 void rows_start(const problem_t *p, rows_t *rows);
 /* Scratch of a share, and the shared memory that a row of this many elements takes. */
-size_t rows_scratch(const step_t *step, const chain_t *pre);
+size_t rows_scratch(const step_t *step);
 size_t rows_row_bytes(int64_t elements);
 
 /* What is done with a row x of rows->row elements, whose index by dim is `index`. */

@@ -45,7 +45,7 @@ typedef struct buffers {
 static size_t buffers(const step_t *step, unsigned char *scratch, buffers_t *out)
 {
     size_t at = 0;
-    const size_t pre = chain_long_scratch_bytes(step->p.window.pre),
+    const size_t pre = chain_long_scratch_bytes(step->pre),
                  post = chain_long_scratch_bytes(step->post);
     out->chain = carve(scratch, &at, pre > post ? pre : post, 1);
     out->x = carve(scratch, &at, FOLDED * RUN, sizeof *out->x);
@@ -73,7 +73,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     const window_params_t *p = &problem->step->p.window;
     window_state_t *st = state;
     (void)config;
-    SG_TRY(chain_bind(p->pre, frame, self->needs, &st->pre));
+    SG_TRY(chain_bind(problem->step->pre, frame, self->needs, &st->pre));
     SG_TRY(chain_bind(problem->step->post, frame, self->needs, &st->post));
     st->pre.inner_scalar_only = st->post.inner_scalar_only = false;
     st->fn = eltwise_table(self->needs);

@@ -11,6 +11,7 @@
 #include "backend_xsmm/exec/work.h"
 #include "backend_xsmm/plan/inplace.h"
 #include "backend_xsmm/plan/lower.h"
+#include "backend_xsmm/step.h"
 #include "base/cpu.h"
 #include "base/status.h"
 #include "graph/schema.h"
@@ -167,8 +168,7 @@ static sinter_status_t explain_idle_mode(plan_t *plan, step_t *step, const selec
 {
     const char *between = ": ";
     textbuf_t text;
-    bool used = plan->mode == sinter_fpmath_mode_strict ||
-                (step->kind != STEP_MATMUL && step->kind != STEP_ATTENTION);
+    bool used = plan->mode == sinter_fpmath_mode_strict || !step_ops(step)->products;
     for (int i = 0; i < s->n_kernels; i++) {
         used = used || uses_mode(s->kernels[i], step->mode);
     }
@@ -275,33 +275,6 @@ static sinter_status_t make_fallback(sinter_compiled_partition_t *cp)
 }
 
 /* ---- report ---------------------------------------------------------------------------------- */
-
-/* Operands that are read from the constant cache, or in blocks. */
-static void report_packed(const plan_t *plan, const step_t *step, textbuf_t *text)
-{
-    const matmul_params_t *m = step->kind == STEP_MATMUL ? &step->p.matmul : NULL;
-    if (m != NULL && plan->values[m->b.data].in_blocks) {
-        text_add(text, "  reads tensor %llu in place, in the blocks that its dims say\n",
-                 (unsigned long long)plan->values[plan->values[m->b.data].base].lt.id);
-    }
-    for (int i = 0; i < 4 && m != NULL; i++) {
-        const int value = i == 0    ? m->b.data
-                          : i == 1  ? m->b.scale
-                          : i == 2  ? m->b.zp
-                          : m->conv ? m->taps
-                                    : -1;
-        if (value >= 0 && plan->values[value].kind == PV_PACKED) {
-            const plan_value_t *v = &plan->values[value];
-            text_add(text, "  reads tensor %llu, which is constant, ",
-                     (unsigned long long)v->lt.id);
-            if (v->strip > 0) {
-                text_add(text, "in strips of %d columns: a copy in the constant cache\n", v->strip);
-            } else {
-                text_add(text, "with dim %d contiguous: a copy in the constant cache\n", v->along);
-            }
-        }
-    }
-}
 
 /* Copies because strides do not show a tensor in other dims. */
 static void report_copy(const plan_t *plan, const step_t *step, textbuf_t *text)
@@ -440,7 +413,9 @@ static sinter_status_t write_report(sinter_compiled_partition_t *cp, const textb
         const step_t *step = &plan->steps[s];
         report_step(plan, s, &text);
         report_work(plan, step, &text);
-        report_packed(plan, step, &text);
+        if (step_ops(step)->report != NULL) {
+            step_ops(step)->report(plan, step, &text);
+        }
         report_copy(plan, step, &text);
         report_tail(plan, step, &text);
         if (step->idle_mode != NULL) {

@@ -11,6 +11,7 @@
 #include "backend_xsmm/plan/inplace.h"
 
 #include "backend_xsmm/chain/chain.h"
+#include "backend_xsmm/step.h"
 #include "graph/tensor.h"
 
 static int memory_of(const plan_t *plan, int v)
@@ -39,10 +40,7 @@ static bool is_in_order(const plan_t *plan, int v)
 
 const chain_t *inplace_pre(const step_t *step)
 {
-    return step->kind == STEP_NORM     ? step->p.norm.pre
-           : step->kind == STEP_ROTARY ? step->p.rotary.pre
-           : step->kind == STEP_REDUCE ? step->p.reduce.pre
-                                       : NULL;
+    return step_ops(step)->pre_once ? step->pre : NULL;
 }
 
 /* An operand of a chain. */
@@ -111,17 +109,10 @@ static bool reads_first(const chain_t *chain, int x, int y)
     return true;
 }
 
-/* The kernels of which the head of this file speaks. */
-static bool runs_chains_once(step_kind_t kind)
-{
-    return kind == STEP_CHAIN || kind == STEP_MATMUL || kind == STEP_SOFTMAX ||
-           kind == STEP_ATTENTION || kind == STEP_NORM || kind == STEP_ROTARY;
-}
-
 bool inplace_overwrites(const plan_t *plan, int s, int from, int to)
 {
     access_t x, y;
-    if (!runs_chains_once(plan->steps[s].kind) || !find_access(plan, from, s, &x) ||
+    if (!step_ops(&plan->steps[s])->chains_once || !find_access(plan, from, s, &x) ||
         !find_access(plan, to, s, &y)) {
         return false;
     }
@@ -131,31 +122,43 @@ bool inplace_overwrites(const plan_t *plan, int s, int from, int to)
 
 /* ---- pairs ----------------------------------------------------------------------------------- */
 
-/* Softmax reads a row, or a block of columns, in the thread that writes it: the last time just
- * before it writes. */
-static bool is_softmax_of(const plan_t *plan, int s, int in, int out)
+/* The accesses of a step other than by chains to the memory of a value. */
+typedef struct accesses {
+    const plan_t *plan;
+    int memory;
+    int n, value; /* how many there are, and the value of the last one */
+    unsigned how;
+} accesses_t;
+
+static void see(void *to, int value, unsigned access)
 {
-    const step_t *step = &plan->steps[s];
-    const softmax_params_t *p = &step->p.softmax;
-    access_t y, none;
-    return step->kind == STEP_SOFTMAX && p->in == in && memory_of(plan, p->sink) != in &&
-           memory_of(plan, p->stats) != in && count_in(plan, step->post, in, &none) == 0 &&
-           find_access(plan, out, s, &y);
+    accesses_t *a = to;
+    if (memory_of(a->plan, value) == a->memory) {
+        *a = (accesses_t){a->plan, a->memory, a->n + 1, value, access};
+    }
 }
 
-/* ScatterRows writes rows of updates into its data, where that is its output. */
-static bool is_scatter_of(const plan_t *plan, int s, int in, int out)
+/* The kernel of step s itself, and no chain, reads each element of `in` before it or a chain writes
+ * that of `out` in the same thread. */
+static bool kernel_overwrites(const plan_t *plan, int s, int in, int out)
 {
-    const index_params_t *p = &plan->steps[s].p.index;
-    return plan->steps[s].kind == STEP_SCATTER && p->data == in && p->out == out &&
-           memory_of(plan, p->updates) != in && memory_of(plan, p->indices) != in;
+    const step_t *step = &plan->steps[s];
+    accesses_t r = {.plan = plan, .memory = in}, w = {.plan = plan, .memory = out};
+    access_t found;
+    step_visit(step, see, &r);
+    step_visit(step, see, &w);
+    const bool reads = r.n == 1 && r.value == in && (r.how & STEP_IN_PLACE) != 0 &&
+                       count_in(plan, step->pre, in, &found) == 0 &&
+                       count_in(plan, step->post, in, &found) == 0;
+    return reads && (w.n == 0 ? step_ops(step)->chains_once && find_access(plan, out, s, &found)
+                              : w.n == 1 && w.value == out && (w.how & STEP_IN_PLACE) != 0 &&
+                                    count_in(plan, step->post, out, &found) == 0);
 }
 
 /* Step s reads input `in` element by element before it writes output `out`. */
 static bool reads_before(const plan_t *plan, int s, int in, int out)
 {
-    return inplace_overwrites(plan, s, in, out) || is_softmax_of(plan, s, in, out) ||
-           is_scatter_of(plan, s, in, out);
+    return inplace_overwrites(plan, s, in, out) || kernel_overwrites(plan, s, in, out);
 }
 
 /* The step that is the first to write output `out` is the last to read input `in`, element by

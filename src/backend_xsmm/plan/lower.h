@@ -89,6 +89,13 @@ int lower_new_cluster(lowering_t *lo, step_kind_t kind, int heavy, int dims_valu
 sinter_status_t lower_memory(lowering_t *lo);
 sinter_status_t lower_emit(lowering_t *lo);
 void lower_constants(plan_t *plan);
+/* For the layouts of a kind of step, which makes at most packed_values of these: */
+bool lower_is_constant(const plan_t *plan, int value);
+/* The value packed along dim, with lines that begin at multiples of `line` elements; or the value
+ * itself, if it is not constant or is contiguous along dim already. */
+int lower_pack(plan_t *plan, int value, int dim, int line);
+/* The value with its columns in strips of so many; or the value itself, if it is not constant. */
+int lower_pack_strips(plan_t *plan, int value, int strip);
 /* Finds the limits of the masks (column_limit_t). Returns the graph value under the masks that the
  * first n_bare limits describe completely; -1: there is none. */
 int lower_mask_limits(const lowering_t *lo, attention_params_t *p);

@@ -25,13 +25,10 @@ static bool surely_broadcasts(const lowering_t *lo, int v, int w)
 /* The input that surely has the dims of output 0; -1: none has. */
 static int input_alike(const lowering_t *lo, const node_t *n)
 {
-    const unsigned flags = op_flags(n->kind);
-    const bool by_data = (flags & (OP_QUANT | OP_DEQUANT)) != 0 || op_by_channels(n->kind) ||
-                         op_is_norm(n->kind) || n->kind == sinter_op_softmax ||
-                         n->kind == sinter_op_log_softmax || n->kind == sinter_op_gen_index ||
-                         n->kind == sinter_op_rotary_embedding ||
-                         n->kind == sinter_op_hadamard_transform;
-    if (by_data) {
+    const unsigned by_data =
+        OP_QUANT | OP_DEQUANT | OP_NORM | OP_SOFTMAX | OP_LOG_SOFTMAX | OP_ROTARY;
+    if ((op_flags(n->kind) & by_data) != 0 || op_by_channels(n->kind) ||
+        n->kind == sinter_op_gen_index) {
         return n->in[0];
     }
     for (int i = 0; i < n->n_in && lower_is_eltwise(n->kind); i++) {

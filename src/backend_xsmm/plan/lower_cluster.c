@@ -4,8 +4,8 @@
  * cluster that needs it computes it. */
 #include <string.h>
 
-#include "backend_xsmm/drivers/quant_tail.h"
 #include "backend_xsmm/plan/lower.h"
+#include "backend_xsmm/step.h"
 #include "base/status.h"
 #include "graph/schema.h"
 #include "graph/shape.h"
@@ -250,7 +250,7 @@ static sinter_status_t place(lowering_t *lo, int node, bool force)
         return sinter_success;
     }
     const cluster_t *cl = ci >= 0 ? &lo->clusters[ci] : NULL;
-    bool join = cl != NULL && in_registers && cl->kind != STEP_DYNQUANT &&
+    bool join = cl != NULL && in_registers &&
                 cl->cost + pull_cost(lo, cl, node) <= lo->max_cost;
     if (join) {
         SG_TRY(lower_same_space(lo, n->out[0], cl->dims_value, &join));
@@ -425,35 +425,38 @@ static sinter_status_t check_spine(lowering_t *lo)
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-/* How many rows of a step share the last dim of its result: groups of channels. */
-static int64_t parts_of_last_dim(const lowering_t *lo, const cluster_t *cl)
+/* Why the kernels of a cluster cannot quantise groups of a value that it has in registers; NULL:
+ * they can for all dims that execute may bring. */
+static const char *refuse_tail(const lowering_t *lo, const cluster_t *cl, const lt_t *data,
+                               const quant_geom_t *geom)
 {
-    const node_t *n = cl->heavy >= 0 ? &lo->g->nodes[cl->heavy] : NULL;
-    if (n == NULL || n->kind != sinter_op_group_norm) {
-        return 1;
+    const int last = data->ndims - 1;
+    tail_groups_t t = {.g = lo->g,
+                       .heavy = cl->heavy >= 0 ? &lo->g->nodes[cl->heavy] : NULL,
+                       .data = data,
+                       .geom = geom,
+                       .rows = 1,
+                       .columns = 1};
+    if (last < 0) {
+        return "the data is a scalar";
     }
-    const lt_t *x = &lo->probe[n->in[0]];
-    return shape_channel_dim(n, x) == x->ndims - 1 ? node_s64(n, sinter_op_attr_groups, 1) : 1;
-}
-
-/* Why the quantising tail of a convolution does not find whole groups in a row of channels; NULL:
- * it does, or the step is another one. */
-static const char *refuse_rows_of_channels(const lowering_t *lo, const cluster_t *cl,
-                                           const quant_geom_t *geom)
-{
-    const node_t *conv = cl->heavy >= 0 ? &lo->g->nodes[cl->heavy] : NULL;
-    if (conv == NULL || !op_is_convolution(conv->kind)) {
-        return NULL;
+    for (int d = 0; d <= last; d++) {
+        const int64_t group = data->dims[d] == 1 ? 1 : geom->scale_group[d];
+        if (data->dims[d] == 0) {
+            return "groups of no elements have scales, too";
+        }
+        if (group == SINTER_UNKNOWN_DIM || group < 1) {
+            return "the size of the groups is not known at compile";
+        }
+        if (d < last - 1 && group > 1) {
+            return "groups lie across other dims than the last two";
+        }
+        t.rows = d == last - 1 ? group : t.rows;
+        t.columns = d == last ? group : t.columns;
     }
-    const lt_t *image = &lo->g->values[conv->in[0]].lt, *to = &lo->g->values[conv->out[0]].lt;
-    const int line = to->ndims - 2;
-    return shape_channel_dim(conv, image) != image->ndims - 1
-               ? "results of convolution with channels first are computed channels last"
-           : node_s64(conv, sinter_op_attr_groups, 1) > 1
-               ? "rows of results are computed group by group of their channels"
-           : geom->ndims != to->ndims || (to->dims[line] != 1 && geom->scale_group[line] != 1)
-               ? "groups of several rows of a convolution"
-               : NULL;
+    return sinter_steps[cl->kind]->refuse_tail != NULL
+               ? sinter_steps[cl->kind]->refuse_tail(&t)
+               : "steps of its kind have no quantising tail";
 }
 
 /* The cluster that has the data of a DynamicQuantize in registers and can quantise it there. -1:
@@ -481,11 +484,7 @@ static sinter_status_t tail_cluster(lowering_t *lo, const node_t *n, int *cluste
         return sinter_success;
     }
     SG_TRY(lower_quant_geometry(lo, n, &geom));
-    *why = refuse_rows_of_channels(lo, &lo->clusters[ci], &geom);
-    if (*why == NULL) {
-        *why = quant_tail_refuse(lo->clusters[ci].kind, parts_of_last_dim(lo, &lo->clusters[ci]),
-                                 &lo->g->values[n->in[0]].lt, &geom);
-    }
+    *why = refuse_tail(lo, &lo->clusters[ci], &lo->g->values[n->in[0]].lt, &geom);
     if (*why == NULL && lo->clusters[ci].tail >= 0) {
         *why = "its data is quantised once already";
     }
@@ -516,18 +515,6 @@ static sinter_status_t quantise_node(lowering_t *lo, int node)
     return sinter_success;
 }
 
-static bool takes_rows(sinter_op_kind_t kind)
-{
-    return op_is_norm(kind) || kind == sinter_op_rotary_embedding ||
-           kind == sinter_op_hadamard_transform;
-}
-
-/* The step computes its data by a chain. */
-static bool takes_chain(sinter_op_kind_t kind)
-{
-    return takes_rows(kind) || op_is_reduction(kind) || op_is_window(kind);
-}
-
 /* What a norm, a rotary embedding, a reduction or a window reads. A floating node that computes
  * its data becomes a part of the step, which then passes over memory once; later readers find
  * its result in memory. */
@@ -551,88 +538,46 @@ static sinter_status_t inputs_of_rows(lowering_t *lo, const node_t *n, int ci, c
     return sinter_success;
 }
 
-static step_kind_t heavy_kind(sinter_op_kind_t kind)
+/* The kind of step that a node makes by its class; STEP_KINDS: none. */
+static int kind_of(const node_t *n)
 {
-    return kind == sinter_op_matmul || op_is_convolution(kind) ? STEP_MATMUL
-           : op_is_norm(kind)                                  ? STEP_NORM
-           : takes_rows(kind)                                  ? STEP_ROTARY
-           : op_is_reduction(kind)                             ? STEP_REDUCE
-           : op_is_window(kind)                                ? STEP_WINDOW
-                                                               : STEP_SOFTMAX;
-}
-
-/* A rotary embedding transforms the rows that it has turned, if nobody else reads them. */
-static bool joins_rotary(lowering_t *lo, int node)
-{
-    const node_t *n = &lo->g->nodes[node];
-    const value_t *x = &lo->g->values[n->in[0]];
-    const int ci = n->kind == sinter_op_hadamard_transform ? lo->home[n->in[0]] : -1;
-    cluster_t *cl = ci >= 0 ? &lo->clusters[ci] : NULL;
-    if (cl == NULL || cl->heavy < 0 || cl->heavy != x->producer ||
-        lo->g->nodes[cl->heavy].kind != sinter_op_rotary_embedding || cl->n_nodes > 0 ||
-        x->n_uses != 1 || x->is_output) {
-        return false;
+    int kind = 0;
+    while (kind < STEP_KINDS && (sinter_steps[kind]->classes & op_class(n->kind)) == 0) {
+        kind++;
     }
-    cl->turn = cl->heavy;
-    cl->heavy = node;
-    cl->dims_value = n->out[0];
-    lo->home[n->in[0]] = -1;
-    lo->home[n->out[0]] = lo->ready[n->out[0]] = ci;
-    return true;
+    return kind;
 }
 
-/* Indices are read before the first step runs, so they must come from outside. */
-static sinter_status_t indices_from_outside(const lowering_t *lo, const node_t *n, int port)
-{
-    return lo->g->values[n->in[port]].producer < 0
-               ? sinter_success
-               : sg_fail(sinter_unimplemented, "%s: its indices are computed in the same partition",
-                         node_label(n));
-}
-
-static sinter_status_t heavy_node(lowering_t *lo, int node)
+/* Makes the step of a node that is not elementwise. */
+static sinter_status_t heavy_node(lowering_t *lo, int node, step_kind_t kind)
 {
     const node_t *n = &lo->g->nodes[node];
+    const step_ops_t *ops = sinter_steps[kind];
+    const int indices = op_index_port(n);
     cluster_t *pre = NULL;
-    if (joins_rotary(lo, node)) {
+    if (indices >= 0 && lo->g->values[n->in[indices]].producer >= 0) {
+        return sg_fail(sinter_unimplemented, "%s: its indices are computed in the same partition",
+                       node_label(n));
+    }
+    if (ops->joins != NULL && ops->joins(lo, node)) {
         return sinter_success;
     }
-    if (n->kind == sinter_op_rotary_embedding && n->n_in == 4) { /* rows of tables */
-        SG_TRY(indices_from_outside(lo, n, 3));
-    }
-    if (takes_chain(n->kind)) {
+    if (ops->takes_chain) {
         pre = ARENA_NEW(&lo->plan->arena, cluster_t, 1);
         SG_TRY(pre != NULL ? inputs_of_rows(lo, n, lo->n_clusters, pre) : sinter_out_of_memory);
     } else {
         SG_TRY(need_operands(lo, n));
     }
-    const int ci = lower_new_cluster(lo, heavy_kind(n->kind), node, n->out[0], lo->n_clusters);
+    const int ci = lower_new_cluster(lo, kind, node, n->out[0], lo->n_clusters);
     if (ci < 0) {
         return sinter_out_of_memory;
     }
     lo->clusters[ci].pre = pre;
     for (int o = 0; o < n->n_out; o++) {
         lo->ready[n->out[o]] = ci;
-        lo->stored[n->out[o]] = o > 0;
+        lo->stored[n->out[o]] = ops->to_memory || o > 0;
     }
-    lo->home[n->out[0]] = ci;
-    return sinter_success;
-}
-
-/* Gather, ScatterRows and TopK: steps whose results are in memory only. */
-static sinter_status_t index_node(lowering_t *lo, int node, step_kind_t kind)
-{
-    const node_t *n = &lo->g->nodes[node];
-    SG_TRY(need_operands(lo, n));
-    SG_TRY(kind != STEP_TOP_K ? indices_from_outside(lo, n, 1) : sinter_success);
-    const int ci = lower_new_cluster(lo, kind, node, n->out[0], lo->n_clusters);
-    if (ci < 0) {
-        return sinter_out_of_memory;
-    }
-    for (int o = 0; o < n->n_out; o++) {
-        lo->ready[n->out[o]] = ci;
-        lo->stored[n->out[o]] = true;
-    }
+    lo->home[n->out[0]] = ops->to_memory ? -1 : ci;
     return sinter_success;
 }
 
@@ -667,16 +612,8 @@ sinter_status_t lower_cluster(lowering_t *lo)
         } else if (lower_is_view(n)) {
             SG_TRY(need_memory(lo, n->in[0]));
             lo->ready[n->out[0]] = lo->ready[n->in[0]];
-        } else if (n->kind == sinter_op_matmul || op_is_convolution(n->kind) ||
-                   n->kind == sinter_op_softmax || n->kind == sinter_op_log_softmax ||
-                   takes_chain(n->kind)) {
-            SG_TRY(heavy_node(lo, node));
-        } else if (n->kind == sinter_op_gather) {
-            SG_TRY(index_node(lo, node, STEP_GATHER));
-        } else if (n->kind == sinter_op_scatter_rows) {
-            SG_TRY(index_node(lo, node, STEP_SCATTER));
-        } else if (n->kind == sinter_op_top_k) {
-            SG_TRY(index_node(lo, node, STEP_TOP_K));
+        } else if (kind_of(n) < STEP_KINDS) {
+            SG_TRY(heavy_node(lo, node, (step_kind_t)kind_of(n)));
         } else if (n->kind == sinter_op_concat) {
             SG_TRY(concat_node(lo, n));
         } else if (computes_scales(n)) {

@@ -1,7 +1,7 @@
 /* Constant weights: operands of steps whose kernels want them in a layout of their own become
  * packed values, and steps that only copy them get places in the constant cache. */
-#include "backend_xsmm/kernel.h"
 #include "backend_xsmm/plan/lower.h"
+#include "backend_xsmm/step.h"
 
 /* The tensor that a value is a view of. */
 static const plan_value_t *tensor_of(const plan_t *plan, int value)
@@ -12,7 +12,7 @@ static const plan_value_t *tensor_of(const plan_t *plan, int value)
     return &plan->values[value];
 }
 
-static bool is_constant(const plan_t *plan, int value)
+bool lower_is_constant(const plan_t *plan, int value)
 {
     const plan_value_t *tensor = tensor_of(plan, value);
     return tensor->kind == PV_INPUT && tensor->lt.property == sinter_tensor_property_constant;
@@ -35,24 +35,20 @@ static plan_value_t *add_packed(plan_t *plan, int value, int dim)
     return packed;
 }
 
-/* The value packed along dim, with lines that begin at multiples of `line` elements; or the value
- * itself, if it is no constant or is contiguous along dim already. lower_memory has left room for
- * three packed values of each MatMul. */
-static int pack(plan_t *plan, int value, int dim, int line)
+int lower_pack(plan_t *plan, int value, int dim, int line)
 {
     const int ndims = value < 0 ? 0 : plan->values[value].lt.ndims;
-    if (ndims < 2 || dim < ndims - 2 || !is_constant(plan, value) || is_along(plan, value, dim) ||
-        plan->values[value].lt.dims[dim] == 1) {
+    if (ndims < 2 || dim < ndims - 2 || !lower_is_constant(plan, value) ||
+        is_along(plan, value, dim) || plan->values[value].lt.dims[dim] == 1) {
         return value;
     }
     add_packed(plan, value, dim)->line = line;
     return plan->n_values - 1;
 }
 
-/* The value with its columns in strips of so many; or the value itself, if it is no constant. */
-static int pack_strips(plan_t *plan, int value, int strip)
+int lower_pack_strips(plan_t *plan, int value, int strip)
 {
-    if (!is_constant(plan, value)) {
+    if (!lower_is_constant(plan, value)) {
         return value;
     }
     add_packed(plan, value, plan->values[value].lt.ndims - 1)->strip = strip;
@@ -67,30 +63,13 @@ void lower_constants(plan_t *plan)
         step_t *step = &plan->steps[s];
         const lt_t *copied = step->copy >= 0 ? &plan->values[step->copied].lt : NULL;
         /* The cache makes copies by way of floats. */
-        if (copied != NULL && is_constant(plan, step->copied) && copied->ndims >= 2 &&
+        if (copied != NULL && lower_is_constant(plan, step->copied) && copied->ndims >= 2 &&
             dtype_traits(copied->data_type)->digits <= 24) {
             step->copy_at = plan->n_copies++;
         }
-        const int dim = step->kind == STEP_MATMUL ? matmul_packs_along(plan, step) : -1,
-                  strip = step->kind == STEP_MATMUL ? matmul_packs_strips(plan, step) : 0,
-                  taps = step->kind == STEP_MATMUL ? matmul_packs_taps(plan, step) : 0;
-        operand_t *b = &step->p.matmul.b;
-        if (taps > 0 && is_constant(plan, b->data)) {
-            step->p.matmul.taps = pack_strips(plan, b->data, taps);
-            plan->values[step->p.matmul.taps].taps = true;
-            continue;
+        if (step_ops(step)->layouts != NULL) {
+            step_ops(step)->layouts(plan, step);
         }
-        if (strip > 0) {
-            b->data = pack_strips(plan, b->data, strip);
-            continue;
-        }
-        if (dim < 0) {
-            continue;
-        }
-        b->data = pack(plan, b->data, dim,
-                       64 * 8 / dtype_traits(plan->values[b->data].lt.data_type)->bits);
-        b->scale = pack(plan, b->scale, b->scale_dim[dim], 1);
-        b->zp = b->zp < 0 ? b->zp : pack(plan, b->zp, b->zp_dim[dim], 1);
     }
     plan->n_packed = plan->n_values - before;
 }

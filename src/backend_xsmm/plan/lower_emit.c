@@ -1,28 +1,13 @@
 /* Emission: clusters become steps, with chains built over plan values. */
 #include <string.h>
 
+#include "backend_xsmm/plan/emit.h"
 #include "backend_xsmm/plan/inplace.h"
-#include "backend_xsmm/plan/lower.h"
 #include "base/status.h"
 #include "graph/schema.h"
 #include "graph/shape.h"
 
-/* The chain that is being built, and the registers of its values. */
-typedef struct emitter {
-    lowering_t *lo;
-    chain_builder_t b;
-    int *reg; /* by graph value, valid where stamp says so */
-    int *stamp;
-    int now;
-    bool f64;
-} emitter_t;
-
-static sinter_status_t oom(void)
-{
-    return sinter_out_of_memory;
-}
-
-static void set_reg(emitter_t *e, int v, int reg)
+void emit_set_reg(emitter_t *e, int v, int reg)
 {
     e->reg[v] = reg;
     e->stamp[v] = e->now;
@@ -30,16 +15,16 @@ static void set_reg(emitter_t *e, int v, int reg)
 
 /* Notes the register that an op computed. Narrow float types are rounded at once, since the graph
  * asks for their values; wide ones are rounded when they are stored. */
-static sinter_status_t set_result(emitter_t *e, int v, int reg)
+sinter_status_t emit_result(emitter_t *e, int v, int reg)
 {
     const sinter_data_type_t type = e->lo->g->values[v].lt.data_type;
     if (reg >= 0 && dtype_is_float(type) && !dtype_is_wide_float(type)) {
         reg = chain_round_to(&e->b, reg, type);
     }
     if (reg < 0) {
-        return oom();
+        return sinter_out_of_memory;
     }
-    set_reg(e, v, reg);
+    emit_set_reg(e, v, reg);
     return sinter_success;
 }
 
@@ -52,20 +37,20 @@ static sinter_status_t begin(emitter_t *e, int dims_value, bool with_input)
 }
 
 /* Values of s32, s64 and f64 tensors need registers of doubles to be exact. */
-static void note_type(emitter_t *e, int value)
+void emit_note_type(emitter_t *e, int value)
 {
     e->f64 = e->f64 || dtype_needs_f64(e->lo->plan->values[value].lt.data_type);
 }
 
-static sinter_status_t reg_of(emitter_t *e, int v, int *reg)
+sinter_status_t emit_reg(emitter_t *e, int v, int *reg)
 {
     if (e->stamp[v] != e->now) {
-        note_type(e, v);
+        emit_note_type(e, v);
         const int r = chain_load(&e->b, v, e->lo->probe[v].ndims);
         if (r < 0) {
-            return oom();
+            return sinter_out_of_memory;
         }
-        set_reg(e, v, r);
+        emit_set_reg(e, v, r);
     }
     *reg = e->reg[v];
     return sinter_success;
@@ -185,7 +170,7 @@ static sinter_status_t quant_values(lowering_t *lo, const node_t *n, bool int_zp
     }
     const_pair_t *pair = ARENA_NEW(&lo->plan->arena, const_pair_t, 1);
     if (pair == NULL) {
-        return oom();
+        return sinter_out_of_memory;
     }
     const int64_t inner =
         geom.inner_axis >= 0 ? lo->g->values[n->in[0]].lt.dims[geom.inner_axis] : -1;
@@ -207,7 +192,7 @@ static sinter_status_t quant_values(lowering_t *lo, const node_t *n, bool int_zp
     *pair = (const_pair_t){
         .node = n, .int_zps = int_zps, .scale = op->scale, .zp = op->zp, .next = lo->consts};
     lo->consts = pair;
-    return op->scale < 0 || (!zero && op->zp < 0) ? oom() : sinter_success;
+    return op->scale < 0 || (!zero && op->zp < 0) ? sinter_out_of_memory : sinter_success;
 }
 
 /* Loads the scales or zero points of a node whose data is aligned at the right of the chain's
@@ -225,9 +210,9 @@ static sinter_status_t load_quant(emitter_t *e, const operand_t *op, bool zero_p
         map[d] = own ? dim_of[d - shift] : -1;
         sizes[d] = own ? op->group_size[d - shift] : 0;
     }
-    note_type(e, value);
+    emit_note_type(e, value);
     *reg = chain_load_groups(&e->b, value, map, sizes);
-    return *reg < 0 ? oom() : sinter_success;
+    return *reg < 0 ? sinter_out_of_memory : sinter_success;
 }
 
 static sinter_status_t emit_quant(emitter_t *e, const node_t *n, int x, int *reg)
@@ -250,7 +235,7 @@ static sinter_status_t emit_quant(emitter_t *e, const node_t *n, int x, int *reg
     *reg = (op_flags(n->kind) & OP_QUANT) ? chain_quant(&e->b, x, scale, zp, type)
            : op.offsets                   ? chain_dequant_offset(&e->b, x, scale, zp)
                                           : chain_dequant(&e->b, x, scale, zp);
-    return *reg < 0 ? oom() : sinter_success;
+    return *reg < 0 ? sinter_out_of_memory : sinter_success;
 }
 
 /* ---- chains ---------------------------------------------------------------------------------- */
@@ -275,7 +260,7 @@ static sinter_status_t emit_node(emitter_t *e, const node_t *n)
     const sinter_data_type_t type = e->lo->g->values[n->out[0]].lt.data_type;
     const int n_regs = quant ? quant_split_of(n) == sinter_data_type_undef : MOST;
     for (int i = 0; i < n->n_in && i < n_regs && !index_only; i++) {
-        SG_TRY(reg_of(e, n->in[i], &regs[i]));
+        SG_TRY(emit_reg(e, n->in[i], &regs[i]));
     }
     if (quant) {
         SG_TRY(emit_quant(e, n, regs[0], &reg));
@@ -285,12 +270,12 @@ static sinter_status_t emit_node(emitter_t *e, const node_t *n)
         reg = chain_op(&e->b, n, regs, n->n_in);
         e->f64 = e->f64 || type == sinter_f64;
         reg = type == sinter_s32 && !index_only ? emit_s32(e, n, reg) : reg;
-        return set_result(e, n->out[0], reg);
+        return emit_result(e, n->out[0], reg);
     }
     if (reg < 0) {
-        return oom();
+        return sinter_out_of_memory;
     }
-    set_reg(e, n->out[0], reg);
+    emit_set_reg(e, n->out[0], reg);
     return sinter_success;
 }
 
@@ -304,7 +289,7 @@ static sinter_status_t emit_nodes(emitter_t *e, const cluster_t *cl)
 
 static sinter_status_t store(emitter_t *e, int v)
 {
-    note_type(e, v);
+    emit_note_type(e, v);
     return chain_store(
         &e->b, chain_unrounded(&e->b, e->reg[v], e->lo->plan->values[v].lt.data_type), v, NULL);
 }
@@ -312,8 +297,7 @@ static sinter_status_t store(emitter_t *e, int v)
 /* The step has its result in register 0 of the chain that follows it. */
 static bool hands_on(const cluster_t *cl)
 {
-    return cl->heavy >= 0 && cl->kind != STEP_DYNQUANT && cl->kind != STEP_GATHER &&
-           cl->kind != STEP_SCATTER && cl->kind != STEP_TOP_K;
+    return cl->heavy >= 0 && !sinter_steps[cl->kind]->to_memory;
 }
 
 /* Stores all values that this cluster has in registers and that must be in memory. */
@@ -335,7 +319,7 @@ static sinter_status_t emit_stores(emitter_t *e, int ci)
 
 /* ---- heavy steps ----------------------------------------------------------------------------- */
 
-static sinter_status_t operand_of(lowering_t *lo, const node_t *n, int port, operand_t *op)
+sinter_status_t emit_operand(lowering_t *lo, const node_t *n, int port, operand_t *op)
 {
     *op = (operand_t){.data = n->in[port], .scale = -1, .zp = -1, .high = -1};
     memset(op->scale_dim, -1, sizeof(op->scale_dim));
@@ -382,117 +366,10 @@ static bool from_int(const lowering_t *lo, const node_t *n, int port)
 }
 
 /* The mode of a product: the partition's, unless that does not apply to integers. */
-static sinter_fpmath_mode_t mode_for(const lowering_t *lo, const node_t *matmul)
+sinter_fpmath_mode_t emit_mode(const lowering_t *lo, const node_t *matmul)
 {
     const bool integer = from_int(lo, matmul, 0) || from_int(lo, matmul, 1);
     return integer && !lo->plan->apply_to_int ? sinter_fpmath_mode_strict : lo->plan->mode;
-}
-
-static sinter_status_t emit_matmul(emitter_t *e, const cluster_t *cl, step_t *step)
-{
-    lowering_t *lo = e->lo;
-    const node_t *n = &lo->g->nodes[cl->heavy];
-    matmul_params_t *p = &step->p.matmul;
-    SG_TRY(operand_of(lo, n, 0, &p->a));
-    SG_TRY(operand_of(lo, n, 1, &p->b));
-    p->trans_a = node_bool(n, sinter_op_attr_transpose_a, false);
-    p->trans_b = node_bool(n, sinter_op_attr_transpose_b, false);
-    p->out_dims = n->out[0];
-    step->mode = mode_for(lo, n);
-    int sum = 0;
-    if (n->n_in > 2) {
-        const node_t add = {.kind = sinter_op_add, .n_in = 2};
-        int regs[2] = {0, -1};
-        SG_TRY(reg_of(e, n->in[2], &regs[1]));
-        sum = chain_op(&e->b, &add, regs, 2);
-    }
-    return set_result(e, n->out[0], sum);
-}
-
-/* A step before dequantises this value, or what it is a view or another type of. */
-static bool was_codes(const lowering_t *lo, int v)
-{
-    for (int p = lo->g->values[v].producer; p >= 0;
-         p = lo->g->values[lo->g->nodes[p].in[0]].producer) {
-        const node_t *n = &lo->g->nodes[p];
-        if ((op_flags(n->kind) & OP_DEQUANT) != 0) {
-            return true;
-        }
-        if (n->kind != sinter_op_type_cast && (op_flags(n->kind) & OP_VIEW) == 0) {
-            break;
-        }
-    }
-    return false;
-}
-
-/* Weights are [groups, window, I, O] by now. The chain begins with the bias of each channel. */
-static sinter_status_t emit_convolution(emitter_t *e, const cluster_t *cl, step_t *step)
-{
-    lowering_t *lo = e->lo;
-    const node_t *n = &lo->g->nodes[cl->heavy];
-    const lt_t *image = &lo->probe[n->in[0]], *weights = &lo->probe[n->in[1]];
-    conv_params_t *c = ARENA_NEW(&lo->plan->arena, conv_params_t, 1);
-    matmul_params_t *p = &step->p.matmul;
-    int sum = 0;
-    if (c == NULL) {
-        return oom();
-    }
-    SG_TRY(operand_of(lo, n, 0, &p->a));
-    SG_TRY(operand_of(lo, n, 1, &p->b));
-    p->out_dims = n->out[0];
-    p->conv = c;
-    p->taps = -1;
-    /* Codes of the image that a chain dequantises are floats now, but none to make integers of. */
-    step->mode =
-        p->a.scale < 0 && was_codes(lo, n->in[0]) ? sinter_fpmath_mode_strict : mode_for(lo, n);
-    c->channel = shape_channel_dim(n, image);
-    c->groups = weights->dims[0];
-    c->transposed = n->kind == sinter_op_conv_transpose;
-    for (int i = 0; i < image->ndims - 2; i++) {
-        SG_TRY(window_read(n, image->ndims - 2, i, weights->dims[1 + i], &c->dim[i]));
-    }
-    if (n->n_in > 2) {
-        const node_t add = {.kind = sinter_op_add, .n_in = 2};
-        int8_t map[SINTER_MAX_NDIMS];
-        for (int d = 0; d < SINTER_MAX_NDIMS; d++) {
-            map[d] = (int8_t)(d == c->channel ? 0 : -1);
-        }
-        note_type(e, n->in[2]);
-        const int bias = chain_load_mapped(&e->b, n->in[2], map);
-        sum = bias < 0 ? -1 : chain_op(&e->b, &add, (int[]){0, bias}, 2);
-    }
-    return set_result(e, n->out[0], sum);
-}
-
-static int softmax_sink(const node_t *n)
-{
-    return n->kind == sinter_op_softmax && n->n_in > 1 ? n->in[1] : -1;
-}
-
-static bool softmax_inf_as_zero(const node_t *n)
-{
-    return strcmp(node_str(n, sinter_op_attr_mode, "none"), "inf_as_zero") == 0;
-}
-
-static sinter_status_t emit_softmax(emitter_t *e, const cluster_t *cl, step_t *step)
-{
-    lowering_t *lo = e->lo;
-    const node_t *n = &lo->g->nodes[cl->heavy];
-    const int ndims = lo->probe[n->in[0]].ndims;
-    int64_t axis = node_s64(n, sinter_op_attr_axis, n->kind == sinter_op_log_softmax ? -1 : 1);
-    axis = axis < 0 ? axis + ndims : axis;
-    if (axis < 0 || axis >= ndims) {
-        return sg_fail(sinter_invalid_shape, "%s: axis is outside the tensor's %d dims",
-                       node_label(n), ndims);
-    }
-    step->p.softmax = (softmax_params_t){.in = n->in[0],
-                                         .stats = n->n_out > 1 ? n->out[1] : -1,
-                                         .sink = softmax_sink(n),
-                                         .axis = (int)axis,
-                                         .inf_as_zero = softmax_inf_as_zero(n),
-                                         .log = n->kind == sinter_op_log_softmax};
-    set_reg(e, n->out[0], 0);
-    return sinter_success;
 }
 
 static bool in_part(const cluster_t *part, int node)
@@ -514,131 +391,14 @@ static sinter_status_t emit_pre(emitter_t *e, const cluster_t *cl, const chain_t
     int reg;
     SG_TRY(begin(e, x, false));
     SG_TRY(emit_nodes(e, cl->pre));
-    SG_TRY(reg_of(e, x, &reg));
+    SG_TRY(emit_reg(e, x, &reg));
     if (in_part(cl->pre, lo->g->values[x].producer) && lo->stored[x]) {
         SG_TRY(store(e, x));
     }
     return chain_finish(&e->b, reg, e->f64, chain);
 }
 
-/* The chain that follows the norm begins with its gamma and beta. */
-static sinter_status_t emit_norm(emitter_t *e, const cluster_t *cl, step_t *step)
-{
-    lowering_t *lo = e->lo;
-    const node_t *n = &lo->g->nodes[cl->heavy];
-    const bool groups = n->kind == sinter_op_group_norm;
-    const int channel = groups ? shape_channel_dim(n, &lo->probe[n->in[0]]) : 0;
-    norm_params_t *p = &step->p.norm;
-    p->x = n->out[0];
-    p->mean = n->n_out > 1 ? n->out[1] : -1;
-    p->variance = n->n_out > 2 ? n->out[2] : -1;
-    p->begin_axis = (int)node_s64(n, sinter_op_attr_begin_norm_axis, -1);
-    p->channel = channel;
-    p->groups = node_s64(n, sinter_op_attr_groups, 1);
-    p->centered = n->kind != sinter_op_rms_norm;
-    p->epsilon = node_f32(n, sinter_op_attr_epsilon, 1e-5f);
-    int y = 0;
-    for (int i = 1; i < n->n_in && y >= 0; i++) {
-        const node_t op = {.kind = i == 1 ? sinter_op_multiply : sinter_op_add, .n_in = 2};
-        int8_t map[SINTER_MAX_NDIMS];
-        for (int d = 0; d < SINTER_MAX_NDIMS; d++) {
-            map[d] = (int8_t)(d == channel ? 0 : -1);
-        }
-        note_type(e, n->in[i]);
-        const int param = groups ? chain_load_mapped(&e->b, n->in[i], map)
-                                 : chain_load(&e->b, n->in[i], lo->probe[n->in[i]].ndims);
-        y = param < 0 ? -1 : chain_op(&e->b, &op, (int[]){y, param}, 2);
-    }
-    return set_result(e, n->out[0], y);
-}
-
-static sinter_status_t emit_reduce(emitter_t *e, const cluster_t *cl, step_t *step)
-{
-    const node_t *n = &e->lo->g->nodes[cl->heavy];
-    const attr_t *axes = node_attr(n, sinter_op_attr_axes);
-    if (n->n_in > 1) {
-        return sg_fail(sinter_unimplemented, "%s: its axes are a tensor", node_label(n));
-    }
-    reduce_params_t *p = &step->p.reduce;
-    p->x = n->in[0];
-    p->kind = axes->n > 0 ? n->kind : sinter_op_reduce_sum; /* without axes: the identity */
-    p->axes = axes->s64;
-    p->n_axes = (int)axes->n;
-    p->keep_dims = node_bool(n, sinter_op_attr_keep_dims, false);
-    return set_result(e, n->out[0], 0);
-}
-
-static sinter_status_t emit_window(emitter_t *e, const cluster_t *cl, step_t *step)
-{
-    const node_t *n = &e->lo->g->nodes[cl->heavy];
-    const lt_t *image = &e->lo->probe[n->in[0]];
-    const attr_t *kernel = node_attr(n, sinter_op_attr_kernel);
-    window_params_t *p = &step->p.window;
-    p->x = n->in[0];
-    p->kind = n->kind;
-    p->channel = shape_channel_dim(n, image);
-    for (int i = 0; i < image->ndims - 2 && kernel != NULL; i++) {
-        SG_TRY(window_read(n, image->ndims - 2, i, kernel->s64[i], &p->dim[i]));
-    }
-    p->exclude_pad = node_bool(n, sinter_op_attr_exclude_pad, false);
-    p->nearest = strcmp(node_str(n, sinter_op_attr_mode, ""), "nearest") == 0;
-    p->corners = strcmp(node_str(n, sinter_op_attr_coordinate_transformation_mode, ""),
-                        "align_corners") == 0;
-    return set_result(e, n->out[0], 0);
-}
-
-/* RotaryEmbedding, HadamardTransform, or both. */
-static sinter_status_t emit_rotary(emitter_t *e, const cluster_t *cl, step_t *step)
-{
-    const graph_t *g = e->lo->g;
-    const node_t *last = &g->nodes[cl->heavy], *n = cl->turn >= 0 ? &g->nodes[cl->turn] : last;
-    rotary_params_t *p = &step->p.rotary;
-    *p = (rotary_params_t){.pre = p->pre,
-                           .x = last->out[0],
-                           .cosines = -1,
-                           .sines = -1,
-                           .positions = -1,
-                           .hadamard = last->kind == sinter_op_hadamard_transform,
-                           .block = node_s64(last, sinter_op_attr_block_size, 0)};
-    if (n->kind == sinter_op_hadamard_transform) {
-        return set_result(e, last->out[0], 0);
-    }
-    const bool frequencies = !dtype_is_float(g->values[n->in[2]].lt.data_type);
-    p->cosines = n->in[1];
-    p->sines = frequencies ? -1 : n->in[2];
-    p->positions = frequencies ? n->in[2] : n->n_in > 3 ? n->in[3] : -1;
-    p->dim = (int)node_s64(n, sinter_op_attr_rotary_embedding_dim, 0);
-    p->heads = (int)node_s64(n, sinter_op_attr_num_heads, 0);
-    p->interleaved = node_bool(n, sinter_op_attr_interleaved, false);
-    p->scale = node_f32(n, sinter_op_attr_scale, 1);
-    if (p->positions >= 0 && g->values[p->positions].producer >= 0) {
-        return sg_fail(sinter_unimplemented, "%s: its positions are computed in the same partition",
-                       node_label(n));
-    }
-    return set_result(e, last->out[0], 0);
-}
-
-static void emit_index(const emitter_t *e, const cluster_t *cl, step_t *step)
-{
-    const node_t *n = &e->lo->g->nodes[cl->heavy];
-    step->p.index = (index_params_t){.data = n->in[0],
-                                     .indices = n->in[1],
-                                     .updates = n->n_in > 2 ? n->in[2] : -1,
-                                     .out = n->out[0],
-                                     .axis = (int)node_s64(n, sinter_op_attr_axis, 0)};
-}
-
-static void emit_top_k(const emitter_t *e, const cluster_t *cl, step_t *step)
-{
-    const node_t *n = &e->lo->g->nodes[cl->heavy];
-    step->p.top_k = (top_k_params_t){.in = n->in[0],
-                                     .values = n->out[0],
-                                     .indices = n->out[1],
-                                     .axis = (int)node_s64(n, sinter_op_attr_axis, -1),
-                                     .largest = node_bool(n, sinter_op_attr_largest, true)};
-}
-
-static sinter_status_t dynquant_params(const lowering_t *lo, int node, dynquant_params_t *p)
+sinter_status_t emit_dynquant(const lowering_t *lo, int node, dynquant_params_t *p)
 {
     const node_t *n = &lo->g->nodes[node];
     quant_geom_t geom;
@@ -667,10 +427,10 @@ static sinter_status_t finish(emitter_t *e, const cluster_t *cl, step_t *step)
     if (cl->tail >= 0) {
         dynquant_params_t *tail = ARENA_NEW(&e->lo->plan->arena, dynquant_params_t, 1);
         if (tail == NULL) {
-            return oom();
+            return sinter_out_of_memory;
         }
-        SG_TRY(dynquant_params(e->lo, cl->tail, tail));
-        SG_TRY(reg_of(e, tail->in, &result));
+        SG_TRY(emit_dynquant(e->lo, cl->tail, tail));
+        SG_TRY(emit_reg(e, tail->in, &result));
         step->tail = tail;
     }
     e->b.values = step->kind == STEP_CHAIN ? e->lo->plan->values : NULL;
@@ -683,7 +443,7 @@ static sinter_status_t needed(lowering_t *lo, const cluster_t *part, int to, clu
     bool *need = ARENA_NEW(&lo->plan->arena, bool, lo->g->n_values + 1);
     *out = (cluster_t){.nodes = ARENA_NEW(&lo->plan->arena, int, part->n_nodes + 1)};
     if (need == NULL || out->nodes == NULL) {
-        return oom();
+        return sinter_out_of_memory;
     }
     need[to] = true;
     for (int i = part->n_nodes - 1; i >= 0; i--) {
@@ -703,8 +463,8 @@ static sinter_status_t needed(lowering_t *lo, const cluster_t *part, int to, clu
 /* The chain that computes value `to` from value `from`, which the kernel hands in; NULL if they are
  * the same. It runs over the dims that the kernel has in the end, which are those of `to` or more:
  * where dims are open, an operand may have more of them than `from`, and V more than both. */
-static sinter_status_t emit_part(emitter_t *e, const cluster_t *all, int from, int to,
-                                 const chain_t **chain)
+sinter_status_t emit_part(emitter_t *e, const cluster_t *all, int from, int to,
+                          const chain_t **chain)
 {
     int reg;
     cluster_t some;
@@ -715,80 +475,10 @@ static sinter_status_t emit_part(emitter_t *e, const cluster_t *all, int from, i
         return sinter_success;
     }
     SG_TRY(begin(e, to, true));
-    SG_TRY(set_result(e, from, 0));
+    SG_TRY(emit_result(e, from, 0));
     SG_TRY(emit_nodes(e, part));
-    SG_TRY(reg_of(e, to, &reg));
+    SG_TRY(emit_reg(e, to, &reg));
     return chain_finish(&e->b, reg, e->f64, chain);
-}
-
-static sinter_status_t emit_attention(emitter_t *e, step_t *step)
-{
-    lowering_t *lo = e->lo;
-    const node_t *qk = &lo->g->nodes[lo->att.qk], *sm = &lo->g->nodes[lo->att.softmax],
-                 *pv = &lo->g->nodes[lo->att.pv];
-    attention_params_t *p = &step->p.attention;
-    SG_TRY(operand_of(lo, qk, 0, &p->q));
-    SG_TRY(operand_of(lo, qk, 1, &p->k));
-    SG_TRY(operand_of(lo, pv, 1, &p->v));
-    p->trans_q = node_bool(qk, sinter_op_attr_transpose_a, false);
-    p->trans_k = node_bool(qk, sinter_op_attr_transpose_b, false);
-    p->trans_v = node_bool(pv, sinter_op_attr_transpose_b, false);
-    SG_TRY(emit_part(e, &lo->att.score, qk->out[0], sm->in[0], &p->score));
-    SG_TRY(emit_part(e, &lo->att.prob, sm->out[0], pv->in[0], &p->prob));
-    p->score_dims = sm->in[0];
-    p->out_dims = pv->out[0];
-    p->stats = sm->n_out > 1 ? sm->out[1] : -1;
-    p->sink = softmax_sink(sm);
-    p->inf_as_zero = softmax_inf_as_zero(sm);
-    const int bare = lower_mask_limits(lo, p);
-    if (bare >= 0) {
-        SG_TRY(emit_part(e, &lo->att.score, qk->out[0], bare, &p->bare));
-    }
-    const sinter_fpmath_mode_t k_mode = mode_for(lo, qk), v_mode = mode_for(lo, pv);
-    step->mode = k_mode == v_mode ? k_mode : sinter_fpmath_mode_strict;
-    return sinter_success;
-}
-
-static sinter_status_t emit_copy(emitter_t *e, const cluster_t *cl)
-{
-    note_type(e, cl->copy_from);
-    const int r = chain_load(&e->b, cl->copy_from, e->lo->probe[cl->dims_value].ndims);
-    return r < 0 ? oom() : chain_store(&e->b, r, cl->copy_to, NULL);
-}
-
-/* The parameters of the step, and the register with which its chain begins. */
-static sinter_status_t emit_params(emitter_t *e, const cluster_t *cl, step_t *step)
-{
-    switch (cl->kind) {
-    case STEP_CHAIN:
-        return cl->copy ? emit_copy(e, cl) : sinter_success;
-    case STEP_ATTENTION:
-        return set_result(e, e->lo->g->nodes[cl->heavy].out[0], 0);
-    case STEP_MATMUL:
-        return op_is_convolution(e->lo->g->nodes[cl->heavy].kind) ? emit_convolution(e, cl, step)
-                                                                  : emit_matmul(e, cl, step);
-    case STEP_SOFTMAX:
-        return emit_softmax(e, cl, step);
-    case STEP_NORM:
-        return emit_norm(e, cl, step);
-    case STEP_REDUCE:
-        return emit_reduce(e, cl, step);
-    case STEP_WINDOW:
-        return emit_window(e, cl, step);
-    case STEP_ROTARY:
-        return emit_rotary(e, cl, step);
-    case STEP_GATHER:
-    case STEP_SCATTER:
-        emit_index(e, cl, step);
-        return sinter_success;
-    case STEP_TOP_K:
-        emit_top_k(e, cl, step);
-        return sinter_success;
-    case STEP_DYNQUANT:
-        step->apart = cl->apart;
-        return dynquant_params(e->lo, cl->heavy, &step->p.dynquant);
-    }
-    return sinter_success; /* no other step kind exists */
 }
 
 static sinter_status_t emit_cluster(emitter_t *e, int ci, step_t *step)
@@ -796,6 +486,7 @@ static sinter_status_t emit_cluster(emitter_t *e, int ci, step_t *step)
     const cluster_t *cl = &e->lo->clusters[ci];
     step->kind = cl->kind;
     step->mode = sinter_fpmath_mode_strict;
+    step->apart = cl->apart;
     step->copied = step->copy = step->copy_at = -1;
     /* Through a reshape seen backwards, all of a temporary is written in the order of elements. */
     const plan_value_t *to = cl->copy ? &e->lo->plan->values[cl->copy_to] : NULL;
@@ -804,18 +495,14 @@ static sinter_status_t emit_cluster(emitter_t *e, int ci, step_t *step)
         step->copied = cl->copy_from;
         step->copy = to->base;
     }
-    if (cl->kind == STEP_ATTENTION) { /* its score chains are built before the epilogue */
-        SG_TRY(emit_attention(e, step));
+    if (step_ops(step)->emit_inner != NULL) {
+        SG_TRY(step_ops(step)->emit_inner(e, step));
     }
     if (cl->pre != NULL) {
-        SG_TRY(emit_pre(e, cl,
-                        cl->kind == STEP_NORM     ? &step->p.norm.pre
-                        : cl->kind == STEP_ROTARY ? &step->p.rotary.pre
-                        : cl->kind == STEP_WINDOW ? &step->p.window.pre
-                                                  : &step->p.reduce.pre));
+        SG_TRY(emit_pre(e, cl, &step->pre));
     }
     SG_TRY(begin(e, cl->dims_value, hands_on(cl)));
-    SG_TRY(emit_params(e, cl, step));
+    SG_TRY(step_ops(step)->emit(e, cl, step));
     SG_TRY(emit_nodes(e, cl));
     SG_TRY(emit_stores(e, ci));
     return finish(e, cl, step);
@@ -836,86 +523,17 @@ static void touch(plan_t *plan, int v, int step)
     }
 }
 
-static void touch_chain(plan_t *plan, const chain_t *c, int step)
-{
-    for (int i = 0; c != NULL && i < c->n_operands; i++) {
-        touch(plan, c->operands[i].value, step);
-    }
-}
+/* A step of the plan that is being looked at. */
+typedef struct toucher {
+    plan_t *plan;
+    int step;
+} toucher_t;
 
-static void touch_operand(plan_t *plan, const operand_t *op, int step)
+static void see(void *to, int value, unsigned access)
 {
-    touch(plan, op->data, step);
-    touch(plan, op->scale, step);
-    touch(plan, op->zp, step);
-    touch(plan, op->high, step);
-}
-
-static void touch_dynquant(plan_t *plan, const dynquant_params_t *p, int step)
-{
-    touch(plan, p->in, step);
-    touch_operand(plan, &p->out, step);
-    touch(plan, p->tensor_scale, step);
-}
-
-static void touch_attention(plan_t *plan, const attention_params_t *p, int step)
-{
-    touch_operand(plan, &p->q, step);
-    touch_operand(plan, &p->k, step);
-    touch_operand(plan, &p->v, step);
-    touch_chain(plan, p->score, step);
-    touch_chain(plan, p->prob, step);
-    touch(plan, p->stats, step);
-    touch(plan, p->sink, step);
-}
-
-/* All but the chains. */
-static void touch_params(plan_t *plan, const step_t *step, int s)
-{
-    switch (step->kind) {
-    case STEP_CHAIN:
-    case STEP_REDUCE:
-        break;
-    case STEP_MATMUL:
-        touch_operand(plan, &step->p.matmul.a, s);
-        touch_operand(plan, &step->p.matmul.b, s);
-        break;
-    case STEP_WINDOW: /* elements of the image are read for several results */
-        touch_chain(plan, step->p.window.pre, s);
-        break;
-    case STEP_SOFTMAX:
-        touch(plan, step->p.softmax.in, s);
-        touch(plan, step->p.softmax.stats, s);
-        touch(plan, step->p.softmax.sink, s);
-        break;
-    case STEP_ROTARY:
-        touch(plan, step->p.rotary.cosines, s);
-        touch(plan, step->p.rotary.sines, s);
-        touch(plan, step->p.rotary.positions, s);
-        break;
-    case STEP_GATHER:
-    case STEP_SCATTER:
-        touch(plan, step->p.index.data, s);
-        touch(plan, step->p.index.indices, s);
-        touch(plan, step->p.index.updates, s);
-        touch(plan, step->p.index.out, s);
-        break;
-    case STEP_TOP_K:
-        touch(plan, step->p.top_k.in, s);
-        touch(plan, step->p.top_k.values, s);
-        touch(plan, step->p.top_k.indices, s);
-        break;
-    case STEP_NORM:
-        touch(plan, step->p.norm.mean, s);
-        touch(plan, step->p.norm.variance, s);
-        break;
-    case STEP_ATTENTION:
-        touch_attention(plan, &step->p.attention, s);
-        break;
-    case STEP_DYNQUANT:
-        touch_dynquant(plan, &step->p.dynquant, s);
-        break;
-    }
+    const toucher_t *t = to;
+    (void)access;
+    touch(t->plan, value, t->step);
 }
 
 static void lifetimes(plan_t *plan)
@@ -926,15 +544,13 @@ static void lifetimes(plan_t *plan)
     }
     for (int s = 0; s < plan->n_steps; s++) {
         const step_t *step = &plan->steps[s];
-        touch_params(plan, step, s);
-        if (step->tail != NULL) {
-            touch_dynquant(plan, step->tail, s);
-        }
+        toucher_t toucher = {plan, s};
+        step_visit(step, see, &toucher);
         for (int i = 0; i < plan->n_values; i++) {
             plan->values[i].beside = plan->values[i].last == s ? s : plan->values[i].beside;
         }
-        touch_chain(plan, inplace_pre(step), s);
-        touch_chain(plan, step->post, s);
+        see_chain(inplace_pre(step), see, &toucher);
+        see_chain(step->post, see, &toucher);
     }
 }
 

@@ -4,6 +4,7 @@
 
 #include "backend_xsmm/exec/frame.h"
 #include "backend_xsmm/plan/lower.h"
+#include "backend_xsmm/step.h"
 #include "base/status.h"
 #include "graph/schema.h"
 #include "graph/shape.h"
@@ -242,6 +243,18 @@ static sinter_status_t join_parts(lowering_t *lo, const node_t *concat)
     return sinter_success;
 }
 
+/* How many values the layouts of a step with this node may make. */
+static int packed_values(const node_t *n)
+{
+    int most = 0;
+    for (int k = 0; k < STEP_KINDS; k++) {
+        if ((sinter_steps[k]->classes & op_class(n->kind)) != 0) {
+            most = sinter_steps[k]->packed_values;
+        }
+    }
+    return most;
+}
+
 sinter_status_t lower_memory(lowering_t *lo)
 {
     graph_t *g = lo->g;
@@ -249,14 +262,12 @@ sinter_status_t lower_memory(lowering_t *lo)
     plan->n_values = g->n_values;
     lo->cap_values = g->n_values;
     /* At most two hidden values for each view, four constants for each quantising node (two, once
-     * as floats and once as integers), three packed values for each MatMul. */
+     * as floats and once as integers), and the packed values of steps. */
     for (int i = 0; i < g->n_nodes; i++) {
         lo->cap_values += lower_is_view(&g->nodes[i])                              ? 2
                           : (op_flags(g->nodes[i].kind) & (OP_QUANT | OP_DEQUANT)) ? 4
-                          : op_is_convolution(g->nodes[i].kind)                    ? 3
-                          : g->nodes[i].kind == sinter_op_matmul                   ? 3
                           : g->nodes[i].kind == sinter_op_concat ? g->nodes[i].n_in
-                                                                 : 0;
+                                                                 : packed_values(&g->nodes[i]);
     }
     plan->values = ARENA_NEW(&plan->arena, plan_value_t, lo->cap_values);
     plan->view_order = ARENA_NEW(&plan->arena, int, lo->cap_values);

@@ -24,7 +24,7 @@ const way_row_t ways_one_thread[] = {{"one thread", NULL, 0}};
 
 const driver_t *const sinter_step_drivers[STEP_KINDS] = {
 #define SINTER_STEP(kind, name, driver) [STEP_##kind] = &driver_##driver,
-#include "backend_xsmm/kernels.def"
+#include "backend_xsmm/steps.def"
 };
 
 static const char *ask(const kernel_t *k, const problem_t *problem)

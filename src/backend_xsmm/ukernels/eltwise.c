@@ -99,18 +99,3 @@ const eltwise_f64_fn_t eltwise_f64[ELTWISE_KINDS] = {
 #define ELTWISE(name, ...) [OP_SLOT(sinter_op_##name)] = name##_op,
 #include "backend_xsmm/ukernels/eltwise.def"
 };
-
-/* ---- every op that is executed has a row ----------------------------------------------------- */
-
-enum {
-#define ELTWISE(name, ...) HAS_ROW_##name = 1,
-#define OTHER_OP(name) HAS_ROW_##name = 1,
-#include "backend_xsmm/ukernels/eltwise.def"
-};
-
-#define NEEDS_ROW_RUN(name) HAS_ROW_##name
-#define NEEDS_ROW_ACCEPT(name) 1
-#define SINTER_OP(value, name, spelling, schema, shape, run) \
-    _Static_assert(NEEDS_ROW_##run(name), "eltwise.def has no row for this op");
-#include <sinter/ops.def>
-#undef SINTER_OP

@@ -1,0 +1,196 @@
+/* MatMul, Convolution and ConvTranspose. */
+#include "backend_xsmm/drivers/matmul.h"
+#include "backend_xsmm/drivers/quant_tail.h"
+#include "backend_xsmm/exec/work.h"
+#include "backend_xsmm/plan/emit.h"
+#include "graph/quant.h"
+#include "graph/shape.h"
+
+static sinter_status_t emit_matmul(emitter_t *e, const cluster_t *cl, step_t *step)
+{
+    lowering_t *lo = e->lo;
+    const node_t *n = emit_heavy(e, cl);
+    matmul_params_t *p = &step->p.matmul;
+    SG_TRY(emit_operand(lo, n, 0, &p->a));
+    SG_TRY(emit_operand(lo, n, 1, &p->b));
+    p->trans_a = node_bool(n, sinter_op_attr_transpose_a, false);
+    p->trans_b = node_bool(n, sinter_op_attr_transpose_b, false);
+    p->out_dims = n->out[0];
+    step->mode = emit_mode(lo, n);
+    int sum = 0;
+    if (n->n_in > 2) {
+        const node_t add = {.kind = sinter_op_add, .n_in = 2};
+        int regs[2] = {0, -1};
+        SG_TRY(emit_reg(e, n->in[2], &regs[1]));
+        sum = chain_op(&e->b, &add, regs, 2);
+    }
+    return emit_result(e, n->out[0], sum);
+}
+
+/* A step before dequantises this value, or what it is a view or another type of. */
+static bool was_codes(const lowering_t *lo, int v)
+{
+    for (int p = lo->g->values[v].producer; p >= 0;
+         p = lo->g->values[lo->g->nodes[p].in[0]].producer) {
+        const node_t *n = &lo->g->nodes[p];
+        if ((op_flags(n->kind) & OP_DEQUANT) != 0) {
+            return true;
+        }
+        if (n->kind != sinter_op_type_cast && (op_flags(n->kind) & OP_VIEW) == 0) {
+            break;
+        }
+    }
+    return false;
+}
+
+/* Weights are [groups, window, I, O] by now. The chain begins with the bias of each channel. */
+static sinter_status_t emit_convolution(emitter_t *e, const cluster_t *cl, step_t *step)
+{
+    lowering_t *lo = e->lo;
+    const node_t *n = emit_heavy(e, cl);
+    const lt_t *image = &lo->probe[n->in[0]], *weights = &lo->probe[n->in[1]];
+    conv_params_t *c = ARENA_NEW(&lo->plan->arena, conv_params_t, 1);
+    matmul_params_t *p = &step->p.matmul;
+    int sum = 0;
+    if (c == NULL) {
+        return sinter_out_of_memory;
+    }
+    SG_TRY(emit_operand(lo, n, 0, &p->a));
+    SG_TRY(emit_operand(lo, n, 1, &p->b));
+    p->out_dims = n->out[0];
+    p->conv = c;
+    p->taps = -1;
+    /* Codes of the image that a chain dequantises are floats now, but none to make integers of. */
+    step->mode =
+        p->a.scale < 0 && was_codes(lo, n->in[0]) ? sinter_fpmath_mode_strict : emit_mode(lo, n);
+    c->channel = shape_channel_dim(n, image);
+    c->groups = weights->dims[0];
+    c->transposed = n->kind == sinter_op_conv_transpose;
+    for (int i = 0; i < image->ndims - 2; i++) {
+        SG_TRY(window_read(n, image->ndims - 2, i, weights->dims[1 + i], &c->dim[i]));
+    }
+    if (n->n_in > 2) {
+        const node_t add = {.kind = sinter_op_add, .n_in = 2};
+        int8_t map[SINTER_MAX_NDIMS];
+        for (int d = 0; d < SINTER_MAX_NDIMS; d++) {
+            map[d] = (int8_t)(d == c->channel ? 0 : -1);
+        }
+        emit_note_type(e, n->in[2]);
+        const int bias = chain_load_mapped(&e->b, n->in[2], map);
+        sum = bias < 0 ? -1 : chain_op(&e->b, &add, (int[]){0, bias}, 2);
+    }
+    return emit_result(e, n->out[0], sum);
+}
+
+static sinter_status_t emit(emitter_t *e, const cluster_t *cl, step_t *step)
+{
+    return op_class(emit_heavy(e, cl)->kind) == OP_CONVOLUTION ? emit_convolution(e, cl, step)
+                                                               : emit_matmul(e, cl, step);
+}
+
+static void visit(const step_t *step, step_see_t see, void *to)
+{
+    see_operand(&step->p.matmul.a, STEP_READS, see, to);
+    see_operand(&step->p.matmul.b, STEP_READS, see, to);
+}
+
+static double work(estimate_t *e, const problem_t *p)
+{
+    const matmul_params_t *m = &p->step->p.matmul;
+    const double n = estimate_elements(p, m->out_dims);
+    double k = (double)problem_dim(p, m->a.data, m->trans_a ? 2 : 1);
+    estimate_t operands = {0};
+    estimate_operand(&operands, p, &m->a);
+    estimate_operand(&operands, p, &m->b);
+    if (m->conv != NULL) { /* each weight meets the results of its channel */
+        const double weights = estimate_elements(p, m->b.data) * 1e3,
+                     channels = (double)problem_dim(p, m->b.data, 1) * (double)m->conv->groups;
+        k = weights < 0 || channels < 1 ? -1 : weights / channels;
+    }
+    estimate_products(e, n, k, operands);
+    return n;
+}
+
+/* A block is all columns if those are few, else as many as fit `most` and are a multiple of
+ * `unit`. */
+static bool columns_fit(int64_t n, int64_t group, int64_t unit, int64_t most)
+{
+    return (n >= 0 && n <= most) || group / common_divisor(group, unit) * unit <= most;
+}
+
+/* Why rows of channels of a convolution do not hold whole groups. */
+static const char *refuse_channels(const tail_groups_t *t)
+{
+    const lt_t *image = &t->g->values[t->heavy->in[0]].lt, *to = &t->g->values[t->heavy->out[0]].lt;
+    const int line = to->ndims - 2;
+    return shape_channel_dim(t->heavy, image) != image->ndims - 1
+               ? "results of convolution with channels first are computed channels last"
+           : node_s64(t->heavy, sinter_op_attr_groups, 1) > 1
+               ? "rows of results are computed group by group of their channels"
+           : t->geom->ndims != to->ndims || (to->dims[line] != 1 && t->geom->scale_group[line] != 1)
+               ? "groups of several rows of a convolution"
+               : NULL;
+}
+
+static const char *refuse_tail(const tail_groups_t *t)
+{
+    const char *why = op_class(t->heavy->kind) == OP_CONVOLUTION ? refuse_channels(t) : NULL;
+    return why != NULL                       ? why
+           : TAIL_MATMUL_ROWS % t->rows != 0 ? "groups of rows do not divide a block of rows"
+           : !columns_fit(t->data->dims[t->data->ndims - 1], t->columns, TAIL_MATMUL_STRIP,
+                          TAIL_MATMUL_COLUMNS)
+               ? "groups of columns reach over panels"
+               : NULL;
+}
+
+static void layouts(plan_t *plan, step_t *step)
+{
+    const int dim = matmul_packs_along(plan, step), strip = matmul_packs_strips(plan, step),
+              taps = matmul_packs_taps(plan, step);
+    operand_t *b = &step->p.matmul.b;
+    if (taps > 0 && lower_is_constant(plan, b->data)) {
+        step->p.matmul.taps = lower_pack_strips(plan, b->data, taps);
+        plan->values[step->p.matmul.taps].taps = true;
+    } else if (strip > 0) {
+        b->data = lower_pack_strips(plan, b->data, strip);
+    } else if (dim >= 0) {
+        b->data = lower_pack(plan, b->data, dim,
+                             64 * 8 / dtype_traits(plan->values[b->data].lt.data_type)->bits);
+        b->scale = lower_pack(plan, b->scale, b->scale_dim[dim], 1);
+        b->zp = b->zp < 0 ? b->zp : lower_pack(plan, b->zp, b->zp_dim[dim], 1);
+    }
+}
+
+/* Operands that are read from the constant cache, or in blocks. */
+static void report(const plan_t *plan, const step_t *step, textbuf_t *text)
+{
+    const matmul_params_t *m = &step->p.matmul;
+    const int packed[] = {m->b.data, m->b.scale, m->b.zp, m->conv != NULL ? m->taps : -1};
+    if (plan->values[m->b.data].in_blocks) {
+        text_add(text, "  reads tensor %llu in place, in the blocks that its dims say\n",
+                 (unsigned long long)plan->values[plan->values[m->b.data].base].lt.id);
+    }
+    for (int i = 0; i < 4; i++) {
+        const plan_value_t *v = packed[i] >= 0 ? &plan->values[packed[i]] : NULL;
+        if (v == NULL || v->kind != PV_PACKED) {
+            continue;
+        }
+        text_add(text, "  reads tensor %llu, which is constant, ", (unsigned long long)v->lt.id);
+        if (v->strip > 0) {
+            text_add(text, "in strips of %d columns: a copy in the constant cache\n", v->strip);
+        } else {
+            text_add(text, "with dim %d contiguous: a copy in the constant cache\n", v->along);
+        }
+    }
+}
+
+const step_ops_t step_matmul = {.classes = OP_MATMUL | OP_CONVOLUTION,
+                                .chains_once = true,
+                                .products = true,
+                                .packed_values = 3,
+                                .emit = emit,
+                                .visit = visit,
+                                .work = work,
+                                .refuse_tail = refuse_tail,
+                                .layouts = layouts,
+                                .report = report};
