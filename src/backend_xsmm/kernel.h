@@ -124,6 +124,8 @@ enum { KERNEL_WAYS = 4 };
 
 typedef struct choice {
     size_t shared_bytes; /* for all threads together, until the end of the step's last phase */
+    /* Results of several shares may lie in one byte: one share does all the work. */
+    bool shares_bytes;
     int n_ways;
     way_t ways[KERNEL_WAYS];
 } choice_t;
@@ -148,14 +150,6 @@ static inline int take_way(const way_row_t *rows, const char *of, const void *co
     }
     add_way(choice, of, &rows[at], why);
     return at;
-}
-
-/* One thread does all the work where rows of an output share bytes. */
-static inline void add_serial_way(choice_t *choice, bool serial)
-{
-    if (serial) {
-        add_way(choice, NULL, ways_one_thread, "rows of an output share bytes");
-    }
 }
 
 /* ---- kernels --------------------------------------------------------------------------------- */

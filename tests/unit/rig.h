@@ -195,9 +195,12 @@ static inline sinter_status_t rig_begin(rig_execute_t *e, rig_t *r, const kernel
 static inline void rig_work(const rig_execute_t *e, int phase, int tid)
 {
     detour_t detour = NULL;
+    if (e->choice.shares_bytes && tid > 0) {
+        return;
+    }
     const worker_t w = {.phase = phase,
                         .tid = tid,
-                        .nth = e->frame.shares,
+                        .nth = e->choice.shares_bytes ? 1 : e->frame.shares,
                         .scratch = e->scratch,
                         .shared = e->shared,
                         .detour = &detour};

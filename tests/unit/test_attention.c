@@ -480,9 +480,9 @@ static void compile_time_view(const world_t *w, plan_value_t *pv)
 static detour_t last_detour;
 
 static void play_threads(const kernel_t *k, const problem_t *problem, const candidate_t *with,
-                         const void *state, size_t all, char *what)
+                         const void *state, const choice_t *choice, char *what)
 {
-    const size_t each = with->share_bytes;
+    const size_t each = with->share_bytes, all = choice->shared_bytes;
     const frame_t *frame = problem->frame;
     enum { PAD = 24 }; /* scratch at odd addresses, canaries behind it */
     unsigned char *shared = malloc(all + PAD), *scratch[8];
@@ -496,8 +496,9 @@ static void play_threads(const kernel_t *k, const problem_t *problem, const cand
     }
     last_detour = NULL;
     for (int phase = 0; phase < k->driver->phases; phase++) {
-        for (int t = 0; t < frame->shares; t++) {
-            const worker_t w = {phase, t, frame->shares, scratch[t], shared, &last_detour};
+        const int nth = choice->shares_bytes ? 1 : frame->shares;
+        for (int t = 0; t < nth; t++) {
+            const worker_t w = {phase, t, nth, scratch[t], shared, &last_detour};
             k->driver->work(k, problem, with->config, state, &w);
         }
     }
@@ -597,7 +598,7 @@ static sinter_status_t execute(world_t *w, const kernel_t *k, sinter_cpu_isa_t i
             status == sinter_success ? k->driver->start(k, &problem, with.config, state) : status;
         if (status == sinter_success) {
             const attention_state_t *st = state;
-            play_threads(k, &problem, &with, state, choice.shared_bytes, what);
+            play_threads(k, &problem, &with, state, &choice, what);
             k_took_one_zp = is_decode(k) && st->k_side.ops != NULL && st->k_side.one_zp;
             took_offsets =
                 is_decode(k)

@@ -721,9 +721,8 @@ static int64_t piece_of(const attention_params_t *p, const attention_config_t *c
     enum { PIECE_BYTES = 1 << 18, MOST_TILES = 4 };
     const int64_t k = bytes_of_token(&st->k, st->k.ndims - 1),
                   v = bytes_of_token(&st->v, st->v.ndims - 2);
-    if (st->k_side.ops == NULL || st->v_side.ops == NULL || p->prob || st->serial || k == 0 ||
-        v == 0 || st->d.items != st->d.n_kv || st->d.items > ATT_PIECE_ITEMS ||
-        limits_vary(p, frame)) {
+    if (st->k_side.ops == NULL || st->v_side.ops == NULL || p->prob || k == 0 || v == 0 ||
+        st->d.items != st->d.n_kv || st->d.items > ATT_PIECE_ITEMS || limits_vary(p, frame)) {
         return 0;
     }
     return at_least(at_most(PIECE_BYTES / (k + v) / c->tk, MOST_TILES), 1) * c->tk;
@@ -737,8 +736,8 @@ static void choose_division(const attention_params_t *p, const attention_config_
                             const frame_t *frame, attention_state_t *st, choice_t *choice)
 {
     attention_dims_t *d = &st->d;
-    d->piece = d->items > 0 && d->Dv > 0 ? piece_of(p, c, frame, st) : 0;
-    d->by_weight = frame->shares > 1 && d->items > 0 && !st->serial && d->piece == 0 &&
+    d->piece = d->items > 0 && d->Dv > 0 && !choice->shares_bytes ? piece_of(p, c, frame, st) : 0;
+    d->by_weight = frame->shares > 1 && d->items > 0 && !choice->shares_bytes && d->piece == 0 &&
                    (limits_vary(p, frame) || (items_are_uneven(d, frame->shares) && !p->prob));
     if (d->piece > 0) {
         add_way(choice, "heads", ways_attention_heads, NULL);
@@ -772,17 +771,16 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     st->out = chain_is_store(step->post, &out) && st->post.refs[out].stride[st->post.ndims - 1] == 1
                   ? &st->post.refs[out]
                   : NULL;
-    st->serial = stores_share_bytes(&st->post);
+    choice->shares_bytes = stores_share_bytes(&st->post);
     if (step->tail != NULL) {
         SG_TRY(quant_tail_bind(step->tail, frame, features, &st->tail));
-        st->serial = st->serial || quant_tail_shares_bytes(&st->tail, c->dv);
+        choice->shares_bytes = choice->shares_bytes || quant_tail_shares_bytes(&st->tail, c->dv);
     }
     if (p->sink >= 0) {
         SG_TRY(bind_sink(&frame->v[p->sink], st));
     }
     choose_sides(p, c, st, choice);
     choose_division(p, c, frame, st, choice);
-    add_serial_way(choice, st->serial);
     return sinter_success;
 }
 

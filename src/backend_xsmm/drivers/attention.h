@@ -146,7 +146,6 @@ typedef struct attention_state {
     int64_t same_limits; /* how many batches of K and V in sequence have the same limits */
     /* The probability chain has the same result for every zero. */
     bool prob_steady;
-    bool serial; /* outputs share bytes between rows: one thread writes them all */
 } attention_state_t;
 
 enum { ATT_SPAN = BLOCKS_LONGEST }; /* tokens whose weights share a scale */

@@ -328,9 +328,8 @@ static void merge_row(task_t *t, int64_t item, int64_t first, int64_t n, int r)
 static void items_in_turn(task_t *t, int tid, int nth)
 {
     const attention_dims_t *d = &t->st->d;
-    const int stride = t->st->serial ? 1 : nth;
-    for (int64_t i = 0; i < d->items && tid < stride; i += stride) {
-        const int64_t item = i + (i / stride % 2 ? stride - 1 - tid : tid);
+    for (int64_t i = 0; i < d->items; i += nth) {
+        const int64_t item = i + (i / nth % 2 ? nth - 1 - tid : tid);
         if (item < d->items) {
             attention_start(t, item);
             whole_item(t);

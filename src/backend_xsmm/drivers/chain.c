@@ -16,7 +16,6 @@ enum { MANY_TRANSPOSED = 8 << 20 }; /* bytes: larger tensors are transposed in l
 
 typedef struct chain_state {
     chain_bound_t b;
-    bool serial;                               /* stores share bytes: one thread does it all */
     bool streams;                              /* some store goes past the caches */
     dtype_stream_t *stream;                    /* not NULL: does it all */
     chain_run_t *run;                          /* else */
@@ -118,7 +117,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     (void)config;
     SG_TRY(chain_bind(p->step->post, p->frame, self->needs, &st->b));
     chain_collapse(&st->b);
-    st->serial = chain_shares_bytes(&st->b);
+    choice->shares_bytes = chain_shares_bytes(&st->b);
     chain_find_transposition(&st->b);
     shape_tiles(st);
     st->streams = chain_choose_stores(&st->b, st->rows, st->cols, 0, p->plan->cache_bytes);
@@ -130,7 +129,6 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
         st->n_tiles *= st->extent[d];
     }
     take_way(ways_chain_tiles, NULL, NULL, st, choice);
-    add_serial_way(choice, st->serial);
     return sinter_success;
 }
 
@@ -141,8 +139,8 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
     const int n = st->b.ndims;
     int64_t begin, end, at[SINTER_MAX_NDIMS] = {0}, idx[SINTER_MAX_NDIMS] = {0};
     (void)self, (void)p, (void)config;
-    share(st->n_tiles, st->serial ? 0 : w->tid, st->serial ? 1 : w->nth, &begin, &end);
-    if (begin >= end || (st->serial && w->tid > 0)) {
+    share(st->n_tiles, w->tid, w->nth, &begin, &end);
+    if (begin >= end) {
         return;
     }
     walk_seek(n, st->extent, begin, at);

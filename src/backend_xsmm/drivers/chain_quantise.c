@@ -11,7 +11,6 @@ enum { MOST_ROWS = TAIL_CHAIN_ROWS };
 typedef struct chain_quantise_state {
     chain_bound_t b;
     quant_tail_t tail;
-    bool serial;                               /* stores share bytes: one thread does it all */
     int ndims, block;                          /* columns of a tile */
     int64_t extent[SINTER_MAX_NDIMS], n_tiles; /* in tiles */
 } chain_quantise_state_t;
@@ -56,14 +55,14 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     st->b.inner_scalar_only = false;
     st->ndims = st->b.ndims;
     st->block = CHAIN_BLOCK / st->tail.cols * st->tail.cols;
-    st->serial = chain_shares_bytes(&st->b) || quant_tail_shares_bytes(&st->tail, st->block);
+    choice->shares_bytes =
+        chain_shares_bytes(&st->b) || quant_tail_shares_bytes(&st->tail, st->block);
     st->n_tiles = 1;
     for (int d = 0; d < st->ndims; d++) {
         const int64_t tile = tile_size(st, d);
         st->extent[d] = (st->b.dims[d] + tile - 1) / tile;
         st->n_tiles *= st->extent[d];
     }
-    add_serial_way(choice, st->serial);
     return sinter_success;
 }
 
@@ -103,8 +102,8 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
     int64_t begin, end, at[SINTER_MAX_NDIMS];
     buffers_t b;
     (void)self, (void)config;
-    share(st->n_tiles, st->serial ? 0 : w->tid, st->serial ? 1 : w->nth, &begin, &end);
-    if (begin >= end || (st->serial && w->tid > 0)) {
+    share(st->n_tiles, w->tid, w->nth, &begin, &end);
+    if (begin >= end) {
         return;
     }
     buffers(p->step, w->scratch, &b);

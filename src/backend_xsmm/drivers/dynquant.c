@@ -193,12 +193,11 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     st->data = *in;
     st->in = dtype_bulk(in->dtype, self->needs);
     st->n_short = quant_short_dims(&st->q.out);
-    st->serial = st->n_short > 0 && quant_boxes_share_bytes(&st->q.out);
+    choice->shares_bytes = st->n_short > 0 && quant_boxes_share_bytes(&st->q.out);
     quant_box_bind(in, &st->q.out, st->groups, 0, &box);
-    bind_space(&box, st->serial ? 1 : frame->shares, st);
-    st->s.by_pieces = st->s.by_pieces && !st->serial;
+    bind_space(&box, choice->shares_bytes ? 1 : frame->shares, st);
+    st->s.by_pieces = st->s.by_pieces && !choice->shares_bytes;
     choose_ways(st, choice);
-    add_serial_way(choice, st->serial);
     if (st->s.by_pieces) {
         choice->shared_bytes = (size_t)quant_slabs(&st->s) * (size_t)frame->shares * 2 *
                                QUANT_COLUMNS * sizeof(int32_t);

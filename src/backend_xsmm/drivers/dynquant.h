@@ -75,7 +75,6 @@ typedef struct dynquant_state {
     bound_t data;
     int64_t groups[SINTER_MAX_NDIMS];
     int n_short; /* dims whose last group is short */
-    bool serial; /* their boxes share bytes */
     quantiser_t q;
     const dtype_bulk_t *in;
     dynquant_way_t way;

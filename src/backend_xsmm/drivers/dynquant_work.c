@@ -183,10 +183,10 @@ void dynquant_work(const kernel_t *self, const problem_t *p, const void *config,
                    const worker_t *w)
 {
     const dynquant_state_t *st = state;
-    const int tid = st->serial ? 0 : w->tid, nth = st->serial ? 1 : w->nth;
+    const int tid = w->tid, nth = w->nth;
     dynquant_scratch_t m;
     (void)self, (void)p, (void)config;
-    if (quant_slabs(&st->s) == 0 || (st->serial && w->tid > 0)) {
+    if (quant_slabs(&st->s) == 0) {
         return;
     }
     dynquant_carve(w->scratch, &st->q, &m);

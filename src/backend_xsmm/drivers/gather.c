@@ -48,7 +48,7 @@ typedef struct gather_state {
     const bound_t *data, *indices, *out;
     int axis;
     int64_t rows, n; /* of outer and index positions; of dim `axis` */
-    bool serial, streams;
+    bool streams;
     int way;
 } gather_state_t;
 
@@ -95,17 +95,17 @@ static sinter_status_t gather_choose(const kernel_t *self, const problem_t *prob
     box_prepare(st->data->dtype, inner, &st->inner);
     st->rows = 1;
     const int per = st->inner.type->block_elems;
-    st->serial = st->inner.shares_byte;
+    choice->shares_bytes = st->inner.shares_byte;
     for (int d = 0; d < st->axis + st->indices->ndims; d++) {
         st->rows *= st->out->dims[d];
-        st->serial = st->serial || (st->out->dims[d] > 1 && st->out->strides[d] % per != 0);
+        choice->shares_bytes =
+            choice->shares_bytes || (st->out->dims[d] > 1 && st->out->strides[d] % per != 0);
     }
     st->streams = row_bytes(st) >= SHORTEST &&
                   (double)st->rows * row_bytes(st) > 0.5 * (double)problem->plan->cache_bytes &&
                   problem->plan->cache_bytes > 0;
     st->inner.past_caches = st->streams ? quant_rows(problem->plan->features) : NULL;
     st->way = take_way(ways_gather_rows, NULL, NULL, st, choice);
-    add_serial_way(choice, st->serial);
     return sinter_success;
 }
 
@@ -310,8 +310,8 @@ static void gather_work(const kernel_t *self, const problem_t *p, const void *co
     const int64_t length = ndims > 0 ? st->out->dims[ndims - 1] : 1;
     int64_t begin, end, at[SINTER_MAX_NDIMS];
     (void)self, (void)p, (void)config;
-    share(st->rows, st->serial ? 0 : w->tid, st->serial ? 1 : w->nth, &begin, &end);
-    if (begin >= end || (st->serial && w->tid > 0)) {
+    share(st->rows, w->tid, w->nth, &begin, &end);
+    if (begin >= end) {
         return;
     }
     walk_seek(ndims, st->out->dims, begin, at);
@@ -350,7 +350,6 @@ typedef struct scatter_state {
     const bound_t *data, *slots, *updates, *out;
     int axis, way;
     int64_t outer, rows;
-    bool serial;
 } scatter_state_t;
 
 enum { SLOTS_OF_ELEMENTS, SLOTS_OF_ROWS };
@@ -394,12 +393,12 @@ static sinter_status_t scatter_choose(const kernel_t *self, const problem_t *pro
     }
     box_prepare(st->data->dtype, ndims, &st->all);
     box_prepare(st->data->dtype, ndims - st->axis - 1, &st->inner);
-    st->serial = st->all.shares_byte || st->inner.shares_byte;
+    choice->shares_bytes = st->all.shares_byte || st->inner.shares_byte;
     for (int d = 0; d <= st->axis; d++) {
-        st->serial = st->serial || st->out->strides[d] % st->inner.type->block_elems != 0;
+        choice->shares_bytes =
+            choice->shares_bytes || st->out->strides[d] % st->inner.type->block_elems != 0;
     }
     st->way = take_way(ways_scatter_rows, NULL, NULL, st, choice);
-    add_serial_way(choice, st->serial);
     return sinter_success;
 }
 
@@ -529,11 +528,8 @@ static void scatter_work(const kernel_t *self, const problem_t *p, const void *c
                          const void *state, const worker_t *w)
 {
     const scatter_state_t *st = state;
-    const int tid = st->serial ? 0 : w->tid, nth = st->serial ? 1 : w->nth;
+    const int tid = w->tid, nth = w->nth;
     (void)self, (void)p, (void)config;
-    if (st->serial && w->tid > 0) {
-        return;
-    }
     if (w->phase == 0) {
         copy_data(st, tid, nth);
         return;

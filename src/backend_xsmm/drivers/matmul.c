@@ -428,8 +428,8 @@ sinter_status_t matmul_count(const step_t *step, matmul_state_t *st)
 {
     /* Channels of results of two groups of a convolution may share a byte. */
     const bool meet = st->patches.on && st->mats > 1 && st->N % 4 != 0;
-    st->serial = chain_shares_bytes(&st->post) || (meet && chain_stores_packed(&st->post)) ||
-                 (step->tail != NULL && quant_tail_shares_bytes(&st->tail, st->panel));
+    st->shares_bytes = chain_shares_bytes(&st->post) || (meet && chain_stores_packed(&st->post)) ||
+                       (step->tail != NULL && quant_tail_shares_bytes(&st->tail, st->panel));
     if (!mul_i64(st->mats, st->n_panels, &st->items) ||
         !mul_i64(st->items, st->n_blocks, &st->items)) {
         return sg_fail(sinter_invalid_shape, "matmul: dims overflow");
@@ -518,7 +518,7 @@ void matmul_add_ways(const matmul_config_t *c, matmul_state_t *st, choice_t *cho
         take_way(ways_matmul_weights, "weights", c, st, choice);
     }
     take_way(ways_matmul_products, "products", c, st, choice);
-    add_serial_way(choice, st->serial);
+    choice->shares_bytes = st->shares_bytes;
 }
 
 static sinter_status_t choose(const kernel_t *self, const problem_t *p, const void *config,

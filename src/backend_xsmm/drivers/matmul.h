@@ -106,7 +106,7 @@ typedef struct matmul_state {
     int64_t n_panels, n_blocks, mats, items;
     blocks_state_t blocks;
     taps_state_t taps;
-    bool serial; /* outputs share bytes between rows: one thread writes them all */
+    bool shares_bytes; /* results of several shares may lie in one byte */
 } matmul_state_t;
 
 /* One thread's buffers inside its scratch; bf16 ones only for the bf16 kernel. */

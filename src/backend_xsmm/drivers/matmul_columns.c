@@ -345,7 +345,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     st->panel.blocks = (blocks_state_t){0};
     choose_ranges(c, p->frame->shares, st);
     SG_TRY(matmul_count(p->step, &st->panel));
-    add_serial_way(choice, st->panel.serial);
+    choice->shares_bytes = st->panel.shares_bytes;
     return sinter_success;
 }
 
@@ -757,14 +757,14 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
         matmul_work(self, p, config, state, w);
         return;
     }
-    if (w->phase == 0 || (m->serial && w->tid > 0)) {
+    if (w->phase == 0) {
         return;
     }
     columns_task_t t = {.t = {.c = &c->panel, .st = m, .worker = w, .tail = p->step->tail != NULL},
                         .c = c,
                         .st = st};
     int64_t begin, end;
-    share(m->items, m->serial ? 0 : w->tid, m->serial ? 1 : w->nth, &begin, &end);
+    share(m->items, w->tid, w->nth, &begin, &end);
     matmul_buffers(&c->panel, p->step, w->scratch, &t.t.buf);
     const size_t own = columns_buffers(c, m, st->plus.floats != NULL, NULL, &t.buf);
     columns_buffers(c, m, st->plus.floats != NULL,

@@ -137,8 +137,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
         st->out[i] = i + 1 < st->m.n_row ? n : (n + ITEM - 1) / ITEM;
         st->n_items *= st->out[i]; /* at most the rows, which patches_bind has counted */
     }
-    st->m.serial = chain_shares_bytes(&st->m.post);
-    add_serial_way(choice, st->m.serial);
+    choice->shares_bytes = chain_shares_bytes(&st->m.post);
     return sinter_success;
 }
 
@@ -298,8 +297,8 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
         t.image = (const float *)(const void *)st->m.a.base.codes.data;
     }
     buffers(p->step, w->scratch, &t);
-    share(st->n_items, st->m.serial ? 0 : w->tid, st->m.serial ? 1 : w->nth, &begin, &end);
-    for (int64_t i = begin; i < end && (!st->m.serial || w->tid == 0); i++) {
+    share(st->n_items, w->tid, w->nth, &begin, &end);
+    for (int64_t i = begin; i < end; i++) {
         walk_seek(st->m.n_row, st->out, i, at);
         item(&t, at);
     }

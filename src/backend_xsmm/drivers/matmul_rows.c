@@ -437,7 +437,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     fill_table(c->type, st);
     choose_panel(st, p->frame->shares);
     SG_TRY(matmul_count(p->step, &st->panel));
-    add_serial_way(choice, st->panel.serial);
+    choice->shares_bytes = st->panel.shares_bytes;
     return sinter_success;
 }
 
@@ -452,7 +452,7 @@ static void follow(const problem_t *p, const before_t *before, const void *confi
     } else if (in_integers(st->way) && last->way == st->way && last_c->type == c->type &&
                last_c->limbs == c->limbs && last->units == st->units &&
                matmul_same_rows(p, before, &st->panel)) {
-        st->left_shares = last->panel.serial ? 1 : before->shares;
+        st->left_shares = before->shares;
         st->left_items = last->panel.items;
         add_way(choice, "A", ways_matmul_activation, NULL);
     }

@@ -512,8 +512,8 @@ void matmul_rows_work(const kernel_t *self, const problem_t *p, const void *conf
                      .st = st};
     int64_t begin, end, mat = -1;
     bool usable = false;
-    share(m->items, m->serial ? 0 : w->tid, m->serial ? 1 : w->nth, &begin, &end);
-    if (begin >= end || (m->serial && w->tid > 0)) {
+    share(m->items, w->tid, w->nth, &begin, &end);
+    if (begin >= end) {
         return;
     }
     matmul_buffers(&c->panel, p->step, w->scratch, &t.t.buf);

@@ -30,7 +30,6 @@ typedef struct small_state {
     int64_t products;
     side_t a, b;
     int store; /* the operand of the chain that gets results as they are; -1: the chain runs */
-    bool serial;
 } small_state_t;
 
 static bool is_plain(const problem_t *p, const operand_t *op)
@@ -171,8 +170,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
         }
     }
     st->store = plain_store(&st->post);
-    st->serial = chain_shares_bytes(&st->post);
-    add_serial_way(choice, st->serial);
+    choice->shares_bytes = chain_shares_bytes(&st->post);
     return sinter_success;
 }
 
@@ -246,8 +244,8 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
     void *chain;
     (void)self, (void)config;
     buffers(p->step, w->scratch, &a, &b, &sums, &chain);
-    share(st->products, st->serial ? 0 : w->tid, st->serial ? 1 : w->nth, &begin, &end);
-    if (begin >= end || (st->serial && w->tid > 0)) {
+    share(st->products, w->tid, w->nth, &begin, &end);
+    if (begin >= end) {
         return;
     }
     walk_seek(st->nb, st->post.dims, begin, idx);

@@ -609,8 +609,8 @@ void taps_work(matmul_task_t *t)
         return;
     }
     int64_t begin, end;
-    share(st->items, st->serial ? 0 : w->tid, st->serial ? 1 : w->nth, &begin, &end);
-    for (int64_t i = begin; i < end && (!st->serial || w->tid == 0); i++) {
+    share(st->items, w->tid, w->nth, &begin, &end);
+    for (int64_t i = begin; i < end; i++) {
         matmul_seek(t, i);
         const bool all = load_scales(t) && fits;
         if (!all) {

@@ -345,8 +345,8 @@ static void items(matmul_task_t *t, int tid, int nth)
 {
     const matmul_state_t *st = t->st;
     int64_t begin, end;
-    share(st->items, st->serial ? 0 : tid, st->serial ? 1 : nth, &begin, &end);
-    for (int64_t i = begin; i < end && (!st->serial || tid == 0); i++) {
+    share(st->items, tid, nth, &begin, &end);
+    for (int64_t i = begin; i < end; i++) {
         matmul_seek(t, i);
         matmul_panel(t);
         matmul_finish(t);

@@ -33,7 +33,6 @@ typedef struct reduce_state {
     /* Rows that follow are prefetched. Rows of floats come faster without: the hardware follows
      * them, several at a time. */
     bool ahead;
-    bool serial;
 } reduce_state_t;
 
 typedef struct buffers {
@@ -123,13 +122,12 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
         st->count *= st->reduced[d] ? (double)n : 1;
     }
     st->ahead = chain_converts_operands(&st->pre);
-    st->serial = chain_shares_bytes(&st->pre) || chain_shares_bytes(&st->post);
-    const bool divide = !st->serial && st->n_items > 0 && st->n_items < frame->shares;
+    choice->shares_bytes = chain_shares_bytes(&st->pre) || chain_shares_bytes(&st->post);
+    const bool divide = !choice->shares_bytes && st->n_items > 0 && st->n_items < frame->shares;
     st->parts = divide ? (int)at_most(frame->shares, st->n_steps > 0 ? st->n_steps : 1) : 1;
     choice->shared_bytes =
         st->parts == 1 ? 0
                        : (size_t)st->n_items * (size_t)st->parts * MOST_RESULTS * sizeof(double);
-    add_serial_way(choice, st->serial);
     return sinter_success;
 }
 
@@ -299,8 +297,8 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
     int64_t begin, end, item[SINTER_MAX_NDIMS];
     buffers_t b;
     (void)self, (void)config;
-    share(jobs, st->serial ? 0 : w->tid, st->serial ? 1 : w->nth, &begin, &end);
-    if (begin >= end || (st->serial && w->tid > 0) || (w->phase == 1 && parts == 1)) {
+    share(jobs, w->tid, w->nth, &begin, &end);
+    if (begin >= end || (w->phase == 1 && parts == 1)) {
         return;
     }
     buffers(p->step, w->scratch, &b);

@@ -132,15 +132,16 @@ sinter_status_t rows_bind(const problem_t *p, features_t features, const int64_t
         r->chain_block[d] = r->batch[d] * block[d];
     }
     r->run = CHAIN_LONG;
-    r->serial = shares_bytes(r, &r->pre) || shares_bytes(r, &r->post);
+    choice->shares_bytes = shares_bytes(r, &r->pre) || shares_bytes(r, &r->post);
     r->long_groups = false;
     if (step->tail != NULL) {
         SG_TRY(quant_tail_bind(step->tail, frame, features, &r->tail));
         const int64_t last = r->chain_block[r->n_chain - 1];
         r->long_groups = r->tail.cols > TAIL_COLUMNS;
         r->run = r->long_groups ? CHAIN_LONG : TAIL_COLUMNS / r->tail.cols * r->tail.cols;
-        r->serial = r->serial || quant_tail_shares_bytes(
-                                     &r->tail, r->long_groups ? last : at_most(last, r->run));
+        choice->shares_bytes =
+            choice->shares_bytes ||
+            quant_tail_shares_bytes(&r->tail, r->long_groups ? last : at_most(last, r->run));
     }
     merge_dims(r, step->tail != NULL);
     const double before = chain_touched_bytes(&r->pre), after = chain_touched_bytes(&r->post);
@@ -155,7 +156,6 @@ sinter_status_t rows_bind(const problem_t *p, features_t features, const int64_t
     r->streams = chain_choose_stores(&r->post, 1, run, before, p->plan->cache_bytes) || sums;
     choice->shared_bytes += rows_row_bytes(r->most) * (size_t)frame->shares;
     take_way(ways_rows, NULL, NULL, r, choice);
-    add_serial_way(choice, r->serial);
     return sinter_success;
 }
 
@@ -343,8 +343,8 @@ void rows_work(const rows_t *r, const problem_t *p, const worker_t *w, unsigned 
     int64_t begin, end, batch[SINTER_MAX_NDIMS], next[SINTER_MAX_NDIMS];
     rows_job_t j = {.r = r, .p = p, .ops = ops, .state = state};
     j.x = (float *)(void *)(memory + rows_row_bytes(r->most) * (size_t)w->tid);
-    share(r->n_batches, r->serial ? 0 : w->tid, r->serial ? 1 : w->nth, &begin, &end);
-    if (begin >= end || (r->serial && w->tid > 0)) {
+    share(r->n_batches, w->tid, w->nth, &begin, &end);
+    if (begin >= end) {
         return;
     }
     buffers(p->step, w->scratch, &j.b);

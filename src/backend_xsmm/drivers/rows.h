@@ -30,7 +30,6 @@ typedef struct rows {
     /* A row is fetched line by line while the one before it is finished, since its chain only loads
      * it. */
     bool by_lines;
-    bool serial;
     bool long_groups; /* of the tail, longer than a run: they are quantised after the runs */
 } rows_t;
 

@@ -34,7 +34,7 @@ typedef struct softmax_state {
     int64_t dims[SINTER_MAX_NDIMS], stride[SINTER_MAX_NDIMS], sink_stride[SINTER_MAX_NDIMS],
         stats_stride[SINTER_MAX_NDIMS];
     int64_t extent[SINTER_MAX_NDIMS], n_items; /* the last dim in blocks, the axis once */
-    bool inf_as_zero, log, serial;
+    bool inf_as_zero, log;
     bool floats; /* rows are consecutive floats */
     /* Where results go if the post chain does nothing but store them, along the rows; else NULL. */
     const chain_ref_t *out;
@@ -204,7 +204,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     if (st->axis != last && (st->stride[st->axis] == 1 || st->dims[last] < SHORT)) {
         make_rows(st);
     }
-    st->serial = chain_shares_bytes(&st->post);
+    choice->shares_bytes = chain_shares_bytes(&st->post);
     st->n_items = 1;
     for (int d = 0; d <= last; d++) {
         st->extent[d] = d == last ? (st->dims[d] + CHAIN_BLOCK - 1) / CHAIN_BLOCK : st->dims[d];
@@ -221,7 +221,6 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     st->floats = st->in_type == sinter_f32 && st->stride[last] == 1 &&
                  (uintptr_t)st->in % sizeof(float) == 0;
     st->ahead = st->stride[last] == 1 && in_bytes(st) > AHEAD_FROM;
-    add_serial_way(choice, st->serial);
     return sinter_success;
 }
 
@@ -478,8 +477,8 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
     const int last = st->ndims - 1;
     int64_t begin, end, at[SINTER_MAX_NDIMS], idx[SINTER_MAX_NDIMS];
     (void)self, (void)p, (void)config;
-    share(st->n_items, st->serial ? 0 : w->tid, st->serial ? 1 : w->nth, &begin, &end);
-    if (begin >= end || (st->serial && w->tid > 0)) {
+    share(st->n_items, w->tid, w->nth, &begin, &end);
+    if (begin >= end) {
         return;
     }
     b->chain = (unsigned char *)w->scratch + scratch_round(sizeof(buffers_t));

@@ -32,7 +32,6 @@ typedef struct window_state {
     int64_t items[SINTER_MAX_NDIMS], n_items; /* extents in items */
     bool weighted;
     sinter_op_kind_t fold; /* the reduction that folds what is not weighted */
-    bool serial;
 } window_state_t;
 
 typedef struct buffers {
@@ -93,9 +92,8 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     for (int i = 0; i < st->n; i++) {
         st->pad[i] = window_begin(&p->dim[i], st->in[st->first + i], st->out[st->first + i]);
     }
-    st->serial = chain_shares_bytes(&st->pre) || chain_shares_bytes(&st->post);
+    choice->shares_bytes = chain_shares_bytes(&st->pre) || chain_shares_bytes(&st->post);
     choice->shared_bytes = row_bytes(st) * (size_t)frame->shares;
-    add_serial_way(choice, st->serial);
     return sinter_success;
 }
 
@@ -273,8 +271,8 @@ static void work(const kernel_t *self, const problem_t *problem, const void *con
     int64_t begin, end, item[SINTER_MAX_NDIMS];
     buffers_t b;
     (void)self, (void)config;
-    share(st->n_items, st->serial ? 0 : w->tid, st->serial ? 1 : w->nth, &begin, &end);
-    if (begin >= end || (st->serial && w->tid > 0)) {
+    share(st->n_items, w->tid, w->nth, &begin, &end);
+    if (begin >= end) {
         return;
     }
     buffers(problem->step, w->scratch, &b);

@@ -356,8 +356,15 @@ static sinter_status_t choose(const plan_t *plan, frame_mem_t *fm, threads_t thr
         return sg_fail(sinter_unimplemented, "no kernel takes these dims: %s", why);
     }
     const kernel_t *k = taken->candidate->kernel;
-    return k->driver->choose(k, &problem, taken->candidate->config, fm->state + step->state_offset,
-                             &taken->choice);
+    SG_TRY(k->driver->choose(k, &problem, taken->candidate->config, fm->state + step->state_offset,
+                             &taken->choice));
+    /* Memory is for the shares that the work is worth: sizes must not depend on strides. */
+    fm->shares = taken->shares > fm->shares ? taken->shares : fm->shares;
+    if (taken->choice.shares_bytes) {
+        add_way(&taken->choice, NULL, ways_one_thread, "rows of an output share bytes");
+        taken->shares = 1;
+    }
+    return sinter_success;
 }
 
 /* Lets a step use what the step before leaves in shared memory. */
@@ -390,7 +397,6 @@ sinter_status_t frame_choose(const plan_t *plan, frame_mem_t *fm, threads_t thre
         }
         const size_t shared = scratch_round(taken->choice.shared_bytes);
         fm->shared_bytes = shared > fm->shared_bytes ? shared : fm->shared_bytes;
-        fm->shares = taken->shares > fm->shares ? taken->shares : fm->shares;
         fm->divisible += taken->shares > 1 ? taken->work : 0;
     }
     if (!mul_size(plan->reserve_bytes, (size_t)fm->shares, &reserve)) {
