@@ -195,7 +195,6 @@ typedef struct driver {
     arithmetic_t arithmetic; /* of its products, as in the names of its kernels */
     int phases;
     const char *takes; /* for the report: what the dims must be; NULL: anything */
-    bool rare; /* made for few problems: that it refuses others is not worth a line of the report */
     /* NULL: never refuses. */
     const char *(*refuse)(const kernel_t *self, const problem_t *p);
     /* Fills all of `out` but the kernel. */

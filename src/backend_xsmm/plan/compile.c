@@ -314,18 +314,16 @@ static void report_kernels(const step_t *step, textbuf_t *text)
     }
 }
 
-/* The best kernel that this engine could run and that refused the step, but for those that rarely
- * run one; and, in one line, better
- * ones that would run it on another machine or without a cap. */
+/* The kernels above the chosen one that this engine could run and that refused the step, a line for
+ * each driver; and, in one line, those that would run it on another machine or without a cap. */
 static void report_refusals(const plan_t *plan, const step_t *step, textbuf_t *text)
 {
     selection_t s;
     int lacking = 0;
     kernel_select(plan, step, &s);
     for (int i = 0; i < s.n_refusals; i++) {
-        if (!s.refusals[i].features && !s.refusals[i].kernel->driver->rare) {
+        if (!s.refusals[i].features && !is_told(&s, i)) {
             text_add(text, "  %s refused: %s\n", s.refusals[i].kernel->name, s.refusals[i].reason);
-            break;
         }
     }
     for (int i = 0; i < s.n_refusals; i++) {
