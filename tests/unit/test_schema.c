@@ -353,9 +353,10 @@ static void check_flags(void)
     CHECK(op_flags(sinter_op_dynamic_quantize) == OP_QUANT &&
               op_flags(sinter_op_dequantize) == OP_DEQUANT,
           "quantisation");
-    CHECK(op_flags(sinter_op_matmul) == 0 && op_flags(sinter_op_softmax) == 0 &&
-              op_flags(sinter_op_convolution) == 0,
-          "none");
+    CHECK(op_flags(sinter_op_matmul) == OP_MATMUL && op_flags(sinter_op_softmax) == OP_SOFTMAX &&
+              op_flags(sinter_op_convolution) == OP_CONVOLUTION &&
+              op_class(sinter_op_conv_transpose) == OP_CONVOLUTION && op_class(sinter_op_add) == 0,
+          "classes");
     for (int k = 0; k < sinter_op_last_symbol; k++) {
         CHECK(op_flags((sinter_op_kind_t)k) == 0 || op_runs((sinter_op_kind_t)k),
               "op %d has flags but is not executed", k);

@@ -18,8 +18,5 @@ static double work(estimate_t *e, const problem_t *p)
     return 0;
 }
 
-const step_ops_t step_scatter = {.classes = OP_SCATTER,
-                                 .to_memory = true,
-                                 .emit = indexed_emit,
-                                 .visit = visit,
-                                 .work = work};
+const step_ops_t step_scatter = {
+    .classes = OP_SCATTER, .to_memory = true, .emit = indexed_emit, .visit = visit, .work = work};
