@@ -101,10 +101,10 @@ typedef struct softmax_params {
  * channel is not 0, it is all dims but the first, and of the channels one group. RMSNorm takes 0
  * for the mean. */
 typedef struct norm_params {
-    int x;                   /* a value with the dims of x; -1 for those below: none */
-    int mean, variance;      /* one for each row */
-    int begin_axis;          /* negative: counted from the end */
-    int channel;             /* the dim */
+    int x;              /* a value with the dims of x; -1 for those below: none */
+    int mean, variance; /* one for each row */
+    int begin_axis;     /* negative: counted from the end */
+    int channel;        /* the dim */
     int64_t groups;
     bool centered;
     double epsilon;
@@ -112,7 +112,7 @@ typedef struct norm_params {
 
 /* ReduceSum and the like: `post` over the dims of the result, which is in register 0. */
 typedef struct reduce_params {
-    int x;                   /* a value with the dims of the input */
+    int x; /* a value with the dims of the input */
     sinter_op_kind_t kind;
     const int64_t *axes; /* negative ones: counted from the end */
     int n_axes;
@@ -121,7 +121,7 @@ typedef struct reduce_params {
 
 /* MaxPool, AvgPool and Interpolate: `post` over the dims of the result, which is in register 0. */
 typedef struct window_params {
-    int x;                   /* a value with the dims of the image */
+    int x; /* a value with the dims of the image */
     sinter_op_kind_t kind;
     int channel;                    /* the dim of channels: 1 or the last one */
     window_t dim[SINTER_MAX_NDIMS]; /* pooling: by spatial dim */
@@ -133,7 +133,7 @@ typedef struct window_params {
  * register 0. Values; -1: none. Without sines, cosines are inverse frequencies; without cosines
  * nothing is turned. */
 typedef struct rotary_params {
-    int x;                   /* a value with the dims of the input */
+    int x; /* a value with the dims of the input */
     int cosines, sines, positions;
     int dim, heads; /* attributes rotary_embedding_dim and num_heads; 0: not given */
     bool interleaved;

@@ -250,8 +250,7 @@ static sinter_status_t place(lowering_t *lo, int node, bool force)
         return sinter_success;
     }
     const cluster_t *cl = ci >= 0 ? &lo->clusters[ci] : NULL;
-    bool join = cl != NULL && in_registers &&
-                cl->cost + pull_cost(lo, cl, node) <= lo->max_cost;
+    bool join = cl != NULL && in_registers && cl->cost + pull_cost(lo, cl, node) <= lo->max_cost;
     if (join) {
         SG_TRY(lower_same_space(lo, n->out[0], cl->dims_value, &join));
     }
