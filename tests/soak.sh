@@ -18,12 +18,16 @@ done
 
 declare -A programs=(
     [graphs]="test_random"
-    [designs]="test_attention_matrix test_conv_matrix test_matmul_random test_matmul_rows test_quant_tail"
+    [designs]="test_attention_matrix test_conv_matrix test_matmul_random test_matmul_rows
+        test_quant_tail"
     [damaged]="test_random_json"
 )
 kinds=${only:-graphs designs damaged}
 for kind in $kinds; do
-    [ -n "${programs[$kind]-}" ] || { echo "unknown kind $kind, expected one of ${!programs[*]}"; exit 2; }
+    if [ -z "${programs[$kind]-}" ]; then
+        echo "unknown kind $kind, expected one of ${!programs[*]}"
+        exit 2
+    fi
 done
 caps="generic avx2 avx2_vnni avx512 avx512_vnni"
 targets=${programs[*]}
@@ -53,10 +57,11 @@ soak() { # kind cap seconds
         for program in ${programs[$kind]}; do
             [ $SECONDS -lt "$until" ] || break
             runs=$((runs + 1))
-            if ! (cd "$log" && SINTER_MAX_CPU_ISA=$cap SINTER_RANDOM_SEED=$next OMP_WAIT_POLICY=passive \
-                timeout 3600 "$OLDPWD/$folder/tests/$program" >out 2>&1); then
+            export SINTER_MAX_CPU_ISA=$cap SINTER_RANDOM_SEED=$next OMP_WAIT_POLICY=passive
+            if ! (cd "$log" && timeout 3600 "$OLDPWD/$folder/tests/$program" >out 2>&1); then
                 bad=$((bad + 1))
-                echo "FAILED: SINTER_MAX_CPU_ISA=$cap SINTER_RANDOM_SEED=$next $folder/tests/$program"
+                echo "FAILED: SINTER_MAX_CPU_ISA=$cap SINTER_RANDOM_SEED=$next" \
+                    "$folder/tests/$program"
                 grep -m 5 -E 'runtime error|ERROR: AddressSanitizer|^[0-9a-f]{16} ' "$log/out"
             fi
             count=$(sed -n 's/^\([0-9]*\) passed.*/\1/p' "$log/out" | tail -n 1)

@@ -220,8 +220,8 @@ typedef struct candidate {
 
 typedef struct step {
     step_kind_t kind;
-    /* Computes the tensor that a norm, a rotary embedding, a reduction or a window reads, and stores
-     * what the graph needs of it. NULL: a step of another kind. */
+    /* Computes what a norm, a rotary embedding, a reduction or a window reads, and stores what the
+     * graph needs of it. NULL: a step of another kind. */
     const struct chain *pre;
     /* The epilogue, or all of a STEP_CHAIN, whose registers start empty and whose iteration dims
      * are those of post->dims_value. Never NULL. */

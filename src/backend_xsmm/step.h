@@ -40,7 +40,7 @@ typedef struct step_ops {
     unsigned classes;
     /* It computes its data by a chain of its own: step->pre. */
     bool takes_chain;
-    /* Its results are in memory when the step ends; no chain follows that has them in a register. */
+    /* Its results are in memory when the step ends: no chain follows that has them in registers. */
     bool to_memory;
     /* Its chains run once for each element, in runs of elements: a run is read completely before it
      * is written, and no other thread reads or writes its elements. */

@@ -77,8 +77,8 @@ typedef struct op_card {
     check_rule_t check; /* NULL, or what arity, types and attributes must fulfil together */
     shape_rule_t dims;  /* NULL, or relations between dims beside the shape rule */
     limit_rule_t limit; /* NULL: every node that the other rules allow can be executed */
-    /* The input whose elements say which rows the op takes: it is checked before a partition begins,
-     * so it must be there then. 0: none. */
+    /* The input whose elements say which rows the op takes: it is checked before a partition
+     * begins, so it must be there then. 0: none. */
     int index_port;
     unsigned flags; /* op_flags_t */
     /* Elementwise ops: the attributes that their functions take as parameters (node_param). */

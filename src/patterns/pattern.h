@@ -19,8 +19,8 @@
 #include "graph/op_schema.h"
 #include "patterns/family.h"
 
-/* Classes of nodes; op sets are sets of classes, so that a new elementwise op extends every pattern
- * at once. The classes of ops that run as steps of their own kind (OP_MATMUL and so on) are those of
+/* Classes of nodes. Op sets are sets of classes, so a new elementwise op extends every pattern at
+ * once. The classes of ops that run as steps of their own kind (OP_MATMUL and so on) are those of
  * graph/op_schema.h; the other ones are these. */
 enum {
     PAT_ELTWISE = 1,    /* elementwise ops that are in no class below PAT_SCALE */

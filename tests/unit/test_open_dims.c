@@ -93,7 +93,7 @@ static sinter_graph_t *graph_of(const open_case_t *c, rows_t rows)
 /* The model of a graph with known dims, for the oracle. */
 static void load(const open_case_t *c, rows_t rows, model_t *model)
 {
-    char path[] = "/tmp/sinter-open-dims-XXXXXX";
+    char path[] = "open-dims-XXXXXX";
     gr_error_t err = {{0}, 0};
     sinter_graph_t *graph = graph_of(c, rows);
     const int file = mkstemp(path);

@@ -33,8 +33,8 @@ typedef struct rows {
     bool long_groups; /* of the tail, longer than a run: they are quantised after the runs */
 } rows_t;
 
-/* step->pre is over the space, with a result. block: by dim. Adds to choice the memory of the rows, which
- * begins at *shared_bytes, and the way. */
+/* step->pre is over the space, with a result. block: by dim. Adds to choice the memory of the rows,
+ * which begins at *shared_bytes, and the way. */
 sinter_status_t rows_bind(const problem_t *p, features_t features, const int64_t *block,
                           rows_t *out, choice_t *choice);
 void rows_start(const problem_t *p, rows_t *rows);
