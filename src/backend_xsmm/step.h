@@ -1,6 +1,7 @@
 /* The contract between lowering and the kinds of step. A kind is a row of steps.def and a constant
- * struct of functions in steps/<name>.c; nobody else names a kind. What a kind says here is true of
- * every kernel that runs it. */
+ * struct of functions in steps/<name>.c. What it says here is true of every kernel that runs it.
+ * Lowering names three kinds itself: chains, attention and DynamicQuantize, whose nodes it gathers
+ * by rules of their own (lower_cluster.c). */
 #ifndef SINTER_SRC_STEP_H
 #define SINTER_SRC_STEP_H
 
