@@ -202,7 +202,8 @@ static int gain(const design_t *d, const signed char *row, int p, int value)
     return n;
 }
 
-static void fill_row(design_t *d, signed char *row)
+/* False: the values that were taken first leave none for another property. */
+static bool fill_row(design_t *d, signed char *row)
 {
     int order[N_PROPERTIES];
 
@@ -232,7 +233,11 @@ static void fill_row(design_t *d, signed char *row)
         if (best >= 0) {
             row[p] = (signed char)best;
         }
+        if (row[p] < 0) {
+            return false;
+        }
     }
+    return true;
 }
 
 static void mark(design_t *d, const signed char *row)
@@ -275,19 +280,21 @@ static int next_pair(design_t *d, signed char *row)
 
 static int next_row(design_t *d, signed char *row)
 {
-    enum { TRIES = 12 };
+    enum { TRIES = 12, MOST_TRIES = 1000 };
     signed char start[N_PROPERTIES], best[N_PROPERTIES] = {0};
     int most = -1;
 
     if (!next_pair(d, start)) {
         return 0;
     }
-    for (int i = 0; i < TRIES; i++) {
+    for (int i = 0; i < TRIES || (most < 0 && i < MOST_TRIES); i++) {
         signed char tried[N_PROPERTIES];
         int won = 0;
 
         memcpy(tried, start, sizeof tried);
-        fill_row(d, tried);
+        if (!fill_row(d, tried)) {
+            continue;
+        }
         for (int p = 0; p < N_PROPERTIES; p++) {
             won += gain(d, tried, p, tried[p]);
         }
@@ -296,9 +303,12 @@ static int next_row(design_t *d, signed char *row)
             memcpy(best, tried, sizeof best);
         }
     }
+    if (most < 0) {
+        CHECK(false, "no case has the next two values");
+    }
     memcpy(row, best, sizeof best);
     mark(d, row);
-    return 1;
+    return most >= 0;
 }
 
 static void open_design(design_t *d, uint64_t seed)
