@@ -48,7 +48,7 @@ static bool is_verbose(void)
     return verbose;
 }
 
-/* What has been said. Where there is no more room, a reason is said each time. */
+/* The reasons that were printed already. Once the list is full, a reason is printed each time. */
 enum { MOST_REASONS = 128, REASON_LENGTH = 256 };
 
 typedef struct reason {

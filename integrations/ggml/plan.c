@@ -734,7 +734,7 @@ static enum ggml_status run(sg_plans_t *plans, plan_t *plan, sinter_stream_t *st
     return status;
 }
 
-/* true: what is bound is not what the plan is to run on. */
+/* True if the bound tensors are not those that the plan must run on. */
 static bool has_moved(const plan_t *plan, const sg_tensors_t *tensors)
 {
     bool moved = !plan->is_bound;

@@ -40,7 +40,7 @@ const sg_layout_t *sg_layout_of(enum ggml_type type);
 size_t sg_plane_offset(const struct ggml_tensor *root, int plane);
 /* Bytes of a tensor in a buffer of ours. */
 size_t sg_tensor_bytes(const struct ggml_tensor *tensor);
-/* Blocks of a tensor that is no view, to planes and back. */
+/* Blocks of a tensor that is not a view, to planes and back. */
 void sg_unpack_blocks(const struct ggml_tensor *root, size_t first, size_t count,
                       const uint8_t *blocks);
 void sg_pack_blocks(const struct ggml_tensor *root, size_t first, size_t count, uint8_t *blocks);
