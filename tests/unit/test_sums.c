@@ -58,6 +58,91 @@ static void check_softmax(int64_t n, int64_t width, int axis, float other)
     free(logs);
 }
 
+/* The most terms of n that are added one after the other, and the sums of these: blocks of up to
+ * 256 terms have sums of their own, and few rows have one in each of 8 lanes at least, or for each
+ * 16 rows of weights. */
+static double one_by_one(int64_t n, bool few)
+{
+    const double blocks = 256 + (double)n / 256, lanes = (double)n / 8 + 8;
+    return few && lanes > blocks ? lanes : blocks;
+}
+
+/* K equal products for each of rows x N results, weights of some type with K along their rows or
+ * their columns. */
+static void check_product(const char *type, int64_t rows, int64_t K, bool along_k)
+{
+    enum { N = 40 };
+    const bool codes = strcmp(type, "s8") == 0, halves = strcmp(type, "f16") == 0;
+    const float x = 0.1f, w = codes ? 3 : halves ? 0.0999755859375f : 0.1f, s = 0.0333f;
+    const double one = (double)x * w * (codes ? (double)s : 1), want = one * (double)K;
+    char spec[400], weights[64];
+    snprintf(weights, sizeof weights, "%lldx%lld", along_k ? (long long)N : (long long)K,
+             along_k ? (long long)K : (long long)N);
+    snprintf(spec, sizeof spec,
+             "%s%s%s%s%s%s%s%sMatMul transpose_b=%d 1:f32:%lldx%lld %d:%s:%s -> 3:f32:%lldx%d",
+             codes ? "DynamicDequantize qtype=per_tensor 2:" : "", codes ? type : "",
+             codes ? ":" : "", codes ? weights : "", codes ? " 5:f32:1 -> 4:f32:" : "",
+             codes ? weights : "", codes ? ";" : "", "", along_k, (long long)rows, (long long)K,
+             codes ? 4 : 2, codes ? "f32" : type, weights, (long long)rows, N);
+    const size_t all = (size_t)(rows * N), many = (size_t)(K * N);
+    float *a = floats((size_t)(rows * K), x), *y = floats(all, NAN), scale = s;
+    void *b = floats(many, w);
+    for (size_t i = 0; i < many && (codes || halves); i++) {
+        if (codes) {
+            ((int8_t *)b)[i] = 3;
+        } else {
+            ((uint16_t *)b)[i] = 0x2E66; /* of w */
+        }
+    }
+    const spec_port_t ports[] = {
+        {1, a}, {2, b}, {3, y}, {codes ? 5 : 0, codes ? &scale : NULL}, {0, NULL}};
+    CHECK(spec_run(spec, sinter_partition_policy_fusion, ports) == sinter_success, "%s: %s", spec,
+          sinter_last_error_message());
+    int bad = 0;
+    double worst = 0;
+    for (size_t i = 0; i < all; i++) {
+        const double off = fabs(y[i] - want);
+        worst = off > worst ? off : worst;
+        bad += !(off <= one_by_one(K, rows <= 16) * u * want);
+    }
+    CHECK(bad == 0, "%s: %d of %zu sums; the worst is off by %.3g of %.9g", spec, bad, all, worst,
+          want);
+    free(a);
+    free(b);
+    free(y);
+}
+
+/* Attention over T equal keys gives the value that they all have. */
+static void check_attention(int64_t rows, int64_t T)
+{
+    enum { D = 32 };
+    char spec[400];
+    const long long r = rows, t = T;
+    snprintf(spec, sizeof spec,
+             "MatMul transpose_b=1 1:f32:1x%lldx32 2:f32:1x%lldx32 -> 4:f32:1x%lldx%lld;"
+             "SoftMax axis=-1 4:f32:1x%lldx%lld -> 5:f32:1x%lldx%lld;"
+             "MatMul 5:f32:1x%lldx%lld 3:f32:1x%lldx32 -> 6:f32:1x%lldx32",
+             r, t, r, t, r, t, r, t, r, t, t, r);
+    const size_t all = (size_t)rows * D;
+    float *q = floats(all, 0.1f), *k = floats((size_t)T * D, 0.1f),
+          *v = floats((size_t)T * D, 0.1f), *y = floats(all, NAN);
+    const spec_port_t ports[] = {{1, q}, {2, k}, {3, v}, {6, y}, {0, NULL}};
+    CHECK(spec_run(spec, sinter_partition_policy_fusion, ports) == sinter_success, "%s: %s", spec,
+          sinter_last_error_message());
+    int bad = 0;
+    double worst = 0;
+    for (size_t i = 0; i < all; i++) {
+        const double off = fabs(y[i] - (double)0.1f) / (double)0.1f;
+        worst = off > worst ? off : worst;
+        bad += !(off <= one_by_one(T, false) * u);
+    }
+    CHECK(bad == 0, "%s: %d of %zu results; the worst is off by %.3g", spec, bad, all, worst);
+    free(q);
+    free(k);
+    free(v);
+    free(y);
+}
+
 int main(int argc, char **argv)
 {
     static const float others[] = {-0.7f, -0.1f, -3.3f};
@@ -69,5 +154,13 @@ int main(int argc, char **argv)
         check_softmax(4096, 35, 0, others[i]);
         check_softmax(200001, 20, 0, others[i]);
     }
+    static const char *const types[] = {"f32", "f16", "s8"};
+    static const int64_t rows[] = {1, 4, 16, 40};
+    for (int i = 0; i < 3 * 4 * 2; i++) {
+        check_product(types[i % 3], rows[i / 3 % 4], 32768, i / 12);
+    }
+    check_attention(1, 32768);
+    check_attention(6, 32768);
+    check_attention(70, 32768);
     return check_finish();
 }

@@ -257,8 +257,7 @@ static const char *jit_rows(attention_config_t *c, int rows, int D, features_t f
                            .ldb = ld_v,
                            .ldc = c->ld_v,
                            .stride_a = ATT_GRAIN,
-                           .stride_b = (int64_t)ATT_GRAIN * ld_v,
-                           .beta = true};
+                           .stride_b = (int64_t)ATT_GRAIN * ld_v};
     j->rows = rows;
     j->qk = j->qk_step = xs_dispatch(&qk, features, &why);
     if (!why && c->tk >= c->qk_columns) {
@@ -431,6 +430,7 @@ size_t attention_buffers(const attention_config_t *c, const step_t *step, unsign
     out->v = carve(base, &at, v, sizeof(float));
     out->s = carve(base, &at, s, sizeof(float));
     out->acc = carve(base, &at, acc, sizeof(float));
+    out->part = carve(base, &at, (size_t)c->strip * (size_t)c->ld_v, sizeof(float));
     out->m = carve(base, &at, rows, sizeof(float));
     out->l = carve(base, &at, rows, sizeof(float));
     if (c->bf16) {

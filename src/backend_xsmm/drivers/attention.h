@@ -169,6 +169,7 @@ typedef struct attention_int_buffers {
 /* One thread's buffers inside its scratch; bf16 ones only for the bf16 kernel. */
 typedef struct attention_buffers {
     float *q, *k, *v, *s, *acc, *m, *l;
+    float *part; /* of a strip: P V of one tile, which is added to acc as a whole */
     uint16_t *q16, *k16, *v16, *p16;
     decode_buffers_t decode;
     attention_int_buffers_t ints;

@@ -282,19 +282,33 @@ void attention_scores(task_t *t, const strip_t *strip, int64_t t0, int at, int n
     }
 }
 
-/* acc += P V by libxsmm, rows at.. of a tile of V. */
+/* acc += P V of a strip, rows at.. of a tile of V. A tile has a sum of its own: were each of its
+ * tokens added to acc, the error would grow with the number of all tokens. */
 static void multiply_v(task_t *t, const strip_t *strip, int at, int columns, float *acc)
 {
     const attention_config_t *c = t->c;
     const attention_buffers_t *b = &t->b;
     const int64_t v = (int64_t)at * c->ld_v;
-    if (c->bf16) {
+    if (!strip->jit) {
+        c->tile->gemm(&(gemm_t){.m = strip->n,
+                                .n = c->dv,
+                                .k = columns,
+                                .a = b->s + at,
+                                .lda = c->ld_s,
+                                .b = b->v + v,
+                                .ldb = c->ld_v,
+                                .c = b->part,
+                                .ldc = c->ld_v});
+    } else if (c->bf16) {
         c->tile->bf16_rows(b->s + at, c->ld_s, strip->n, columns, b->p16 + at, c->ld_s);
     }
-    for (int i = 0; i < c->dv; i += c->pv_columns) {
+    for (int i = 0; i < c->dv && strip->jit; i += c->pv_columns) {
         xs_call(strip->jit->pv, c->bf16 ? (void *)(b->p16 + at) : b->s + at,
-                c->bf16 ? (void *)(b->v16 + v + 2 * i) : v_at(t, at, i), acc + i,
+                c->bf16 ? (void *)(b->v16 + v + 2 * i) : v_at(t, at, i), b->part + i,
                 (uint64_t)(columns / ATT_GRAIN));
+    }
+    for (int r = 0; r < strip->n; r++) {
+        c->fn->add_row(acc + (int64_t)r * c->ld_v, b->part + (int64_t)r * c->ld_v, c->dv);
     }
 }
 
@@ -302,8 +316,6 @@ void attention_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, i
 {
     const attention_config_t *c = t->c;
     const attention_buffers_t *b = &t->b;
-    const int columns = round_grain(nt);
-    float *acc = b->acc + (int64_t)strip->r0 * c->ld_v;
     if (t->dv == 0) {
         return;
     }
@@ -324,19 +336,8 @@ void attention_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, i
         decode_accumulate(&task);
     } else if (t->st->ints.on) {
         ints_accumulate(t, strip, t0, at, nt);
-    } else if (strip->jit) {
-        multiply_v(t, strip, at, columns, acc);
     } else {
-        c->tile->gemm(&(gemm_t){.m = strip->n,
-                                .n = c->dv,
-                                .k = columns,
-                                .a = b->s + at,
-                                .lda = c->ld_s,
-                                .b = b->v + (int64_t)at * c->ld_v,
-                                .ldb = c->ld_v,
-                                .c = acc,
-                                .ldc = c->ld_v,
-                                .add = true});
+        multiply_v(t, strip, at, round_grain(nt), b->acc + (int64_t)strip->r0 * c->ld_v);
     }
 }
 

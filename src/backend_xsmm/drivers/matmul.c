@@ -179,6 +179,7 @@ const char *matmul_configure(const kernel_t *self, const problem_t *p, int most_
     const int64_t N = problem_dim(p, m->conv != NULL ? m->b.data : m->out_dims, 1),
                   rows = matmul_rows_of(p), most = rows < 0 ? most_rows : at_most(rows, MM_ROWS);
     c->tile = tile_table(self->needs);
+    c->fn = eltwise_table(self->needs);
     c->quant = quant_rows(self->needs);
     c->bf16 = bf16;
     c->kind = !integers            ? NO_INTEGERS
@@ -264,6 +265,7 @@ size_t matmul_buffers(const matmul_config_t *c, const step_t *step, unsigned cha
     out->acc =
         carve(scratch, &at, (blocks_rows(c->rows) + (c->taps != NULL ? TAPS_GRAIN : 0)) * MM_PANEL,
               sizeof(float));
+    out->part = carve(scratch, &at, MM_HEIGHT * MM_PANEL, sizeof(float));
     if (c->bf16) {
         out->a16 = carve(scratch, &at, loaded * MM_LDA, sizeof(uint16_t));
         out->b16 = carve(scratch, &at, MM_K * MM_LDB, sizeof(uint16_t));

@@ -55,6 +55,7 @@ typedef struct matmul_places {
 
 typedef struct matmul_config {
     const tile_table_t *tile;
+    const eltwise_table_t *fn;
     const quant_rows_t *quant;
     bool bf16, jit;
     const blocks_table_t *blocks; /* NULL: floats only */
@@ -112,6 +113,7 @@ typedef struct matmul_state {
 /* One thread's buffers inside its scratch; bf16 ones only for the bf16 kernel. */
 typedef struct matmul_buffers {
     float *a, *b, *acc;
+    float *part; /* the sums of one block of K, [MM_HEIGHT][MM_PANEL] */
     uint16_t *a16, *b16;
     blocks_buffers_t blocks;
     blocks_whole_t whole;

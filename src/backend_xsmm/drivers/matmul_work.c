@@ -118,36 +118,55 @@ static const float *find_b(const matmul_task_t *t, int64_t k, int c, int i)
     return (const float *)(const void *)groups_byte(b, at);
 }
 
+/* to[n rows][columns i.. of the piece] += A B over k_pad elements, rows of A from `at` on. */
+static void multiply(const matmul_task_t *t, const float *b, int ldb, float *to, int at, int n,
+                     int i, int columns, int k_pad)
+{
+    if (!t->c->jit) {
+        t->c->tile->gemm(&(gemm_t){.m = n,
+                                   .n = columns,
+                                   .k = k_pad,
+                                   .a = t->buf.a + at * MM_LDA,
+                                   .lda = MM_LDA,
+                                   .b = b,
+                                   .ldb = ldb,
+                                   .c = to,
+                                   .ldc = MM_PANEL,
+                                   .add = true});
+        return;
+    }
+    const xs_kernel_t kernel = t->c->kernel[t->st->width][height_for(n)];
+    xs_call(kernel,
+            t->c->bf16 ? (void *)(t->buf.a16 + at * MM_LDA) : (void *)(t->buf.a + at * MM_LDA),
+            t->c->bf16 ? (const void *)(t->buf.b16 + 2 * i) : (const void *)b, to,
+            (uint64_t)(k_pad / MM_GRAIN));
+}
+
 /* acc[r..r + n)[columns c..c + columns) += A B over k_pad elements from k on, of what buf.a has and
- * buf.b or the strips have. */
+ * buf.b or the strips have. Each block of K has a sum of its own: were its terms added to the sum
+ * of all blocks before, the error would grow with K. */
 static void product(const matmul_task_t *t, int r, int n, int c, int columns, int64_t k, int k_pad)
 {
     float *acc = t->buf.acc + (size_t)r * MM_PANEL + c;
-    int ld;
-    const int step = columns_together(t, columns, &ld);
+    int ldb;
+    const int step = columns_together(t, columns, &ldb);
     for (int i = 0; i < columns; i += step) {
         const float *b = find_b(t, k, c, i);
-        if (!t->c->jit) {
-            t->c->tile->gemm(&(gemm_t){.m = n,
-                                       .n = step,
-                                       .k = k_pad,
-                                       .a = t->buf.a,
-                                       .lda = MM_LDA,
-                                       .b = b,
-                                       .ldb = ld,
-                                       .c = acc + i,
-                                       .ldc = MM_PANEL,
-                                       .add = true});
-            continue;
-        }
         for (int at = 0; at < n; at += MM_HEIGHT) {
-            const xs_kernel_t kernel =
-                t->c->kernel[t->st->width][height_for((int)at_most(n - at, MM_HEIGHT))];
-            xs_call(kernel,
-                    t->c->bf16 ? (void *)(t->buf.a16 + at * MM_LDA)
-                               : (void *)(t->buf.a + at * MM_LDA),
-                    t->c->bf16 ? (const void *)(t->buf.b16 + 2 * i) : (const void *)b,
-                    acc + at * MM_PANEL + i, (uint64_t)(k_pad / MM_GRAIN));
+            const int rows = (int)at_most(n - at, MM_HEIGHT);
+            float *sums = acc + at * MM_PANEL + i;
+            if (k == 0) {
+                multiply(t, b, ldb, sums, at, rows, i, step, k_pad);
+                continue;
+            }
+            float *part = t->buf.part;
+            for (int row = 0; row < matmul_ladder[height_for(rows)]; row++) {
+                memset(part + row * MM_PANEL, 0, (size_t)step * sizeof *part);
+            }
+            multiply(t, b, ldb, part, at, rows, i, step, k_pad);
+            for (int row = 0; row < rows; row++) {
+                t->c->fn->add_row(sums + row * MM_PANEL, part + row * MM_PANEL, step);
+            }
         }
     }
 }
