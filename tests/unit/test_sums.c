@@ -75,15 +75,17 @@ static void check_product(const char *type, int64_t rows, int64_t K, bool along_
     const bool codes = strcmp(type, "s8") == 0, halves = strcmp(type, "f16") == 0;
     const float x = 0.1f, w = codes ? 3 : halves ? 0.0999755859375f : 0.1f, s = 0.0333f;
     const double one = (double)x * w * (codes ? (double)s : 1), want = one * (double)K;
-    char spec[400], weights[64];
+    char spec[400], weights[64], dequantise[200] = "";
     snprintf(weights, sizeof weights, "%lldx%lld", along_k ? (long long)N : (long long)K,
              along_k ? (long long)K : (long long)N);
-    snprintf(spec, sizeof spec,
-             "%s%s%s%s%s%s%s%sMatMul transpose_b=%d 1:f32:%lldx%lld %d:%s:%s -> 3:f32:%lldx%d",
-             codes ? "DynamicDequantize qtype=per_tensor 2:" : "", codes ? type : "",
-             codes ? ":" : "", codes ? weights : "", codes ? " 5:f32:1 -> 4:f32:" : "",
-             codes ? weights : "", codes ? ";" : "", "", along_k, (long long)rows, (long long)K,
-             codes ? 4 : 2, codes ? "f32" : type, weights, (long long)rows, N);
+    if (codes) {
+        snprintf(dequantise, sizeof dequantise,
+                 "DynamicDequantize qtype=per_tensor 2:s8:%s 5:f32:1 -> 4:f32:%s;", weights,
+                 weights);
+    }
+    snprintf(spec, sizeof spec, "%sMatMul transpose_b=%d 1:f32:%lldx%lld %d:%s:%s -> 3:f32:%lldx%d",
+             dequantise, along_k, (long long)rows, (long long)K, codes ? 4 : 2,
+             codes ? "f32" : type, weights, (long long)rows, N);
     const size_t all = (size_t)(rows * N), many = (size_t)(K * N);
     float *a = floats((size_t)(rows * K), x), *y = floats(all, NAN), scale = s;
     void *b = floats(many, w);
