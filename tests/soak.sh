@@ -62,7 +62,7 @@ soak() { # kind cap seconds
                 bad=$((bad + 1))
                 echo "FAILED: SINTER_MAX_CPU_ISA=$cap SINTER_RANDOM_SEED=$next" \
                     "$folder/tests/$program"
-                grep -m 5 -E 'runtime error|ERROR: AddressSanitizer|^[0-9a-f]{16} ' "$log/out"
+                grep -m 5 -E 'runtime error|ERROR: AddressSanitizer|Assertion|^FAILED|^[0-9a-f]{16} ' "$log/out"
             fi
             count=$(sed -n 's/^\([0-9]*\) passed.*/\1/p' "$log/out" | tail -n 1)
             checks=$((checks + ${count:-0}))

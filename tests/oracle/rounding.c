@@ -85,7 +85,7 @@ static bool rounding_is_minor(const orc_value_t *t, error_fn_t *error)
     double old = 0, added = 0;
 #pragma omp parallel for reduction(+ : old, added)
     for (size_t i = 0; i < t->n; i++) {
-        if (isfinite(v[i]) && isfinite(b[i]) && b[i] > 0) {
+        if (isfinite(v[i]) && isfinite(b[i])) {
             double grown = error(v[i], b[i], 1);
             old += b[i];
             added += isfinite(grown) ? grown - b[i] : 0;

@@ -7,6 +7,7 @@
 
 #include "e2e.h"
 #include "spec.h"
+#include "spec_run.h"
 
 enum { NAME = 64, QUERIES = 5, KEYS = 7 }; /* dims of these sizes in all models */
 
@@ -162,6 +163,29 @@ static void test_dead_ops(void)
     sinter_graph_destroy(&graph);
 }
 
+/* A sink has all of the weight where there are no keys: results are zeros, and a chain over the
+ * weights has no column to look at. */
+static void test_no_keys(void)
+{
+    float q[3 * 8], none[1] = {0}, sink[3] = {1, 2, 3}, y[3 * 8];
+    const spec_port_t ports[] = {{1, q}, {2, none}, {3, none}, {10, sink}, {9, y}, {0, NULL}};
+    int zeros = 0;
+    for (int i = 0; i < 3 * 8; i++) {
+        q[i] = 1;
+        y[i] = -1;
+    }
+    CHECK_THAT(spec_run("MatMul transpose_b=1 1:f32:3x8 2:f32:0x8 -> 4:f32:3x0;"
+                        "SoftMax axis=-1 4:f32:3x0 10:f32:3x1 -> 5:f32:3x0;"
+                        "Quantize scales=0.0078125 5:f32:3x0 -> 6:u8:3x0;"
+                        "Dequantize scales=0.0078125 6:u8:3x0 -> 7:f32:3x0;"
+                        "MatMul 7:f32:3x0 3:f32:0x8 -> 9:f32:3x8",
+                        sinter_partition_policy_fusion, ports) == sinter_success);
+    for (int i = 0; i < 3 * 8; i++) {
+        zeros += y[i] == 0;
+    }
+    CHECK(zeros == 3 * 8, "%d zeros", zeros);
+}
+
 int main(void)
 {
     static const char *const same_types[] = {"sdpa-jax", "sdpa-keys-queries", "sdpa-dead-ops",
@@ -185,5 +209,6 @@ int main(void)
         }
     }
     test_dead_ops();
+    test_no_keys();
     return check_finish();
 }

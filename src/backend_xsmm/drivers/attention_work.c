@@ -166,7 +166,7 @@ static span_t prob_columns(task_t *t, span_t span)
     for (int r = 0; r < t->rows; r++) {
         sums = sums && (t->b.l[r] > 0 || (t->p->inf_as_zero && t->b.l[r] == 0));
     }
-    if (!sums || !t->st->prob_steady) {
+    if (!sums || !t->st->prob_steady || t->st->d.T == 0) {
         return (span_t){0, t->st->d.T};
     }
     chain_run(&t->st->prob, t->idx[0] + t->st->skip, 1, &zero, t->b.chain);
