@@ -31,6 +31,7 @@ for kind in $kinds; do
 done
 caps="generic avx2 avx2_vnni avx512 avx512_vnni"
 targets=${programs[*]}
+signs="runtime error|ERROR: AddressSanitizer|Assertion|^FAILED|^[0-9a-f]{16} " # of what failed
 
 build() { # folder [option...]
     cmake -S . -B "$@" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O1 -g" \
@@ -62,7 +63,7 @@ soak() { # kind cap seconds
                 bad=$((bad + 1))
                 echo "FAILED: SINTER_MAX_CPU_ISA=$cap SINTER_RANDOM_SEED=$next" \
                     "$folder/tests/$program"
-                grep -m 5 -E 'runtime error|ERROR: AddressSanitizer|Assertion|^FAILED|^[0-9a-f]{16} ' "$log/out"
+                grep -m 5 -E "$signs" "$log/out"
             fi
             count=$(sed -n 's/^\([0-9]*\) passed.*/\1/p' "$log/out" | tail -n 1)
             checks=$((checks + ${count:-0}))
