@@ -2,8 +2,8 @@
  *
  * With u the rounding unit, for each output element, a a row of A, b a column of B, K terms:
  *   accumulation   min(K, 2 sqrt(K) + 2) u |a|_2 |b|_2: rounding errors of a long sum behave
- *                  like a random walk, but those of a sum of equal
- *                  terms are alike: K u |a|_2 |b|_2; and K 2^-150 for products below the normal
+ *                  like a random walk, but those of a sum of terms that are mostly equal
+ *                  are alike: K u |a|_2 |b|_2; and K 2^-150 for products below the normal
  *                  numbers
  *   operands       an operand element off by e_k (roundings to the mode's precision, bounds of
  *                  earlier ops) adds sum e_k b_k.
@@ -41,6 +41,9 @@
 #include "internal.h"
 
 #define LAMBDA 4.0
+/* Values are alike in magnitude where K sum v^4 / (sum v^2)^2 is below this: it is 1 where all are
+ * equal, at most 1.57 for ones and twos, 1.8 for a uniform distribution and 3 for a normal one. */
+#define ALIKE 1.6
 /* A signed limb of 8 bits has 127 steps on either side, two have 2^15: twice the largest
  * rounding error of each. */
 #define ONE_LIMB 0x1p-7
@@ -54,7 +57,7 @@ typedef struct shape {
 /* 2- and 4-norms of a row's finite values, of their bounds, and of what the mode may do to them. */
 typedef struct norms {
     double v2, v4, b2, b4, m2, m4;
-    bool equal;    /* in magnitude, all values */
+    bool alike;    /* in magnitude, most values */
     bool unsure;   /* of the sign of some value, so that its product with an infinity is open */
     bool has_nan;  /* a certain one, which makes every sum with this row a certain NaN */
     double c1, c2; /* 1- and 2-norm of the codes, where scales are folded into the other operand */
@@ -336,7 +339,7 @@ static int operand_norms(orc_ctx_t *c, operand_t *o, int64_t k)
             *n = (norms_t){
                 .v2 = sqrt(s.v2[r]), .v4 = fourth_root(s.v4[r]), .b4 = fourth_root(s.b4[r])};
             n->b2 = isinf(s.b2_max[r]) ? INFINITY : sqrt(s.b2[r]);
-            n->equal = (double)k * s.v4[r] <= s.v2[r] * s.v2[r] * (1 + 1e-12);
+            n->alike = (double)k * s.v4[r] <= s.v2[r] * s.v2[r] * ALIKE;
             n->has_nan = s.nans[r] > 0;
             n->unsure = s.unsure[r] > 0 || s.least[r] <= o->mode_absolute || o->mode_group > 0;
             n->m2 =
@@ -462,7 +465,7 @@ static void bound_row(const shape_t *s, const operand_t *oa, const norms_t *a, c
     double terms = (double)s->k, walk = 2 * sqrt(terms) + 2;
 
     for (int64_t j = 0; j < s->n; j++, b++) {
-        double gamma = (walk < terms && !(a->equal && b->equal) ? walk : terms) * ORC_U;
+        double gamma = (walk < terms && !(a->alike && b->alike) ? walk : terms) * ORC_U;
         double ea = a->b2 + a->m2, eb = b->b2 + b->m2, certain, random;
         operand_error_t of_a, of_b;
         if (a->has_nan || b->has_nan) {
