@@ -41,9 +41,6 @@
 #include "internal.h"
 
 #define LAMBDA 4.0
-/* Values are alike in magnitude where K sum v^4 / (sum v^2)^2 is below this: it is 1 where all are
- * equal, at most 1.57 for ones and twos, 1.8 for a uniform distribution and 3 for a normal one. */
-#define ALIKE 1.6
 /* A signed limb of 8 bits has 127 steps on either side, two have 2^15: twice the largest
  * rounding error of each. */
 #define ONE_LIMB 0x1p-7
@@ -216,6 +213,9 @@ typedef struct power_sums {
     double v2[BLOCK], v4[BLOCK], b2[BLOCK], b4[BLOCK], g2[BLOCK], g4[BLOCK];
     double b2_max[BLOCK], unsure[BLOCK], nans[BLOCK];
     double least[BLOCK]; /* magnitude but 0, which stays what it is in every mode */
+    /* The magnitude that more than half of the values have, if there is one, and how many of them
+     * are left when each other value has taken one away (the majority vote of Boyer and Moore). */
+    double most[BLOCK], votes[BLOCK];
 } power_sums_t;
 
 /* Columns of up to BLOCK rows with the rows side by side, and zeros for rows that do not exist.
@@ -269,6 +269,16 @@ static void add_unsure(const double *v, const double *b, double *unsure)
     }
 }
 
+static void vote(const double *v, double *most, double *votes)
+{
+#pragma omp simd
+    for (int r = 0; r < BLOCK; r++) {
+        const double x = fabs(v[r]);
+        most[r] = votes[r] == 0 ? x : most[r];
+        votes[r] += most[r] == x ? 1 : -1;
+    }
+}
+
 /* b NULL: every value is certain. */
 static void add_nans(const double *v, const double *b, double *nans, double *least)
 {
@@ -282,7 +292,7 @@ static void add_nans(const double *v, const double *b, double *nans, double *lea
 
 static power_sums_t block_sums(const operand_t *o, int64_t at, int64_t rows, int64_t k)
 {
-    power_sums_t s = {{0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}};
+    power_sums_t s = {.v2 = {0}};
     double amax[BLOCK] = {0};
     gathered_t values, bounds;
     for (int r = 0; r < BLOCK; r++) {
@@ -298,6 +308,7 @@ static power_sums_t block_sums(const operand_t *o, int64_t at, int64_t rows, int
             gather(o->t->b + at + i * o->col, o->row, o->col, rows, n, bounds);
         }
         add_powers(values[in], s.v2, s.v4, amax);
+        vote(values[in], s.most, s.votes);
         add_nans(values[in], o->t->b ? bounds[in] : NULL, s.nans, s.least);
         if (o->t->b) {
             add_powers(bounds[in], s.b2, s.b4, s.b2_max);
@@ -339,7 +350,7 @@ static int operand_norms(orc_ctx_t *c, operand_t *o, int64_t k)
             *n = (norms_t){
                 .v2 = sqrt(s.v2[r]), .v4 = fourth_root(s.v4[r]), .b4 = fourth_root(s.b4[r])};
             n->b2 = isinf(s.b2_max[r]) ? INFINITY : sqrt(s.b2[r]);
-            n->alike = (double)k * s.v4[r] <= s.v2[r] * s.v2[r] * ALIKE;
+            n->alike = 4 * s.votes[r] >= (double)k;
             n->has_nan = s.nans[r] > 0;
             n->unsure = s.unsure[r] > 0 || s.least[r] <= o->mode_absolute || o->mode_group > 0;
             n->m2 =
