@@ -11,6 +11,8 @@ CONTRACT = ["src/backend_xsmm/plan.h", "src/backend_xsmm/kernel.h", "src/backend
             "src/backend_xsmm/kernels.def", "src/backend_xsmm/steps.def",
             "src/patterns/partition.h"]
 BELOW_BACKEND = PUBLIC + ["src/base/", "src/numeric/", "src/graph/"]
+BELOW_DRIVERS = BELOW_BACKEND + CONTRACT + ["src/backend_xsmm/ukernels/",
+                                            "src/backend_xsmm/chain/"]
 # Room -> what it may include besides itself and libc. The first prefix that fits a file is its
 # room.
 ROOMS = {
@@ -22,8 +24,9 @@ ROOMS = {
     "src/passes/": BELOW_BACKEND + ["src/patterns/partition.h"],
     "src/backend_xsmm/ukernels/": PUBLIC + ["src/base/", "src/numeric/"],
     "src/backend_xsmm/chain/": BELOW_BACKEND + CONTRACT + ["src/backend_xsmm/ukernels/"],
-    "src/backend_xsmm/drivers/":
-        BELOW_BACKEND + CONTRACT + ["src/backend_xsmm/ukernels/", "src/backend_xsmm/chain/"],
+    "src/backend_xsmm/drivers/common/": BELOW_DRIVERS,
+    **{f"src/backend_xsmm/drivers/{room}/": BELOW_DRIVERS + ["src/backend_xsmm/drivers/common/"]
+       for room in ("attention", "matmul", "move", "rows")},
     "src/backend_xsmm/exec/": BELOW_BACKEND + CONTRACT + ["src/backend_xsmm/ukernels/", "omp.h"],
     "src/backend_xsmm/plan/":
         BELOW_BACKEND + CONTRACT + ["src/backend_xsmm/chain/", "src/backend_xsmm/exec/",

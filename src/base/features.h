@@ -34,15 +34,10 @@ typedef struct features {
     uint32_t bits; /* FEATURE_* */
 } features_t;
 
-/* The sets that code is written for. Each includes the ones before it, except that AVX-VNNI is
- * found without AVX-512 too. */
 enum {
-    NEEDS_NOTHING = 0,
-    NEEDS_AVX2 = FEATURE_AVX2,
-    NEEDS_AVX2_VNNI = FEATURE_AVX2 | FEATURE_AVX_VNNI,
-    NEEDS_AVX512 = FEATURE_AVX2 | FEATURE_AVX512,
-    NEEDS_AVX512_VNNI = NEEDS_AVX512 | FEATURE_AVX512_VNNI,
-    NEEDS_AVX512_BF16 = NEEDS_AVX512_VNNI | FEATURE_AVX512_BF16
+#define SINTER_SET(name, bits) NEEDS_##name = bits,
+#include "base/features.def"
+#undef SINTER_SET
 };
 
 static inline bool has_features(features_t have, uint32_t needs)

@@ -98,7 +98,7 @@ def edit(todo):
     first = "SINTER_KERNEL(softmax_rows_f32_avx512, "
     todo.edit("src/backend_xsmm/kernels.def",
               (first, f"SINTER_KERNEL({KERNEL}, softmax_narrow, NEEDS_NOTHING)\n{first}"))
-    todo.write("src/backend_xsmm/drivers/softmax_narrow.c", DRIVER)
+    todo.write("src/backend_xsmm/drivers/rows/softmax_narrow.c", DRIVER)
     todo.edit("tests/unit/test_selection.c",
               ('    {.what = "softmax",\n', CASE + '    {.what = "softmax",\n'))
 

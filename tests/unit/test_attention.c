@@ -4,8 +4,8 @@
 #define _GNU_SOURCE
 #include <sinter/sinter_graph.h>
 
-#include "backend_xsmm/drivers/attention.h"
-#include "backend_xsmm/drivers/attention_decode.h"
+#include "backend_xsmm/drivers/attention/attention.h"
+#include "backend_xsmm/drivers/attention/attention_decode.h"
 #include "base/cpu.h"
 #include "check.h"
 #include "test_decode.h"

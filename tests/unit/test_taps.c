@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend_xsmm/drivers/matmul.h"
+#include "backend_xsmm/drivers/matmul/matmul.h"
 #include "base/cpu.h"
 #include "check.h"
 

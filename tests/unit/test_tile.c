@@ -9,7 +9,7 @@
 
 #include <sinter/sinter_graph.h>
 
-#include "backend_xsmm/drivers/matrices.h"
+#include "backend_xsmm/drivers/common/matrices.h"
 #include "backend_xsmm/ukernels/tile.h"
 #include "base/cpu.h"
 #include "base/status.h"

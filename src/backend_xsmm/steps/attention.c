@@ -1,5 +1,5 @@
 /* Attention: Q K^T, a chain, SoftMax, a chain, times V. */
-#include "backend_xsmm/drivers/quant_tail.h"
+#include "backend_xsmm/drivers/common/quant_tail.h"
 #include "backend_xsmm/exec/work.h"
 #include "backend_xsmm/plan/emit.h"
 

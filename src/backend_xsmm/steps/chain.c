@@ -1,5 +1,5 @@
 /* Elementwise ops by themselves, and copies. */
-#include "backend_xsmm/drivers/quant_tail.h"
+#include "backend_xsmm/drivers/common/quant_tail.h"
 #include "backend_xsmm/exec/work.h"
 #include "backend_xsmm/plan/emit.h"
 

@@ -1,6 +1,6 @@
 /* MatMul, Convolution and ConvTranspose. */
-#include "backend_xsmm/drivers/matmul.h"
-#include "backend_xsmm/drivers/quant_tail.h"
+#include "backend_xsmm/drivers/matmul/matmul.h"
+#include "backend_xsmm/drivers/common/quant_tail.h"
 #include "backend_xsmm/exec/work.h"
 #include "backend_xsmm/plan/emit.h"
 #include "graph/quant.h"

@@ -1,7 +1,7 @@
 /* The table of the kinds of step. */
 #include "backend_xsmm/step.h"
 
-#include "backend_xsmm/drivers/quant_tail.h"
+#include "backend_xsmm/drivers/common/quant_tail.h"
 
 #define SINTER_STEP(kind, name, driver) extern const step_ops_t step_##name;
 #include "backend_xsmm/steps.def"

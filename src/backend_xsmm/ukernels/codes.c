@@ -1,4 +1,4 @@
-/* The data types that products in integers take, and which instruction sets have them. */
+/* The data types that products in integers take. */
 #include "backend_xsmm/ukernels/codes.h"
 
 /* The sums of P V are vectors of dwords: number 2 j + h has, in lane 4 l + k, half h of byte 16 l +
@@ -26,24 +26,4 @@ const codes_type_t *codes_type(sinter_data_type_t type)
 {
     const size_t n = sizeof types / sizeof *types;
     return (size_t)type < n && types[type].elems > 0 ? &types[type] : NULL;
-}
-
-/* From codes_<isa>.c, the best first. */
-extern const codes_table_t codes_table_avx512_vnni, codes_table_avx2_vnni, codes_table_avx2;
-
-const codes_table_t *codes_table(features_t features)
-{
-#if defined(__x86_64__)
-    if (has_features(features, NEEDS_AVX512_VNNI)) {
-        return &codes_table_avx512_vnni;
-    }
-    if (has_features(features, NEEDS_AVX2_VNNI)) {
-        return &codes_table_avx2_vnni;
-    }
-    if (has_features(features, NEEDS_AVX2)) {
-        return &codes_table_avx2;
-    }
-#endif
-    (void)features;
-    return NULL;
 }

@@ -9,20 +9,6 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-const eltwise_table_t *eltwise_table(features_t features)
-{
-#if defined(__x86_64__)
-    if (has_features(features, NEEDS_AVX512)) {
-        return &eltwise_table_avx512;
-    }
-    if (has_features(features, NEEDS_AVX2)) {
-        return &eltwise_table_avx2;
-    }
-#endif
-    (void)features;
-    return &eltwise_table_generic;
-}
-
 void eltwise_load(const eltwise_table_t *fn, sinter_data_type_t type, const unsigned char *base,
                   int64_t first, int64_t stride, int n, float *dst)
 {

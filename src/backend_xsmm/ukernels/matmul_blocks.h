@@ -32,6 +32,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/features.h"
+
 enum {
     BLOCKS_K = 256,    /* most elements of K worked off together */
     BLOCKS_STRIP = 64, /* columns of B */
@@ -143,6 +145,14 @@ typedef struct blocks_table {
 } blocks_table_t;
 
 extern const blocks_table_t blocks_table_avx2, blocks_table_avx2_vnni, blocks_table_avx512_vnni;
+/* NULL: this ISA has none. */
+const blocks_table_t *blocks_table(features_t features);
+
+/* Rows that there must be memory for. */
+static inline size_t blocks_rows(int rows)
+{
+    return ((size_t)rows + BLOCKS_ROWS - 1) / BLOCKS_ROWS * BLOCKS_ROWS;
+}
 
 /* The order of elements that pack_codes makes, for blocks_form: of codes of `bits` bits in bytes or
  * in words; NULL: as they are in memory. */

@@ -68,6 +68,8 @@ typedef struct taps_table {
     void (*store)(const taps_codes_of_t *how, const float *x, int n, unsigned char *to);
 } taps_table_t;
 
+/* NULL: this ISA has none. */
+const taps_table_t *taps_table(features_t features);
 extern const taps_table_t taps_table_avx2, taps_table_avx2_vnni, taps_table_avx512_vnni;
 
 #endif

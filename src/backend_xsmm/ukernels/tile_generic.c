@@ -143,20 +143,6 @@ static void add_taps_c(const tile_taps_t *t)
     }
 }
 
-static const tile_table_t table_c = {
+const tile_table_t tile_table_generic = {
     load_c,    gemm_c, tile_bf16_rows_c, tile_bf16_pairs_c, tile_transpose_c, transpose_bytes_c,
     add_taps_c};
-
-const tile_table_t *tile_table(features_t features)
-{
-#if defined(__x86_64__)
-    if (has_features(features, NEEDS_AVX512)) {
-        return &tile_table_avx512;
-    }
-    if (has_features(features, NEEDS_AVX2)) {
-        return &tile_table_avx2;
-    }
-#endif
-    (void)features;
-    return &table_c;
-}

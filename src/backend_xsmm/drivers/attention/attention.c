@@ -1,0 +1,844 @@
+/* The attention kernels: selection, setup, geometry. The arithmetic begins in attention_work.c. */
+#include "backend_xsmm/drivers/attention/attention.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <sinter/sinter_graph.h>
+
+#include "backend_xsmm/drivers/common/products.h"
+#include "base/status.h"
+
+/* Strip heights with JIT kernels; a shorter strip is computed at the next height, rows beyond it
+ * are not looked at. */
+static const int ladder[ATT_LADDER] = {1, 2, 4, 6, 8, 12, 16, ATT_STRIP};
+
+static int round_up(int64_t n, int to)
+{
+    return (int)((n + to - 1) / to * to);
+}
+
+/* ---- selection ------------------------------------------------------------------------------- */
+
+/* The dims of a step that its kernels ask for; -1: not known. */
+typedef struct known {
+    int64_t S, T, D, Dv;
+    int64_t rows; /* query rows that share one K and V */
+} known_t;
+
+/* K or V may lack leading dims or have 1 there: then query heads share them. */
+static int64_t rows_of(const problem_t *problem)
+{
+    const attention_params_t *p = &problem->step->p.attention;
+    const int ndims = problem_ndims(problem, p->out_dims);
+    int64_t rows = problem_dim(problem, p->out_dims, 2);
+    for (int e = 3; e <= ndims && rows >= 0; e++) {
+        const int64_t k = problem_dim(problem, p->k.data, e),
+                      v = problem_dim(problem, p->v.data, e),
+                      n = k == 1 && v == 1 ? problem_dim(problem, p->out_dims, e) : 1;
+        if (k < 0 || v < 0 || n < 0 || !mul_i64(rows, n, &rows)) {
+            return -1;
+        }
+    }
+    return ndims < 2 ? -1 : rows;
+}
+
+static known_t known_dims(const problem_t *problem)
+{
+    const attention_params_t *p = &problem->step->p.attention;
+    return (known_t){.S = problem_dim(problem, p->out_dims, 2),
+                     .T = problem_dim(problem, p->v.data, p->trans_v ? 1 : 2),
+                     .D = problem_dim(problem, p->q.data, p->trans_q ? 2 : 1),
+                     .Dv = problem_dim(problem, p->v.data, p->trans_v ? 2 : 1),
+                     .rows = rows_of(problem)};
+}
+
+static const char *refuse_bf16(const kernel_t *self, const problem_t *problem)
+{
+    const attention_params_t *p = &problem->step->p.attention;
+    const char *why = refuse_bf16_products(problem);
+    const int64_t D = problem_dim(problem, p->q.data, p->trans_q ? 2 : 1),
+                  Dv = problem_dim(problem, p->v.data, p->trans_v ? 2 : 1);
+    (void)self;
+    return why == NULL && (D < 1 || Dv < 1 || D > ATT_CHUNK)
+               ? "needs head sizes known at compile, 1 to 512"
+               : why;
+}
+
+/* True if a dim is known to be unable to stand at stride 1 where that of the head must. */
+static bool head_strided(const problem_t *p, int value, int from_end)
+{
+    const int64_t stride = problem_stride(p, value, from_end);
+    return stride >= 0 && stride != 1 && problem_dim(p, value, from_end) != 1;
+}
+
+static const char *refuse_decode(const kernel_t *self, const problem_t *problem)
+{
+    const attention_params_t *p = &problem->step->p.attention;
+    const known_t n = known_dims(problem);
+    const decode_ops_t *k = decode_ops(self->needs, problem_type(problem, p->k.data)),
+                       *v = decode_ops(self->needs, problem_type(problem, p->v.data));
+    if (n.D < 1 || n.D > DECODE_HEAD || n.Dv < 1 || n.Dv > DECODE_HEAD) {
+        return "needs heads of 1 to 256 elements, known at compile";
+    }
+    if (n.S > DECODE_ROWS || n.rows > DECODE_ROWS || n.rows == 0) {
+        return "needs 1 to 8 query rows for each K and V";
+    }
+    if (n.T >= 0 && n.T < DECODE_LANES) {
+        return "needs 16 tokens or more";
+    }
+    if (p->k.split != sinter_data_type_undef || p->v.split != sinter_data_type_undef) {
+        return "K or V is in two planes";
+    }
+    if (k == NULL || v == NULL || n.D % k->layout.multiple != 0 || n.Dv % v->layout.multiple != 0) {
+        return "no decoder for these data types and head sizes";
+    }
+    return head_strided(problem, p->k.data, p->trans_k ? 1 : 2) ||
+                   head_strided(problem, p->v.data, p->trans_v ? 2 : 1)
+               ? "a head is not contiguous"
+               : NULL;
+}
+
+/* Elements along the head that share scales or zero points of an operand; 0: all, or not known; -1:
+ * they have none. */
+static int64_t group_of_head(const problem_t *p, const operand_t *o, bool zero_points, int from_end)
+{
+    const int coef = zero_points ? o->zp : o->scale, ndims = problem_ndims(p, o->data),
+              coefs = coef < 0 ? 0 : problem_ndims(p, coef);
+    if (coef < 0 || ndims < from_end || coefs < 0) {
+        return 0;
+    }
+    const int at = ndims - from_end, d = zero_points ? o->zp_dim[at] : o->scale_dim[at];
+    const int64_t n = d < 0 ? 1 : problem_dim(p, coef, coefs - d),
+                  head = problem_dim(p, o->data, from_end);
+    if (n == 0 || n == 1 || n < 0 || head <= 0) {
+        return n == 0 ? -1 : 0;
+    }
+    const int64_t size = quant_group_size(head, n, o->group_size[at]);
+    return size > 0 ? size : -1;
+}
+
+/* Why an operand's products with floats cannot be of integers. Groups that are not known at compile
+ * may allow it. */
+static const char *refuse_integers(const codes_table_t *table, const problem_t *p,
+                                   const operand_t *o, int from_end)
+{
+    const sinter_data_type_t type = problem_type(p, o->data);
+    const codes_type_t *codes = codes_type(type);
+    if (limbs_kind(p->step->mode) == NO_INTEGERS) {
+        return MODE_HAS_NO_INTEGERS;
+    }
+    if (!table || !codes) {
+        return "the data type has no codes that are small integers";
+    }
+    if (codes->form == CODES_BYTES && !table->sums_bytes) {
+        return BYTES_NEED_VNNI;
+    }
+    const dtype_traits_t *zp = o->zp < 0 ? NULL : dtype_traits(problem_type(p, o->zp));
+    if (zp != NULL && zp->cls == DTYPE_INT && zp->bits > 8) {
+        return "zero points of more than 8 bits";
+    }
+    const int64_t quad = codes->elems / CODES_QUADS, s = group_of_head(p, o, false, from_end),
+                  z = group_of_head(p, o, true, from_end);
+    return s < 0 || z < 0 || s % quad != 0 || z % quad != 0
+               ? "groups along the head do not fit the decoder"
+               : NULL;
+}
+
+/* Products in integers, if the mode allows them: of 16 bits where it rounds floats to 8 or 11,
+ * of 8 bits in mode int8. */
+static decode_how_t how_of(const kernel_t *self, const problem_t *p, const operand_t *o,
+                           int from_end)
+{
+    const codes_table_t *table = codes_table(self->needs);
+    const sinter_data_type_t type = problem_type(p, o->data);
+    const pv_kind_t zp = o->zp >= 0 ? p->plan->values[o->zp].kind : PV_TEMP;
+    decode_how_t how = {.ops = decode_ops(self->needs, type),
+                        .features = self->needs,
+                        .early_zp = zp == PV_INPUT || zp == PV_CONST};
+    if (self->driver->arithmetic == IN_INT8) {
+        how.why = refuse_integers(table, p, o, from_end);
+    }
+    if (self->driver->arithmetic == IN_INT8 && how.why == NULL) {
+        how.codes = codes_type(type);
+        how.ints = table;
+        how.kind = limbs_kind(p->step->mode);
+    }
+    return how;
+}
+
+static decode_how_t how_of_k(const kernel_t *self, const problem_t *p)
+{
+    const attention_params_t *a = &p->step->p.attention;
+    return how_of(self, p, &a->k, a->trans_k ? 1 : 2);
+}
+
+static decode_how_t how_of_v(const kernel_t *self, const problem_t *p)
+{
+    const attention_params_t *a = &p->step->p.attention;
+    return how_of(self, p, &a->v, a->trans_v ? 2 : 1);
+}
+
+static const char *refuse_codes(const kernel_t *self, const problem_t *p)
+{
+    const char *why = refuse_decode(self, p);
+    return why != NULL || how_of_v(self, p).codes ? why : how_of_k(self, p).why;
+}
+
+/* Why tiles of an operand cannot be of bytes less their zero points. */
+static const char *refuse_bytes(const blocks_table_t *table, const problem_t *p, const operand_t *o)
+{
+    const dtype_traits_t *type = dtype_traits(problem_type(p, o->data)),
+                         *zp = o->zp < 0 ? NULL : dtype_traits(problem_type(p, o->zp));
+    if (type->cls != DTYPE_INT || type->bits > 8 || o->split != sinter_data_type_undef) {
+        return "codes of K or V are no integers of at most 8 bits";
+    }
+    if (zp != NULL && zp->cls != DTYPE_INT) {
+        zp = NULL; /* they stay out of the bytes */
+    }
+    if (type->bits > 4 ? type->digits == 8 || zp != NULL : zp != NULL && zp->bits > 4) {
+        return "codes of K or V less their zero points do not fit a signed byte";
+    }
+    if (table->sums_bytes) {
+        return NULL;
+    }
+    const double above = type->max - (zp != NULL ? zp->min : 0),
+                 below = (zp != NULL ? zp->max : 0) - type->min;
+    return type->bits > 4                                   ? BYTES_NEED_VNNI
+           : above > BLOCKS_NARROW || below > BLOCKS_NARROW ? "sums of pairs would saturate"
+                                                            : NULL;
+}
+
+static const char *refuse_blocks(const kernel_t *self, const problem_t *p)
+{
+    const attention_params_t *a = &p->step->p.attention;
+    const blocks_table_t *table = blocks_table(self->needs);
+    const known_t n = known_dims(p);
+    if (limbs_kind(p->step->mode) != ONE_LIMB) {
+        return "the fpmath mode does not allow products of 8-bit integers with floats";
+    }
+    if (table == NULL) {
+        return "no products of integers for this CPU";
+    }
+    if (a->q.scale >= 0 || a->q.zp >= 0 || a->prob != NULL) {
+        return "Q is quantised, or a chain follows the probabilities";
+    }
+    if (n.D < 1 || n.D > BLOCKS_K || n.Dv < 1 || n.Dv > BLOCKS_K) {
+        return "needs heads of 1 to 256 elements, known at compile";
+    }
+    const char *why = refuse_bytes(table, p, &a->k);
+    return why != NULL ? why : refuse_bytes(table, p, &a->v);
+}
+
+/* ---- setup ----------------------------------------------------------------------------------- */
+
+/* The size of heads from which tiles that lie call by call pay for their packing. */
+enum { BY_CALL_FROM = 128 };
+
+static const char *jit_rows(attention_config_t *c, int rows, int D, features_t features)
+{
+    const char *why = NULL;
+    attention_jit_t *j = &c->jit[c->n_jit];
+    const xs_kind_t kind = c->bf16 ? XS_BF16F32 : XS_F32;
+    xs_shape_t qk = {.kind = kind,
+                     .m = rows,
+                     .n = ATT_GRAIN,
+                     .k = c->bf16 ? round_up(D, 2) : D,
+                     .lda = c->ld_q,
+                     .ldb = c->by_call ? c->qk_columns : c->ld_k,
+                     .ldc = c->ld_s};
+    const int ld_v = c->by_call ? c->pv_columns : c->ld_v;
+    const xs_shape_t pv = {.kind = kind,
+                           .m = rows,
+                           .n = c->pv_columns,
+                           .k = ATT_GRAIN,
+                           .lda = c->ld_s,
+                           .ldb = ld_v,
+                           .ldc = c->ld_v,
+                           .stride_a = ATT_GRAIN,
+                           .stride_b = (int64_t)ATT_GRAIN * ld_v};
+    j->rows = rows;
+    j->qk = j->qk_step = xs_dispatch(&qk, features, &why);
+    if (!why && c->tk >= c->qk_columns) {
+        qk.n = c->qk_columns;
+        j->qk = xs_dispatch(&qk, features, &why);
+    }
+    if (!why) {
+        j->pv = xs_dispatch(&pv, features, &why);
+    }
+    c->n_jit += !why;
+    return why;
+}
+
+/* JIT kernels for all heights that can occur: with the number of rows known that is the full
+ * strip and what is left over. */
+static const char *jit(attention_config_t *c, int64_t rows, int64_t D, int64_t Dv,
+                       features_t features)
+{
+    const char *why = NULL;
+    if (D < 1 || Dv < 1 || D > ATT_CHUNK) {
+        return D > ATT_CHUNK ? "head size above 512" : "head size not known at compile or 0";
+    }
+    c->qk_columns = product_columns(features);
+    c->pv_columns =
+        has_features(features, NEEDS_AVX512) || c->dv % c->qk_columns != 0 ? c->dv : c->qk_columns;
+    c->by_call = !c->bf16 && c->blocks == NULL && c->dk >= BY_CALL_FROM &&
+                 !has_features(features, NEEDS_AVX512);
+    const int rest = rows > 0 ? (int)(rows % c->strip) : 0;
+    for (int i = 0; i < ATT_LADDER && !why && ladder[i] <= c->strip; i++) {
+        const bool covers_rest = rest && ladder[i] >= rest && (i == 0 || ladder[i - 1] < rest);
+        if (rows < 0 || ladder[i] == c->strip || covers_rest) {
+            why = jit_rows(c, ladder[i], (int)D, features);
+        }
+    }
+    if (why) {
+        c->n_jit = 0;
+        c->by_call = false;
+    }
+    return why;
+}
+
+/* Tile and block sizes. Wider heads get fewer rows and columns, for a block and its tiles to
+ * stay in L2; those that are worked off in chunks load K for one strip at a time. */
+static void size_blocks(attention_config_t *c, int64_t rows, int64_t T, int64_t D, int64_t Dv)
+{
+    const bool decode = c->decode, chunks = D < 0 || D > ATT_CHUNK;
+    c->dk = D >= 0 && D < ATT_CHUNK ? round_up(D ? D : 1, 16) : ATT_CHUNK;
+    c->dv = Dv >= 0 && Dv < ATT_CHUNK ? round_up(Dv ? Dv : 1, decode ? 128 : 16)
+                                      : ATT_CHUNK; /* decoding order: up to 128 elements */
+    const int wide = c->dk > c->dv ? c->dk : c->dv, part = wide <= 128 ? 1 : wide <= 256 ? 2 : 4;
+    const int tk = decode ? DECODE_TOKENS : ATT_TK / part;
+    c->tk = T >= 0 && T < tk ? round_up(T ? T : 1, decode ? 2 * DECODE_LANES : 16) : tk;
+    c->rows = chunks ? ATT_STRIP : round_up(ATT_ROWS / part, ATT_STRIP);
+    if (rows >= 0 && rows < c->rows) {
+        c->rows = round_up(rows ? rows : 1, ATT_STRIP);
+    }
+    for (int i = ATT_LADDER - 1; i >= 0 && rows >= 0 && ladder[i] >= rows; i--) {
+        c->rows = ladder[i];
+    }
+    if (c->blocks != NULL) {
+        c->rows = round_up(c->rows, BLOCKS_ROWS);
+        c->tk = round_up(c->tk, BLOCKS_STRIP);
+        c->dv = round_up(c->dv, BLOCKS_STRIP);
+    }
+    c->strip = c->rows < ATT_STRIP ? c->rows : ATT_STRIP;
+    const int pad = decode ? 0 : 16;
+    c->ld_q = c->dk + pad;
+    c->ld_k = c->tk + pad;
+    /* Decoders write a multiple of twice the lanes of scores, from any grain of a tile on. */
+    c->ld_s = c->tk + (decode ? 2 * DECODE_LANES : pad);
+    c->ld_v = c->dv + pad;
+}
+
+static void note_how(const char *of, const decode_how_t *how, textbuf_t *note)
+{
+    text_add(note, ", %s by %s", of, how->codes ? integers_name(how->kind) : DECODED_FMA);
+    if (how->why != NULL) {
+        text_add(note, " (%s)", how->why);
+    }
+}
+
+static void note_config(const kernel_t *self, const attention_config_t *c, const char *why,
+                        textbuf_t *note)
+{
+    if (c->decode) {
+        text_add(note, "%d query row%s, kv-tile %d", c->rows, c->rows == 1 ? "" : "s", c->tk);
+        note_how("K", &c->k_how, note);
+        note_how("V", &c->v_how, note);
+    } else {
+        text_add(note, "q-block %d in strips of %d, kv-tile %d, ", c->rows, c->strip, c->tk);
+        if (c->blocks != NULL) {
+            text_add(note, ONE_LIMB_NAME);
+        } else {
+            note_products(note, c->bf16, self, why);
+        }
+    }
+}
+
+/* most_rows: how many query rows there are at most where their number is not known; -1: any. */
+static sinter_status_t configure(const kernel_t *self, const problem_t *p, int64_t most_rows,
+                                 attention_config_t *c, arena_t *arena, candidate_t *out)
+{
+    const known_t n = known_dims(p);
+    c->tile = tile_table(self->needs);
+    c->fn = eltwise_table(self->needs);
+    c->quant = quant_rows(self->needs);
+    c->bf16 = self->driver->arithmetic == IN_BF16;
+    c->blocks =
+        self->driver->arithmetic == IN_INT8 && !c->decode ? blocks_table(self->needs) : NULL;
+    size_blocks(c, n.rows < 0 ? most_rows : n.rows, n.T, n.D, n.Dv);
+    const char *why = jit(c, n.rows, n.D, n.Dv, products_features(self, p, c->bf16));
+    if (c->bf16 && why) {
+        return sg_fail(sinter_runtime_error, "bf16 attention: %s", why);
+    }
+    attention_buffers_t b;
+    textbuf_t note;
+    text_init(&note, arena);
+    note_config(self, c, why, &note);
+    *out = (candidate_t){.config = c,
+                         .state_bytes = sizeof(attention_state_t),
+                         .share_bytes = attention_buffers(c, p->step, NULL, &b),
+                         .note = note.text};
+    return note.oom ? sinter_out_of_memory : sinter_success;
+}
+
+static sinter_status_t setup_flash(const kernel_t *self, const problem_t *p, arena_t *arena,
+                                   candidate_t *out)
+{
+    attention_config_t *c = ARENA_NEW(arena, attention_config_t, 1);
+    return c == NULL ? sinter_out_of_memory : configure(self, p, -1, c, arena, out);
+}
+
+static sinter_status_t setup_decode(const kernel_t *self, const problem_t *p, arena_t *arena,
+                                    candidate_t *out)
+{
+    attention_config_t *c = ARENA_NEW(arena, attention_config_t, 1);
+    const known_t n = known_dims(p);
+    if (c == NULL) {
+        return sinter_out_of_memory;
+    }
+    c->decode = true;
+    c->k_how = how_of_k(self, p);
+    c->v_how = how_of_v(self, p);
+    decode_orders(&c->k_how, n.D);
+    decode_orders(&c->v_how, n.Dv);
+    return configure(self, p, DECODE_ROWS, c, arena, out);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+size_t attention_buffers(const attention_config_t *c, const step_t *step, unsigned char *scratch,
+                         attention_buffers_t *out)
+{
+    /* Scratch has any alignment; vectors are happier on 64 bytes. */
+    unsigned char *base = scratch ? scratch + (64 - (uintptr_t)scratch % 64) % 64 : NULL;
+    const size_t q = (size_t)c->rows * (size_t)c->ld_q, k = (size_t)c->dk * (size_t)c->ld_k,
+                 v = (size_t)c->tk * (size_t)c->ld_v;
+    const size_t s = (size_t)c->strip * (size_t)c->ld_s, acc = (size_t)c->rows * (size_t)c->ld_v,
+                 rows = (size_t)c->rows;
+    const chain_t *const chains[] = {step->p.attention.score, step->p.attention.bare,
+                                     step->p.attention.prob, step->post};
+    size_t at = 0, chain = 0;
+    for (int i = 0; i < 4; i++) {
+        const size_t bytes = chains[i] ? chain_scratch_bytes(chains[i]) : 0;
+        chain = bytes > chain ? bytes : chain;
+    }
+    *out = (attention_buffers_t){0};
+    out->q = carve(base, &at, q, sizeof(float));
+    out->k = carve(base, &at, k, sizeof(float));
+    out->v = carve(base, &at, v, sizeof(float));
+    out->s = carve(base, &at, s, sizeof(float));
+    out->acc = carve(base, &at, acc, sizeof(float));
+    out->part = carve(base, &at, (size_t)c->strip * (size_t)c->ld_v, sizeof(float));
+    out->m = carve(base, &at, rows, sizeof(float));
+    out->l = carve(base, &at, rows, sizeof(float));
+    if (c->bf16) {
+        out->q16 = carve(base, &at, q, sizeof(uint16_t));
+        out->k16 = carve(base, &at, k, sizeof(uint16_t));
+        out->v16 = carve(base, &at, v, sizeof(uint16_t));
+        out->p16 = carve(base, &at, s, sizeof(uint16_t));
+    }
+    if (c->decode) {
+        const size_t from = at;
+        at = from + decode_buffers(c->rows, c->k_how.codes || c->v_how.codes,
+                                   base ? base + from : NULL, &out->decode);
+    }
+    if (c->blocks != NULL) {
+        ints_buffers(c, base, &at, &out->ints);
+    }
+    out->chain = carve(base, &at, chain, 1);
+    out->tail = carve(base, &at, step->tail != NULL ? quant_tail_scratch() : 0, 1);
+    return at + 64;
+}
+
+/* ---- geometry -------------------------------------------------------------------------------- */
+
+static int64_t batch_dim(const bound_t *b, int from_end)
+{
+    return b->ndims < from_end ? 1 : b->dims[b->ndims - from_end];
+}
+
+/* n elements can stand for `all`. */
+static bool broadcasts(int64_t n, int64_t all)
+{
+    return n == 1 || n == all;
+}
+
+static bool is_empty(const bound_t *b)
+{
+    for (int d = 0; d < b->ndims; d++) {
+        if (b->dims[d] == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* S and T are those of the output and of V: masks may have made them more than Q and K have. Where
+ * the output has no elements, the statistics are still due. */
+static sinter_status_t check_dims(const attention_params_t *p, const frame_t *frame,
+                                  attention_dims_t *d)
+{
+    const bound_t *q = &frame->v[p->q.data], *k = &frame->v[p->k.data], *v = &frame->v[p->v.data],
+                  *out = &frame->v[p->out_dims], *scores = &frame->v[p->score_dims];
+    const bool no_output = p->stats >= 0 && is_empty(out);
+    const bound_t *space = no_output ? scores : out;
+    if (q->ndims < 2 || k->ndims < 2 || v->ndims < 2 || out->ndims < 2 || scores->ndims < 2) {
+        return sg_fail(sinter_invalid_shape, "attention: an operand has fewer than 2 dims");
+    }
+    d->nb = out->ndims - 2;
+    d->S = batch_dim(space, 2);
+    d->D = batch_dim(q, p->trans_q ? 2 : 1);
+    d->T = batch_dim(v, p->trans_v ? 1 : 2);
+    d->Dv = batch_dim(v, p->trans_v ? 2 : 1);
+    if (batch_dim(k, p->trans_k ? 1 : 2) != d->D || batch_dim(out, 1) != d->Dv ||
+        scores->ndims > out->ndims || !broadcasts(batch_dim(q, p->trans_q ? 1 : 2), d->S) ||
+        !broadcasts(batch_dim(scores, 2), d->S) ||
+        !broadcasts(batch_dim(k, p->trans_k ? 2 : 1), d->T) ||
+        !broadcasts(batch_dim(scores, 1), d->T)) {
+        return sg_fail(sinter_invalid_shape,
+                       "attention: dims of Q, K, V and the output do not fit each other");
+    }
+    if (batch_dim(scores, 1) != d->T) {
+        return sg_fail(sinter_unimplemented,
+                       "attention: a softmax over 1 key, whose probability an op behind it "
+                       "broadcasts to %lld keys",
+                       (long long)d->T);
+    }
+    for (int i = 0; i < d->nb; i++) {
+        const int from_end = out->ndims - i;
+        const int64_t n = d->batch[i] = batch_dim(space, from_end), qd = batch_dim(q, from_end),
+                      kd = batch_dim(k, from_end), vd = batch_dim(v, from_end);
+        if (!broadcasts(qd, n) || !broadcasts(kd, n) || !broadcasts(vd, batch_dim(out, from_end)) ||
+            !broadcasts(batch_dim(scores, from_end), n)) {
+            return sg_fail(sinter_invalid_shape, "attention: batch dim %d does not broadcast", i);
+        }
+        d->grouped[i] = kd == 1 && vd == 1 && n != 1;
+    }
+    if (no_output) {
+        d->Dv = 0;
+    }
+    return sinter_success;
+}
+
+static sinter_status_t geometry(const attention_params_t *p, const attention_config_t *c,
+                                const frame_t *frame, attention_dims_t *d)
+{
+    *d = (attention_dims_t){0};
+    SG_TRY(check_dims(p, frame, d));
+    d->group = d->n_kv = 1;
+    for (int i = 0; i < d->nb; i++) {
+        int64_t *n = d->grouped[i] ? &d->group : &d->n_kv;
+        if (!mul_i64(*n, d->batch[i], n)) {
+            return sg_fail(sinter_invalid_shape, "attention: batch dims overflow");
+        }
+    }
+    d->rows = d->S * d->group;
+    d->n_chunks = (d->Dv + c->dv - 1) / c->dv;
+    if (d->n_chunks == 0 && p->stats >= 0) {
+        d->n_chunks = 1; /* no output element, but the statistics are still due */
+    }
+    d->block = c->rows;
+    d->n_blocks = (d->rows + d->block - 1) / d->block;
+    while (frame->shares > 1 && d->block > c->strip &&
+           d->n_kv * d->n_blocks * d->n_chunks < ATT_ITEMS * frame->shares) {
+        d->block = round_up(d->block / 2, c->strip);
+        d->n_blocks = (d->rows + d->block - 1) / d->block;
+    }
+    d->items = d->n_kv * d->n_blocks * d->n_chunks;
+    return sinter_success;
+}
+
+/* Q, K and V, rows and columns that broadcast among them. */
+static sinter_status_t bind_operands(const attention_params_t *p, const frame_t *frame,
+                                     attention_state_t *st)
+{
+    SG_TRY(matrices_bind(&p->q, p->trans_q, frame, &st->q));
+    SG_TRY(matrices_bind(&p->k, p->trans_k, frame, &st->k));
+    SG_TRY(matrices_bind(&p->v, p->trans_v, frame, &st->v));
+    if (st->q.dims[st->q.ndims - 2] != st->d.S) {
+        matrices_repeat(&st->q, true);
+    }
+    if (st->k.dims[st->k.ndims - 1] != st->d.T) {
+        matrices_repeat(&st->k, false);
+    }
+    return sinter_success;
+}
+
+/* Binds a chain to the dims that scores have in the work, [b.., S, T]. */
+static sinter_status_t bind_scores(const chain_t *chain, const problem_t *problem,
+                                   attention_state_t *st, chain_bound_t *out)
+{
+    int64_t dims[SINTER_MAX_NDIMS];
+    const int nb = st->d.nb;
+    memcpy(dims, st->d.batch, sizeof(int64_t) * (size_t)nb);
+    dims[nb] = st->d.S;
+    dims[nb + 1] = st->d.T;
+    st->skip = nb + 2 - chain->ndims;
+    return chain_bind_over(chain, dims + st->skip, problem->frame, problem->plan->features, out);
+}
+
+/* ---- start ----------------------------------------------------------------------------------- */
+
+/* True if a chain's result depends on nothing but the value that it is given. */
+static bool is_steady(const chain_bound_t *b)
+{
+    for (int k = 0; k < b->chain->n_indices; k++) {
+        if (b->at[k] >= 0 && b->dims[b->at[k]] != 1) {
+            return false;
+        }
+    }
+    for (int i = 0; i < b->chain->n_operands; i++) {
+        for (int d = 0; d < b->ndims; d++) {
+            if (b->refs[i].stride[d] != 0 && b->dims[d] != 1) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* True if the program does nothing but multiply by one positive number. */
+static bool is_scale(const chain_bound_t *b, float *scale)
+{
+    const chain_instr_t *load = b->chain->instrs, *mul = load + 1;
+    if (b->chain->f64 || b->chain->n_instrs != 2 || load->op != CHAIN_LOAD ||
+        mul->op != sinter_op_multiply || b->chain->result != mul->dst || load->dst == 0 ||
+        !((mul->a == 0 && mul->b == load->dst) || (mul->a == load->dst && mul->b == 0))) {
+        return false;
+    }
+    const chain_ref_t *ref = &b->refs[load->operand];
+    if (!is_steady(b)) {
+        return false;
+    }
+    ref->traits->codec.load_f32(ref->data, 0, 0, 1, scale);
+    return *scale > 0 && *scale < INFINITY;
+}
+
+/* ---- choose ---------------------------------------------------------------------------------- */
+
+/* True if rows of a stored packed tensor may share bytes: threads would then write each other's
+ * elements. */
+static bool stores_share_bytes(const chain_bound_t *b)
+{
+    for (int i = 0; i < b->chain->n_instrs; i++) {
+        const chain_instr_t *in = &b->chain->instrs[i];
+        if (in->op != CHAIN_STORE) {
+            continue;
+        }
+        const chain_ref_t *ref = &b->refs[in->operand];
+        for (int d = 0; d + 1 < b->ndims; d++) {
+            if (b->dims[d] > 1 && ref->stride[d] % ref->traits->block_elems != 0) {
+                return true;
+            }
+        }
+        if (ref->traits->block_elems > 1 && ref->stride[b->ndims - 1] != 1) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static sinter_status_t bind_sink(const bound_t *sink, attention_state_t *st)
+{
+    const attention_dims_t *d = &st->d;
+    const int shift = d->nb + 2 - sink->ndims;
+    memset(st->sink_stride, 0, sizeof(st->sink_stride));
+    for (int i = 0; i < sink->ndims; i++) {
+        const int at = i + shift;
+        const int64_t n = at < 0 ? 0 : at < d->nb ? d->batch[at] : at == d->nb ? d->S : 1;
+        if (at < 0 || (sink->dims[i] != 1 && sink->dims[i] != n)) {
+            return sg_fail(sinter_invalid_shape,
+                           "attention: sinks do not broadcast to one value for each row");
+        }
+        st->sink_stride[at] = sink->dims[i] == 1 ? 0 : sink->strides[i];
+    }
+    return sinter_success;
+}
+
+static const char *refuse_ints(int kind, const void *config, void *state)
+{
+    (void)kind;
+    return ints_bind(config, state);
+}
+
+static const char *refuse_brgemm(int bf16, const void *config, void *state)
+{
+    const attention_config_t *c = config;
+    (void)state;
+    return c->n_jit > 0 && c->bf16 == (bf16 != 0) ? NULL : "";
+}
+
+/* How tiles of floats are multiplied. */
+const way_row_t ways_attention_products[] = {{ONE_LIMB_NAME, refuse_ints, 0},
+                                             {"bf16 brgemm", refuse_brgemm, 1},
+                                             {"f32 brgemm", refuse_brgemm, 0},
+                                             {"own f32 gemm", NULL, 0}};
+
+static void choose_sides(const attention_params_t *p, const attention_config_t *c,
+                         attention_state_t *st, choice_t *choice)
+{
+    st->k_side.ops = st->v_side.ops = NULL;
+    st->ints.on = false;
+    if (c->decode) {
+        decode_bind(&c->k_how, &st->k, false, "K", &st->k_side, choice);
+        decode_bind(&c->v_how, &st->v, true, "V", &st->v_side, choice);
+        st->v_side.any_weight = p->prob != NULL;
+    }
+    if (st->k_side.ops == NULL || st->v_side.ops == NULL) {
+        take_way(ways_attention_products, "products", c, st, choice);
+    }
+}
+
+/* True if whole items would leave some shares with much less work than others: three heads of a
+ * cache and two threads, for example. Where rows are in several blocks, these are so small already
+ * that each share has several. */
+static bool items_are_uneven(const attention_dims_t *d, int shares)
+{
+    return d->items < shares ||
+           (d->n_blocks == 1 && d->items % shares != 0 && d->items < ATT_ITEMS * shares);
+}
+
+/* Bytes from token to token of K or V where batch dims, such as heads, lie between; else 0. */
+static int64_t bytes_of_token(const matrices_t *op, int token_dim)
+{
+    const int64_t stride = op->axis[token_dim][IN_CODES].stride;
+    for (int i = 0; i < op->ndims - 2; i++) {
+        const int64_t other = op->axis[i][IN_CODES].stride;
+        if (op->dims[i] > 1 && other > 0 && other < stride) {
+            return stride * op->base.codes.type->bits / 8;
+        }
+    }
+    return 0;
+}
+
+/* Columns of a piece: whole tiles, of which K and V stay in the second cache while all heads are
+ * processed. 0: items are not processed in pieces. */
+static int64_t piece_of(const attention_params_t *p, const attention_config_t *c,
+                        const frame_t *frame, const attention_state_t *st)
+{
+    enum { PIECE_BYTES = 1 << 18, MOST_TILES = 4 };
+    const int64_t k = bytes_of_token(&st->k, st->k.ndims - 1),
+                  v = bytes_of_token(&st->v, st->v.ndims - 2);
+    if (st->k_side.ops == NULL || st->v_side.ops == NULL || p->prob || k == 0 || v == 0 ||
+        st->d.items != st->d.n_kv || st->d.items > ATT_PIECE_ITEMS || limits_vary(p, frame)) {
+        return 0;
+    }
+    return at_least(at_most(PIECE_BYTES / (k + v) / c->tk, MOST_TILES), 1) * c->tk;
+}
+
+const way_row_t ways_attention_heads[] = {{"pieces of the cache in turn", NULL, 0}};
+
+/* How items go to shares. The second pass of a probability chain needs the sums of whole rows, so
+ * its items are not divided. */
+static void choose_division(const attention_params_t *p, const attention_config_t *c,
+                            const frame_t *frame, attention_state_t *st, choice_t *choice)
+{
+    attention_dims_t *d = &st->d;
+    d->piece = d->items > 0 && d->Dv > 0 && !choice->shares_bytes ? piece_of(p, c, frame, st) : 0;
+    d->by_weight = frame->shares > 1 && d->items > 0 && !choice->shares_bytes && d->piece == 0 &&
+                   (limits_vary(p, frame) || (items_are_uneven(d, frame->shares) && !p->prob));
+    if (d->piece > 0) {
+        add_way(choice, "heads", ways_attention_heads, NULL);
+    }
+    /* By weight: the first and the last item of each share. */
+    const int64_t places = d->piece > 0 ? d->items : d->by_weight ? 2 : 0;
+    if (places > 0) {
+        choice->shared_bytes = (size_t)places * (size_t)frame->shares * (size_t)c->rows *
+                                   ((size_t)c->ld_v + 2) * sizeof(float) +
+                               64;
+    }
+}
+
+static sinter_status_t choose(const kernel_t *self, const problem_t *problem, const void *config,
+                              void *state, choice_t *choice)
+{
+    const step_t *step = problem->step;
+    const frame_t *frame = problem->frame;
+    const features_t features = problem->plan->features;
+    const attention_params_t *p = &step->p.attention;
+    const attention_config_t *c = config;
+    attention_state_t *st = state;
+    (void)self;
+    SG_TRY(geometry(p, c, frame, &st->d));
+    SG_TRY(bind_operands(p, frame, st));
+    if (p->prob) {
+        SG_TRY(bind_scores(p->prob, problem, st, &st->prob));
+    }
+    SG_TRY(chain_bind(step->post, frame, features, &st->post));
+    int out;
+    st->out = chain_is_store(step->post, &out) && st->post.refs[out].stride[st->post.ndims - 1] == 1
+                  ? &st->post.refs[out]
+                  : NULL;
+    choice->shares_bytes = stores_share_bytes(&st->post);
+    if (step->tail != NULL) {
+        SG_TRY(quant_tail_bind(step->tail, frame, features, &st->tail));
+        choice->shares_bytes = choice->shares_bytes || quant_tail_shares_bytes(&st->tail, c->dv);
+    }
+    if (p->sink >= 0) {
+        SG_TRY(bind_sink(&frame->v[p->sink], st));
+    }
+    choose_sides(p, c, st, choice);
+    choose_division(p, c, frame, st, choice);
+    return sinter_success;
+}
+
+/* What scalars say about masks and scores. */
+static sinter_status_t start(const kernel_t *self, const problem_t *problem, const void *config,
+                             void *state)
+{
+    const frame_t *frame = problem->frame;
+    const attention_params_t *p = &problem->step->p.attention;
+    const attention_config_t *c = config;
+    attention_state_t *st = state;
+    (void)self;
+    if (c->decode) {
+        decode_start(&st->k, &st->k_side);
+        decode_start(&st->v, &st->v_side);
+    }
+    st->masked = limits_bind(p, frame, st);
+    division_bind(st);
+    st->prob_steady = p->prob != NULL && is_steady(&st->prob);
+    const chain_t *score = st->masked ? p->bare : p->score;
+    st->scored = score != NULL;
+    st->scale = 1;
+    if (score) {
+        float scale;
+        SG_TRY(bind_scores(score, problem, st, &st->score));
+        if (is_scale(&st->score, &scale)) {
+            st->scored = false;
+            st->scale = scale;
+        }
+    }
+    if (problem->step->tail != NULL) {
+        quant_tail_start(problem->step->tail, frame, &st->tail);
+    }
+    return sinter_success;
+}
+
+static void tell(const void *state, char *text)
+{
+    const attention_state_t *st = state;
+    const double all = (double)st->d.n_kv * (double)st->d.T, seen = (double)limits_tokens(st);
+    if (seen < all) {
+        snprintf(text, TELL_BYTES, "masks leave %.1f%% of the tokens", 100 * seen / all);
+    }
+}
+
+/* ---- the drivers ----------------------------------------------------------------------------- */
+
+#define ATTENTION                                                                                  \
+    .step = STEP_ATTENTION, .phases = 2, .choose = choose, .start = start, .work = attention_work, \
+    .tell = tell
+#define DECODE                        \
+    ATTENTION, .setup = setup_decode, \
+               .takes = "1 to 8 query rows for each K and V, 16 tokens or more"
+const driver_t driver_attention_flash = {ATTENTION, .arithmetic = IN_F32, .setup = setup_flash};
+const driver_t driver_attention_flash_bf16 = {ATTENTION, .arithmetic = IN_BF16,
+                                              .refuse = refuse_bf16, .setup = setup_flash};
+const driver_t driver_attention_flash_int8 = {ATTENTION, .arithmetic = IN_INT8,
+                                              .refuse = refuse_blocks, .setup = setup_flash};
+const driver_t driver_attention_decode = {DECODE, .arithmetic = IN_F32, .refuse = refuse_decode};
+const driver_t driver_attention_decode_int8 = {DECODE, .arithmetic = IN_INT8,
+                                               .refuse = refuse_codes};

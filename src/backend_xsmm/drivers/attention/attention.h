@@ -1,0 +1,214 @@
+/* Flash attention, what setup (compile), choose (execute, all dims known) and work (threads) of
+ * its kernels share.
+ *
+ * A work item is one batch of K and V, a block of query rows and a chunk of Dv. Query rows are the
+ * S rows of all query heads that share this K and V, row r = s * G + g, so that a block holds
+ * neighbouring positions of all heads of the group. Tiles of TK columns t of K and rows t of V are
+ * dequantised once for a block; over each, strips of its rows do, as far as masks let them see its
+ * columns,
+ *
+ *   s[rows][TK] = q[rows][D] k[D][TK];  score chain;  m' = max(m, row max);  p = exp(s - m');  l
+ *   = l exp(m - m') + sum p;
+ *   acc[rows][Dv] = acc exp(m - m') + p v[TK][Dv]
+ *
+ * so that q, acc, k and v of a block live in L2 and s of a strip in L1.
+ *
+ * A row starts with m = -inf and l = 0, or with m = sink and l = 1 where it has a sink. At the end
+ * the output is acc / l, which goes through the post chain and the quantising tail, if any.
+ *
+ * Items go to shares in turn. Where there are few items, which shares cannot divide evenly, or
+ * where masks leave some batches fewer columns than others, shares are even ranges of the columns
+ * of all items instead. Then the tiles of an item may be divided: each part leaves (m, l, acc) in
+ * shared memory, and phase 1 merges them.
+ *
+ * Where a token of the cache has its heads side by side, a pass over one head skips most of each
+ * row, which a processor fetches slowly. So decoding takes pieces of columns there, and all heads
+ * of a piece in turn; meanwhile it prefetches the next piece from end to end. A share first reads
+ * its first piece from end to end. It is a range of pieces times items, and keeps (m, l, acc) of
+ * each item in shared memory. */
+#ifndef SINTER_SRC_KERNELS_ATTENTION_H
+#define SINTER_SRC_KERNELS_ATTENTION_H
+
+#include "backend_xsmm/drivers/attention/attention_decode.h"
+#include "backend_xsmm/drivers/common/quant_tail.h"
+#include "backend_xsmm/kernel.h"
+#include "backend_xsmm/ukernels/eltwise.h"
+#include "backend_xsmm/ukernels/matmul_blocks.h"
+#include "backend_xsmm/ukernels/tile.h"
+#include "backend_xsmm/ukernels/xsmm.h"
+#include "numeric/quant_rows.h"
+
+enum {
+    ATT_ROWS = 480,                     /* most query rows in a block, whole strips */
+    ATT_STRIP = 24,                     /* most rows in a strip; own products go by 6 rows */
+    ATT_TK = 256,                       /* most columns in a K tile; a chain's block */
+    ATT_GRAIN = 16,                     /* strips see whole grains of columns */
+    ATT_PIECE_ITEMS = 64,               /* attention with more items takes no pieces */
+    ATT_CHUNK = TAIL_ATTENTION_COLUMNS, /* D and Dv beyond this are worked off in chunks */
+    ATT_LADDER = 8,                     /* strip heights that get JIT kernels */
+    ATT_ITEMS = 4 /* blocks are made smaller until each thread has this many items */
+};
+
+/* JIT kernels for strips of `rows` rows. */
+typedef struct attention_jit {
+    int rows;
+    xs_kernel_t qk, qk_step; /* qk_columns and ATT_GRAIN columns */
+    xs_kernel_t pv;          /* pv_columns, batches of ATT_GRAIN rows of V */
+} attention_jit_t;
+
+/* What is known at compile; limits hold for every execute. */
+typedef struct attention_config {
+    const tile_table_t *tile;
+    const eltwise_table_t *fn;
+    const quant_rows_t *quant;
+    bool decode;               /* else K and V go through tiles */
+    decode_how_t k_how, v_how; /* decode only */
+    bool bf16;
+    const blocks_table_t *blocks; /* products of integers; NULL: none */
+    int rows, strip, tk, dk, dv;  /* of the buffers: dk, dv are multiples of 16 */
+    /* Of rows of q, k, v and acc, s: no multiples of large powers of two where it matters. */
+    int ld_q, ld_k, ld_v, ld_s;
+    int n_jit;                  /* 0: tile->gemm does the products */
+    int qk_columns, pv_columns; /* of one call; pv_columns divides dv */
+    /* Tiles of K and V lie call by call: each piece of qk_columns or pv_columns columns is
+     * contiguous. With 256-bit vectors libxsmm is faster so. */
+    bool by_call;
+    attention_jit_t jit[ATT_LADDER];
+} attention_config_t;
+
+/* Products of integers in one execute (attention_blocks.c). */
+typedef struct attention_ints {
+    bool on;
+    int block; /* elements of a block of D, inside which no scale of K changes */
+    /* K's codes become bytes directly, those of 4 bits by the table; else they become floats
+     * first. */
+    bool direct;
+    int8_t table[16];
+    bool shifted, nibbles; /* of bytes of K, as in blocks_b_t: w = code - offset */
+    float offset;
+    bool v_nibbles;
+    bool k_floats, v_floats; /* there are offsets, or zero points that are floats */
+    const uint8_t *order;    /* of the elements of Q, as in blocks_form_t */
+    int group, groups;       /* columns of V that share scales; the number of such groups */
+} attention_ints_t;
+
+/* The geometry of one execute. */
+typedef struct attention_dims {
+    int nb; /* batch dims */
+    int64_t batch[SINTER_MAX_NDIMS];
+    bool grouped[SINTER_MAX_NDIMS]; /* dims that K and V do not have: extra rows */
+    int64_t S, T, D, Dv;
+    int64_t group, rows;                     /* G; S * G */
+    int64_t n_kv, n_blocks, n_chunks, items; /* items = n_kv * n_blocks * n_chunks */
+    int block;                               /* rows in a block */
+    bool by_weight;                          /* shares are ranges of columns, not items in turn */
+    int64_t piece; /* columns of a piece; 0: items are not processed in pieces */
+} attention_dims_t;
+
+typedef struct span {
+    int64_t begin, end;
+} span_t;
+
+/* A column limit (column_limit_t) that is not the same for all batches. */
+typedef struct attention_term {
+    const unsigned char *data; /* s32 */
+    int sign;
+    int64_t stride[SINTER_MAX_NDIMS]; /* by batch dim */
+} attention_term_t;
+
+typedef struct attention_limit {
+    bool lower, moves;
+    int64_t at; /* the shift and all scalars */
+    int n_terms;
+    attention_term_t term[LIMIT_TERMS];
+} attention_limit_t;
+
+typedef struct attention_state {
+    attention_dims_t d;
+    matrices_t q, k, v;
+    attention_ints_t ints;
+    int64_t sink_stride[SINTER_MAX_NDIMS]; /* by batch dim and row */
+    decode_side_t k_side, v_side;          /* ops NULL: through tiles */
+    chain_bound_t score, prob, post;
+    int skip; /* batch dims that the output has before those of score and prob */
+    /* There is a score chain to run; it leaves masking by the limits to the kernel. */
+    bool scored, masked;
+    /* Where results go if the post chain does nothing but store them, along Dv; else NULL. */
+    const chain_ref_t *out;
+    float scale;       /* of scores where no chain is to run */
+    quant_tail_t tail; /* if the step has one */
+    /* Columns that masks leave to row s: max(first_all, s + first_row) <= t < min(end_all, s +
+     * end_row), and what `limits` leaves of those in the row's batch. Tiles outside are skipped. */
+    int64_t first_all, first_row, end_all, end_row;
+    attention_limit_t limits[MASK_LIMITS];
+    int n_limits;
+    int64_t weight;      /* of all items, where shares go by weight */
+    int64_t same_limits; /* how many batches of K and V in sequence have the same limits */
+    /* The probability chain has the same result for every zero. */
+    bool prob_steady;
+} attention_state_t;
+
+enum { ATT_SPAN = BLOCKS_LONGEST }; /* tokens whose weights share a scale */
+
+/* One share's buffers for products of integers. */
+typedef struct attention_int_buffers {
+    blocks_a_t q, p;   /* of the rows of a block, of a strip */
+    bool *usable;      /* [strip]: its rows of Q are finite */
+    int8_t *k, *v;     /* [strip of 64 tokens, of columns][..], as in blocks_b_t */
+    int32_t *k_start;  /* [strip of tokens][block][token] */
+    int32_t *k_z;      /* the same: zero points less the offset, or the bits of such floats */
+    float *k_zp;       /* [block][token], of a strip */
+    float *k_scale;    /* the same */
+    float *v_scale;    /* [group][token] */
+    float *v_zp;       /* the same, of floats */
+    float *less;       /* [row of a strip]: what these take off the results */
+    int32_t *no_start; /* zeros for the products with V, */
+    float *no_scale;   /* and ones */
+} attention_int_buffers_t;
+
+/* One thread's buffers inside its scratch; bf16 ones only for the bf16 kernel. */
+typedef struct attention_buffers {
+    float *q, *k, *v, *s, *acc, *m, *l;
+    float *part; /* of a strip: P V of one tile, which is added to acc as a whole */
+    uint16_t *q16, *k16, *v16, *p16;
+    decode_buffers_t decode;
+    attention_int_buffers_t ints;
+    void *chain, *tail;
+} attention_buffers_t;
+
+/* Carves scratch (NULL: only counts); returns the bytes. */
+size_t attention_buffers(const attention_config_t *c, const step_t *step, unsigned char *scratch,
+                         attention_buffers_t *out);
+
+/* ---- attention_limits.c ---------------------------------------------------------------------- */
+
+/* Whether some mask has limits of its own for some batches; asks for dims only. */
+bool limits_vary(const attention_params_t *p, const frame_t *frame);
+/* Reads what limits are made of. True if the limits are the masks. */
+bool limits_bind(const attention_params_t *p, const frame_t *frame, attention_state_t *st);
+/* The columns of the row at index idx, [batch.., s]; begin is 0 where there is none. */
+span_t limits_columns(const attention_state_t *st, const int64_t *idx);
+/* Tokens between the first and the last one that rows see, in all batches of K together. */
+int64_t limits_tokens(const attention_state_t *st);
+
+/* Items in their order, each with a weight: about the time that it takes. */
+typedef struct item {
+    int64_t item, weight, begin; /* begin: the weight of all items before it */
+    int64_t equal;               /* how many items from this one on have its weight */
+} item_t;
+/* Weighs all items, where shares go by weight. */
+void division_bind(attention_state_t *st);
+item_t division_first(const attention_state_t *st);
+/* Goes n items on; n <= at->equal. */
+void division_skip(const attention_state_t *st, item_t *at, int64_t n);
+
+/* Of attention_blocks.c: why an execute cannot have products of integers, NULL if it can. */
+const char *ints_bind(const attention_config_t *c, attention_state_t *st);
+/* Carves from base (NULL: only counts) on. */
+void ints_buffers(const attention_config_t *c, unsigned char *base, size_t *at,
+                  attention_int_buffers_t *out);
+
+void attention_work(const kernel_t *self, const problem_t *p, const void *config, const void *state,
+                    const worker_t *w);
+
+#endif

@@ -1,0 +1,475 @@
+/* Tiles of K and V in products of integers, for the fpmath mode that allows 8 bits: see
+ * attention.h for the algorithm and ukernels/matmul_blocks.h for the products.
+ *
+ *   Q K   rows of Q are quantised once, by groups of D inside which no scale of K changes. K's
+ *         codes are bytes less their zero points.
+ *   P V   V's scales change from token to token. They are multiplied into the weights, once for
+ *         each range of columns that share them, before those are quantised for ATT_SPAN tokens.
+ *
+ * Zero points that are floats, and offsets as such, stay out of the bytes: of K they are multiplied
+ * with the sums of the quantised Q, of V with the quantised weights. So an error of either meets
+ * the value, as the contract wants it, and not the code.
+ *
+ * A strip goes by floats if its operands have a NaN or an infinity, or are too small or too
+ * large. */
+#include "backend_xsmm/drivers/attention/attention_task.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+enum {
+    STRIP = BLOCKS_STRIP,
+    LEAST_COLUMNS = 32, /* that products work on at a time */
+    SPANS = ATT_TK / ATT_SPAN
+};
+#define ZP_FLOAT_MOST 0x1p60f /* products with bytes stay far from the end of floats */
+
+/* ---- binding --------------------------------------------------------------------------------- */
+
+/* Whether there is one scale for all of an axis, or one for each element. */
+static bool one_or_each(const groups_t *g, const axis_t *axis, int64_t n)
+{
+    return groups_are_one(g, axis, n) || axis->group == 1;
+}
+
+/* Codes that are contiguous along D, in tokens that begin with whole bytes, and whose zero points
+ * do not change inside blocks. */
+static void bind_direct(attention_state_t *st, bool sums_bytes)
+{
+    attention_ints_t *ints = &st->ints;
+    const attention_dims_t *d = &st->d;
+    const groups_t *codes = &st->k.base.codes, *zp = &st->k.base.zp;
+    const int bits = codes->type->bits, each = 32 / bits; /* codes of a dword */
+    const int64_t stride = codes->column.stride;
+    float x[16];
+    ints->direct = (bits == 4 || bits == 8) && codes->row.stride == 1 && stride > 0 &&
+                   stride < INT32_MAX / 16 && matrices_on_bytes(&st->k, false) &&
+                   ints->block % each == 0 && d->D % each == 0 &&
+                   one_or_each(zp, &zp->column, d->T) &&
+                   (groups_are_one(zp, &zp->row, d->D) || zp->row.group == ints->block);
+    ints->order = ints->direct ? blocks_order(bits, false) : NULL;
+    /* Zero points are subtracted from sums where small bytes make products faster. */
+    ints->nibbles = ints->direct && bits == 4 && !sums_bytes;
+    ints->offset = ints->nibbles && codes->dtype == sinter_u4 ? BLOCKS_NIBBLE : 0;
+    ints->shifted = (ints->nibbles && (zp->type != NULL || ints->offset != 0)) || ints->k_floats;
+    if (ints->direct && bits == 4) {
+        dtype_nibble_values(&codes->type->codec, x);
+        for (int i = 0; i < 16; i++) {
+            ints->table[i] = (int8_t)(x[i] - ints->offset);
+        }
+    }
+}
+
+/* Offsets, or zero points that are floats. */
+static bool has_offsets(const matrices_t *op)
+{
+    const groups_t *zp = &op->base.zp;
+    return zp->type != NULL && (op->base.offsets || zp->type->cls != DTYPE_INT);
+}
+
+/* Why float zero points do not go with the groups of the scales; NULL: they do. */
+static const char *refuse_zp_groups(const attention_state_t *st)
+{
+    const attention_dims_t *d = &st->d;
+    const attention_ints_t *ints = &st->ints;
+    const groups_t *k = &st->k.base.zp, *v = &st->v.base.zp;
+    if (ints->k_floats && (!one_or_each(k, &k->column, d->T) ||
+                           (!groups_are_one(k, &k->row, d->D) && k->row.group != ints->block))) {
+        return "zero points of K are floats and have other groups than its scales";
+    }
+    return ints->v_floats &&
+                   (!one_or_each(v, &v->row, d->T) ||
+                    (!groups_are_one(v, &v->column, d->Dv) && v->column.group != ints->group))
+               ? "zero points of V are floats and have other groups than its scales"
+               : NULL;
+}
+
+const char *ints_bind(const attention_config_t *c, attention_state_t *st)
+{
+    const attention_dims_t *d = &st->d;
+    const groups_t *k = &st->k.base.scale, *v = &st->v.base.scale;
+    attention_ints_t *ints = &st->ints;
+    *ints = (attention_ints_t){0};
+    if (c->blocks == NULL) {
+        return "";
+    }
+    if (!one_or_each(k, &k->column, d->T) || !one_or_each(v, &v->row, d->T)) {
+        return "tokens share scales of K or V";
+    }
+    const bool k_one = groups_are_one(k, &k->row, d->D),
+               v_one = groups_are_one(v, &v->column, d->Dv);
+    const int64_t block = k_one ? BLOCKS_LONGEST : k->row.group;
+    if (block % 4 != 0 || block < BLOCKS_LEAST || block > BLOCKS_LONGEST || d->D % 4 != 0) {
+        return "groups of K are not made of blocks of 16 to 128 elements";
+    }
+    if (!v_one && v->column.group % LEAST_COLUMNS != 0) {
+        return "groups of V are not made of ranges of 32 elements";
+    }
+    ints->block = (int)block;
+    ints->group = (int)(v_one ? c->dv : v->column.group);
+    ints->groups = (int)((d->Dv + ints->group - 1) / ints->group);
+    ints->k_floats = has_offsets(&st->k);
+    ints->v_floats = has_offsets(&st->v);
+    const char *why = refuse_zp_groups(st);
+    if (why != NULL) {
+        return why;
+    }
+    ints->on = true;
+    bind_direct(st, c->blocks->sums_bytes);
+    ints->v_nibbles =
+        st->v.base.codes.dtype == sinter_s4 && (st->v.base.zp.type == NULL || ints->v_floats);
+    return NULL;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static blocks_a_t carve_rows(size_t rows, unsigned char *base, size_t *at)
+{
+    return (blocks_a_t){.byte = carve(base, at, rows * BLOCKS_K, 1),
+                        .scale = carve(base, at, rows * BLOCKS_MOST, sizeof(float)),
+                        .sum = carve(base, at, rows * BLOCKS_MOST, sizeof(int32_t))};
+}
+
+static size_t strips_of(int columns)
+{
+    return ((size_t)columns + STRIP - 1) / STRIP;
+}
+
+void ints_buffers(const attention_config_t *c, unsigned char *base, size_t *at,
+                  attention_int_buffers_t *out)
+{
+    const size_t coefs = strips_of(c->tk) * BLOCKS_MOST * STRIP;
+    out->q = carve_rows((size_t)c->rows, base, at);
+    out->p = carve_rows(blocks_rows(c->strip), base, at);
+    out->usable = carve(base, at, (size_t)c->rows, sizeof(bool));
+    out->k = carve(base, at, strips_of(c->tk) * STRIP, (size_t)c->dk);
+    out->v = carve(base, at, strips_of(c->dv) * STRIP, (size_t)c->tk);
+    out->k_start = carve(base, at, coefs, sizeof(int32_t));
+    out->k_z = carve(base, at, coefs, sizeof(int32_t));
+    out->k_zp = carve(base, at, BLOCKS_MOST * STRIP, sizeof(float));
+    out->k_scale = carve(base, at, coefs, sizeof(float));
+    out->v_scale = carve(base, at, strips_of(c->dv) * 2 * (size_t)c->tk, sizeof(float));
+    out->v_zp = carve(base, at, strips_of(c->dv) * 2 * (size_t)c->tk, sizeof(float));
+    out->less = carve(base, at, blocks_rows(c->strip), sizeof(float));
+    out->no_start = carve(base, at, SPANS * STRIP, sizeof(int32_t));
+    out->no_scale = carve(base, at, SPANS * STRIP, sizeof(float));
+}
+
+/* ---- Q --------------------------------------------------------------------------------------- */
+
+static blocks_a_t rows_from(const blocks_a_t *a, int row)
+{
+    return (blocks_a_t){.byte = a->byte + row * BLOCKS_K,
+                        .scale = a->scale + row * BLOCKS_MOST,
+                        .sum = a->sum + row * BLOCKS_MOST};
+}
+
+void ints_queries(task_t *t, const strip_t *strip)
+{
+    const blocks_form_t form = {.order = t->st->ints.order, .by = 1};
+    const attention_int_buffers_t *b = &t->b.ints;
+    const blocks_a_t to = rows_from(&b->q, strip->r0);
+    b->usable[strip->r0] =
+        t->c->blocks->quantise(&form, t->b.q + (int64_t)strip->r0 * t->c->ld_q, t->c->ld_q,
+                               strip->n, (int)t->st->d.D, t->st->ints.block, &to);
+}
+
+/* ---- tiles ----------------------------------------------------------------------------------- */
+
+static bool within(const float *x, size_t n, float least, float most)
+{
+    bool beyond = false;
+    for (size_t i = 0; i < n; i++) {
+        beyond |= !(x[i] >= least && x[i] <= most);
+    }
+    return !beyond;
+}
+
+/* Coefficients of `groups` groups and n tokens, [group][ld]; group i is that of row by[i]. */
+static void load_scales(const task_t *t, const groups_t *g, int groups, int64_t t0, int n,
+                        float *to, int64_t ld)
+{
+    const bool by_token = g->type != NULL && g->column.stride != 0 && g->column.group == 1;
+    if (g->type == NULL) {
+        for (int i = 0; i < groups * ld; i++) {
+            to[i] = 1;
+        }
+        return;
+    }
+    const matrix_t m = matrix_of_groups(g);
+    t->c->tile->load(&m, (rect_t){0, groups, by_token ? t0 : 0, by_token ? n : 1}, to, ld, groups,
+                     (int)ld);
+    for (int r = 0; r < groups && !by_token; r++) {
+        for (int i = 1; i < n; i++) {
+            to[r * ld + i] = to[r * ld];
+        }
+    }
+}
+
+/* The same for `blocks` blocks of D, which all groups are made of, [block][STRIP]. */
+static void load_blocks(const task_t *t, const groups_t *g, int blocks, int64_t t0, int n,
+                        float *to)
+{
+    const bool one = g->type == NULL || groups_are_one(g, &g->row, t->st->d.D);
+    load_scales(t, g, one ? 1 : blocks, t0, n, to, STRIP);
+    for (int i = 1; i < blocks && one; i++) {
+        memcpy(to + i * STRIP, to, STRIP * sizeof *to);
+    }
+}
+
+/* Codes, less their zero points unless these are floats. */
+static matrix_t integers_of(const matrix_t *m, bool floats)
+{
+    matrix_t codes = matrix_of_codes(m);
+    if (!floats) {
+        codes.zp = m->zp;
+    }
+    return codes;
+}
+
+static int blocks_of_d(const task_t *t)
+{
+    const int block = t->st->ints.block;
+    return ((int)t->st->d.D + block - 1) / block;
+}
+
+static void pack_k_by_floats(task_t *t, int64_t t0, int n, int8_t *byte, int32_t *start)
+{
+    const int D = (int)t->st->d.D, block = t->st->ints.block;
+    const matrix_t codes = integers_of(&t->k, t->st->ints.k_floats);
+    t->c->tile->load(&codes, (rect_t){0, D, t0, n}, t->b.k, STRIP, D, STRIP);
+    for (int e = 0; e < D; e += block) {
+        t->c->blocks->pack(t->b.k + e * STRIP, (int)at_most(D - e, block), 1, 0, -128,
+                           byte + e * STRIP, start + e / block * STRIP);
+    }
+}
+
+static void pack_k(task_t *t, int64_t t0, int n, int8_t *byte, int32_t *start)
+{
+    const attention_ints_t *ints = &t->st->ints;
+    const groups_t *codes = &t->k.codes;
+    const int bits = codes->type->bits;
+    const bool zps = t->k.zp.type != NULL;
+    const blocks_codes_t tokens = {.data = groups_byte(codes, codes_at(codes, 0, t0)),
+                                   .stride = codes->column.stride * bits / 8,
+                                   .columns = n,
+                                   .n = (int)t->st->d.D,
+                                   .block = ints->block,
+                                   .bits = bits,
+                                   .table = ints->table,
+                                   .zp = zps && !ints->shifted ? t->b.ints.k_zp : NULL,
+                                   .times = -128};
+    t->c->blocks->pack_codes(&tokens, false, byte, start);
+}
+
+/* Zero points of a strip of tokens, and what of them is subtracted from sums: z. Offsets change the
+ * scales, too. False: some are not for products with integers. */
+static bool load_k_zps(task_t *t, int64_t t0, int n, float *scale, int32_t *z)
+{
+    const attention_ints_t *ints = &t->st->ints;
+    const int all = blocks_of_d(t) * STRIP;
+    float *zp = t->b.ints.k_zp;
+    const bool zps = t->k.zp.type != NULL;
+    if (zps && (ints->direct || ints->k_floats)) {
+        load_blocks(t, &t->k.zp, blocks_of_d(t), t0, n, zp);
+    }
+    if (ints->k_floats) {
+        if (t->k.offsets) {
+            t->c->quant->zps_of_offsets(scale, zp, all);
+        }
+        for (int i = 0; i < all; i++) {
+            ((float *)(void *)z)[i] = zp[i] - ints->offset;
+        }
+        return within(zp, (size_t)all, -ZP_FLOAT_MOST, ZP_FLOAT_MOST);
+    }
+    for (int i = 0; i < all && ints->shifted; i++) {
+        z[i] = (int32_t)((zps ? zp[i] : 0) - ints->offset);
+    }
+    return true;
+}
+
+static void load_k_ints(task_t *t, int64_t t0, int nt)
+{
+    const attention_int_buffers_t *b = &t->b.ints;
+    const int blocks = blocks_of_d(t);
+    t->k_ints = true;
+    for (int at = 0, s = 0; at < nt; at += STRIP, s++) {
+        const size_t coefs = (size_t)s * BLOCKS_MOST * STRIP;
+        int8_t *byte = b->k + (size_t)s * STRIP * (size_t)t->c->dk;
+        const int n = (int)at_most(nt - at, STRIP);
+        load_blocks(t, &t->k.scale, blocks, t0 + at, n, b->k_scale + coefs);
+        t->k_ints = load_k_zps(t, t0 + at, n, b->k_scale + coefs, b->k_z + coefs) && t->k_ints &&
+                    within(b->k_scale + coefs, (size_t)blocks * STRIP, -FLT_MAX, FLT_MAX);
+        if (t->st->ints.direct) {
+            pack_k(t, t0 + at, n, byte, b->k_start + coefs);
+        } else {
+            pack_k_by_floats(t, t0 + at, n, byte, b->k_start + coefs);
+        }
+    }
+}
+
+/* Zero points of V that are floats, as many as there are scales; offsets change these. */
+static bool load_v_zps(task_t *t, int64_t t0, int nt)
+{
+    const attention_int_buffers_t *b = &t->b.ints;
+    const int groups = t->st->ints.groups, ld = t->c->tk;
+    const groups_t zp = groups_transposed(&t->v.zp);
+    const bool one = groups_are_one(&t->v.zp, &t->v.zp.column, t->st->d.Dv);
+    bool usable = true;
+    load_scales(t, &zp, one ? 1 : groups, t0, nt, b->v_zp, ld);
+    for (int g = 1; g < groups && one; g++) {
+        memcpy(b->v_zp + g * ld, b->v_zp, (size_t)ld * sizeof(float));
+    }
+    for (int g = 0; g < groups; g++) {
+        float *z = b->v_zp + g * ld;
+        memset(z + nt, 0, (size_t)(round_grain(nt) - nt) * sizeof(float));
+        if (t->v.offsets) {
+            t->c->quant->zps_of_offsets(b->v_scale + g * ld, z, nt);
+        }
+        usable = usable && within(z, (size_t)nt, -ZP_FLOAT_MOST, ZP_FLOAT_MOST);
+    }
+    return usable;
+}
+
+static void load_v_ints(task_t *t, int64_t t0, int nt)
+{
+    const attention_int_buffers_t *b = &t->b.ints;
+    const attention_ints_t *ints = &t->st->ints;
+    const int rows = round_grain(nt);
+    const matrix_t codes = integers_of(&t->v, ints->v_floats);
+    const groups_t scale = groups_transposed(&t->v.scale);
+    int32_t none[STRIP];
+    load_scales(t, &scale, ints->groups, t0, nt, b->v_scale, t->c->tk);
+    t->v_ints = !ints->v_floats || load_v_zps(t, t0, nt);
+    for (int g = 0; g < ints->groups; g++) {
+        t->v_ints = t->v_ints && within(b->v_scale + g * t->c->tk, (size_t)nt, 0, FLT_MAX);
+    }
+    for (int at = 0; at < t->dv; at += STRIP) {
+        const int n = (int)at_most(t->dv - at, STRIP);
+        t->c->tile->load(&codes, (rect_t){t0, nt, t->dv0 + at, n}, t->b.v, STRIP, rows, STRIP);
+        t->c->blocks->pack(t->b.v, rows, 1, 0, 0, b->v + (size_t)at * (size_t)t->c->tk, none);
+    }
+}
+
+void ints_load(task_t *t, int64_t t0, int nt)
+{
+    const attention_int_buffers_t *b = &t->b.ints;
+    load_k_ints(t, t0, nt);
+    load_v_ints(t, t0, nt);
+    memset(b->no_start, 0, SPANS * STRIP * sizeof *b->no_start);
+    for (int i = 0; i < SPANS * STRIP; i++) {
+        b->no_scale[i] = 1;
+    }
+}
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+bool ints_scores(task_t *t, const strip_t *strip, int at, int nt)
+{
+    const attention_config_t *c = t->c;
+    const attention_int_buffers_t *b = &t->b.ints;
+    const blocks_a_t q = rows_from(&b->q, strip->r0);
+    if (!t->k_ints || !b->usable[strip->r0]) {
+        report_detour(t->worker, t->k_ints ? "some by floats (rows of Q do not suit integers)"
+                                           : "some by floats (scales of K do not suit integers)");
+        return false;
+    }
+    const int begin = at / LEAST_COLUMNS * LEAST_COLUMNS, end = at + nt;
+    for (int r = 0; r < strip->n; r++) {
+        memset(t->b.s + r * c->ld_s + begin, 0, (size_t)(round_grain(end) - begin) * sizeof(float));
+    }
+    for (int i = begin, n; i < end; i += n) {
+        const size_t s = (size_t)(i / STRIP), in = (size_t)(i % STRIP),
+                     coefs = s * BLOCKS_MOST * STRIP + in;
+        const blocks_b_t k = {.byte = b->k + s * STRIP * (size_t)c->dk + in * 4,
+                              .scale = b->k_scale + coefs,
+                              .start = b->k_start + coefs,
+                              .zp = b->k_z + coefs,
+                              .shifted = t->st->ints.shifted,
+                              .floats = t->st->ints.k_floats,
+                              .nibbles = t->st->ints.nibbles};
+        n = (int)at_most(end - i, STRIP - (int64_t)in);
+        c->blocks->product(&(blocks_product_t){.rows = strip->n,
+                                               .n = (int)t->st->d.D,
+                                               .block = t->st->ints.block,
+                                               .columns = n,
+                                               .a = &q,
+                                               .b = &k,
+                                               .c = t->b.s + i,
+                                               .ldc = c->ld_s});
+    }
+    return true;
+}
+
+/* The weights times V for columns from `column` on that share scales, in integers. */
+static void multiply_v(task_t *t, const strip_t *strip, int at, int nt, int column, int columns)
+{
+    const attention_config_t *c = t->c;
+    const attention_int_buffers_t *b = &t->b.ints;
+    for (int i = column, n; i < column + columns; i += n) {
+        const size_t s = (size_t)(i / STRIP), in = (size_t)(i % STRIP);
+        const blocks_b_t v = {.byte =
+                                  b->v + s * STRIP * (size_t)c->tk + (size_t)at * STRIP + in * 4,
+                              .scale = b->no_scale,
+                              .start = b->no_start,
+                              .zp = b->no_start,
+                              .nibbles = t->st->ints.v_nibbles};
+        n = (int)at_most(column + columns - i, STRIP - (int64_t)in);
+        c->blocks->product(&(blocks_product_t){.rows = strip->n,
+                                               .n = round_grain(nt),
+                                               .block = ATT_SPAN,
+                                               .columns = n,
+                                               .a = &b->p,
+                                               .b = &v,
+                                               .c = t->b.acc + (int64_t)strip->r0 * c->ld_v + i,
+                                               .ldc = c->ld_v});
+    }
+}
+
+/* What zero points of V that are floats take off the results of some columns. */
+static void take_off(task_t *t, const strip_t *strip, int column, int columns)
+{
+    for (int r = 0; r < strip->n && t->st->ints.v_floats; r++) {
+        float *acc = t->b.acc + (int64_t)(strip->r0 + r) * t->c->ld_v + column;
+        const float less = t->b.ints.less[r];
+        for (int i = 0; i < columns; i++) {
+            acc[i] -= less;
+        }
+    }
+}
+
+void ints_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, int nt)
+{
+    const attention_config_t *c = t->c;
+    const attention_int_buffers_t *b = &t->b.ints;
+    const attention_ints_t *ints = &t->st->ints;
+    for (int g = 0; g < ints->groups; g++) {
+        const int column = g * ints->group, columns = (int)at_most(t->dv - column, ints->group);
+        const blocks_weights_t weights = {.x = t->b.s + at,
+                                          .ldx = c->ld_s,
+                                          .times = b->v_scale + g * c->tk + at,
+                                          .zps = ints->v_floats ? b->v_zp + g * c->tk + at : NULL,
+                                          .rows = strip->n,
+                                          .n = round_grain(nt),
+                                          .block = ATT_SPAN,
+                                          .less = b->less};
+        if (t->v_ints && c->blocks->weigh(&weights, &b->p)) {
+            multiply_v(t, strip, at, nt, column, columns);
+            take_off(t, strip, column, columns);
+            continue;
+        }
+        report_detour(t->worker, "some by floats (weights or scales of V do not suit integers)");
+        attention_load_v(t, t0);
+        c->tile->gemm(&(gemm_t){.m = strip->n,
+                                .n = columns,
+                                .k = round_grain(nt),
+                                .a = t->b.s + at,
+                                .lda = c->ld_s,
+                                .b = t->b.v + (int64_t)at * c->ld_v + column,
+                                .ldb = c->ld_v,
+                                .c = t->b.acc + (int64_t)strip->r0 * c->ld_v + column,
+                                .ldc = c->ld_v,
+                                .add = true});
+    }
+}

@@ -1,0 +1,1007 @@
+/* Decoding attention: which operands it takes, and the work around the micro-kernels. */
+#include "backend_xsmm/drivers/attention/attention_decode.h"
+
+#include <string.h>
+
+#include "backend_xsmm/kernel.h"
+#include "numeric/quant_rows.h"
+
+/* ---- binding --------------------------------------------------------------------------------- */
+
+/* K and V are looked at with tokens as rows and the head as columns. */
+static matrix_t by_token(const matrix_t *m, bool tokens_are_rows)
+{
+    return tokens_are_rows ? *m : matrix_transposed(m);
+}
+
+static bool varies_by_token(const groups_t *g)
+{
+    return g->type != NULL && g->row.stride != 0 && g->row.group < DECODE_LANES;
+}
+
+/* True if all of an operand of 4-bit codes has the same zero point, and a table of values, which
+ * need hold no more than bf16 does, has codes less such a zero point exactly. */
+static bool has_one_zp(const matrices_t *op)
+{
+    const dtype_traits_t *zp = op->base.zp.type, *codes = op->base.codes.type;
+    const double most = 256;
+    if (zp == NULL || codes->bits != 4 || codes->max - zp->min > most ||
+        zp->max - codes->min > most) {
+        return false;
+    }
+    for (int d = 0; d < op->ndims; d++) {
+        const axis_t *axis = &op->axis[d][IN_ZP];
+        if (op->dims[d] == 0 || (axis->stride != 0 && axis->group < op->dims[d])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Groups along the head. */
+static int groups_of_head(const groups_t *g, int64_t head)
+{
+    return g->type == NULL ? 1 : (int)axis_groups(&g->column, head);
+}
+
+/* Elements of a group along the head; the last group may have fewer. */
+static int64_t group_of_head(const groups_t *g, int64_t head)
+{
+    return groups_are_one(g, &g->column, head) ? head : g->column.group;
+}
+
+/* The finer groups along the head, of which the other ones are whole numbers; 0: they do not fit
+ * each other or the lanes. size: elements of each but the last one. */
+static int common_groups(const matrix_t *m, const decode_ops_t *ops, int64_t head, int *size)
+{
+    const int64_t s = group_of_head(&m->scale, head), z = group_of_head(&m->zp, head),
+                  fine = s < z ? s : z, coarse = s < z ? z : s, n = (head - 1) / fine + 1,
+                  n_coarse = (head - 1) / coarse + 1;
+    const bool nested = n_coarse == 1 || (coarse % fine == 0 && n == n_coarse * (coarse / fine));
+    *size = (int)fine;
+    return nested && n <= ops->layout.lanes && (n == 1 || fine % ops->unit == 0) ? (int)n : 0;
+}
+
+/* Elements of a chunk, as the micro-kernels in floats or in integers (codes) read it. */
+static int chunk_elems(const decode_ops_t *ops, const codes_type_t *codes)
+{
+    return codes != NULL ? codes->elems : ops->layout.elems;
+}
+
+static void fill_order(const decode_ops_t *ops, const codes_type_t *codes, int head, int fold,
+                       decode_order_t *order)
+{
+    const code_layout_t *o = &ops->layout;
+    const int elems = chunk_elems(ops, codes), n = head * fold;
+    order->padded = (head + elems - 1) / elems * elems;
+    order->in_place = true;
+    for (int at = 0; at < order->padded; at++) {
+        const int chunk = at / elems * elems, i = at - chunk,
+                  e = chunk + (codes ? codes->element(i) : o->element(i / o->lanes, i % o->lanes));
+        order->element[at] = (int16_t)(e < n ? e : -1);
+        order->source[at] = (int16_t)(e < n ? e % head : -1);
+        if (e < n) {
+            order->place[e] = (int16_t)at;
+            order->in_place = order->in_place && e == at;
+        }
+    }
+}
+
+void decode_orders(decode_how_t *how, int64_t head)
+{
+    for (int codes = 0; codes <= (how->codes != NULL) && how->ops != NULL; codes++) {
+        const codes_type_t *type = codes ? how->codes : NULL;
+        for (int fold = 1; fold <= 2; fold++) {
+            if (fold == 1 || 2 * head <= chunk_elems(how->ops, type)) {
+                fill_order(how->ops, type, (int)head, fold, &how->order[codes][fold - 1]);
+            }
+        }
+    }
+}
+
+/* The group of element e of a row. A second token in the row has its groups after those of the
+ * first, whose last one may be short. */
+static int group_of_element(const decode_side_t *side, int e)
+{
+    const int token = e / side->head;
+    return token * side->groups + (e - token * side->head) / side->size;
+}
+
+/* The group of each lane of each class: that of the element of its first vector. */
+static void fill_groups(decode_side_t *side)
+{
+    const int per_class = side->ops->layout.vectors / side->ops->layout.classes;
+    for (int class = 0; class < side->classes; class ++) {
+        const int16_t *first = side->order + class * per_class * side->lanes;
+        for (int lane = 0; lane < side->lanes; lane++) {
+            side->group_at[class * side->lanes + lane] =
+                first[lane] < 0 ? 0 : group_of_element(side, first[lane]);
+        }
+    }
+}
+
+/* The token of each scale, of a vector of tokens. */
+static void fill_group_rows(decode_side_t *side)
+{
+    for (int token = 0, i = 0; token < side->lanes; token++) {
+        for (int group = 0; group < side->groups; group++) {
+            side->group_row[i++] = token;
+        }
+    }
+}
+
+/* Finds decode_side_t.group_shift. */
+static int shift_of_group(const decode_side_t *side)
+{
+    const int size = side->size, elems = side->ops->layout.elems;
+    if (!side->ops->by_chunk || side->fold > 1) {
+        return -1;
+    }
+    for (int shift = 0; elems << shift <= size; shift++) {
+        if (elems << shift == size) {
+            return shift;
+        }
+    }
+    return side->groups == 1 ? 30 : -1;
+}
+
+/* Where the coefficients of each corner are, quad by quad. */
+static void fill_corners(decode_side_t *side)
+{
+    const int quad = side->codes->elems / CODES_QUADS, quads = side->padded / quad;
+    side->near = true;
+    for (int i = 0; i < quads; i++) {
+        const int e = i * quad, group = e < side->fold * side->head ? group_of_element(side, e) : 0;
+        for (int row = 0; row < CODES_ROWS; row++) {
+            const int at = row * side->fold * side->groups + group;
+            side->corner[i * CODES_ROWS + row] = at;
+            side->near = side->near && at < 16;
+        }
+    }
+}
+
+/* The group of each place, in which offsets are added once: for the first token of a row. */
+static void fill_plus(decode_side_t *side)
+{
+    for (int i = 0; i < side->padded; i++) {
+        const int e = side->order[i];
+        side->plus_at[i] = (int16_t)(e < 0 || e >= side->head ? DECODE_GROUPS : e / side->size);
+    }
+}
+
+/* Offsets, or zero points that are floats. */
+static bool has_offsets(const matrix_t *m)
+{
+    return m->zp.type != NULL && (m->offsets || m->zp.type->cls != DTYPE_INT);
+}
+
+/* What the ways of one operand are chosen by. */
+typedef struct operand_rows {
+    const decode_how_t *how;
+    const matrices_t *op;
+    bool tokens_are_rows;
+    matrix_t m; /* by token */
+    int64_t head;
+} operand_rows_t;
+
+static const char *refuse_decoding(int kind, const void *config, void *state)
+{
+    const operand_rows_t *rows = config;
+    const decode_side_t *side = state;
+    const decode_ops_t *ops = rows->how->ops;
+    const matrix_t *m = &rows->m;
+    const int64_t head = rows->head;
+    (void)kind;
+    if (ops == NULL) {
+        return "no decoder for the data type";
+    }
+    if (m->high.type != NULL) {
+        return "split codes";
+    }
+    if (m->codes.column.stride != 1 && head > 1) {
+        return "the head is not contiguous";
+    }
+    if (head < 1 || head > DECODE_HEAD || head % ops->layout.multiple != 0) {
+        return "the head is longer than 256 or not a multiple of what the decoder takes at once";
+    }
+    if (!matrices_on_bytes(rows->op, rows->tokens_are_rows)) {
+        return "rows do not start at whole bytes";
+    }
+    int size;
+    if (side->by_lane && common_groups(m, ops, head, &size) == 0) {
+        return "groups along the head do not fall on lanes";
+    }
+    const bool shifted = m->zp.type != NULL && !has_offsets(m);
+    return side->by_lane && ops->qk[shifted ? 2 : 1][0] == NULL
+               ? "no decoder for the data type with scales or zero points"
+               : NULL;
+}
+
+/* Integers want whole quads in a group, and zero points as small as codes or floats. */
+static const char *refuse_integers(int kind, const void *config, void *state)
+{
+    const operand_rows_t *rows = config;
+    const codes_type_t *codes = rows->how->codes;
+    const char *why = refuse_decoding(0, config, state);
+    if (codes == NULL || rows->how->kind != (integers_t)kind || why != NULL) {
+        return codes == NULL || rows->how->kind != (integers_t)kind ? "" : why;
+    }
+    const matrix_t *m = &rows->m;
+    int size;
+    const int groups = common_groups(m, rows->how->ops, rows->head, &size);
+    const dtype_traits_t *zp = m->zp.type;
+    const bool small = zp == NULL || has_offsets(m) || zp->bits <= 8,
+               quads = groups == 1 || (groups > 1 && size % (codes->elems / CODES_QUADS) == 0);
+    return small && quads ? NULL : "groups or zero points do not allow products of integers";
+}
+
+enum { BY_TWO_LIMBS, BY_ONE_LIMB, BY_DECODING, BY_TILES };
+const way_row_t ways_attention_operands[] = {
+    LIMB_WAYS(refuse_integers), {DECODED_FMA, refuse_decoding, 0}, {"tiles of floats", NULL, 0}};
+
+void decode_bind(const decode_how_t *how, const matrices_t *op, bool tokens_are_rows,
+                 const char *of, decode_side_t *side, choice_t *choice)
+{
+    matrix_t m = by_token(&op->base, tokens_are_rows);
+    side->one_zp = how->early_zp && has_one_zp(op);
+    if (side->one_zp) {
+        m.zp.type = NULL;
+    }
+    const dtype_traits_t *scale = m.scale.type;
+    const int64_t head = op->dims[op->ndims - (tokens_are_rows ? 1 : 2)];
+    const operand_rows_t rows = {how, op, tokens_are_rows, m, head};
+    /* Codes less zero points are exact only before anything is multiplied with them. */
+    side->by_lane = varies_by_token(&m.scale) || m.zp.type != NULL;
+    side->ops = NULL;
+    const int way = take_way(ways_attention_operands, of, &rows, side, choice);
+    if (way == BY_TILES) {
+        return;
+    }
+    const decode_ops_t *ops = how->ops;
+    const code_layout_t *o = &ops->layout;
+    const bool is_v = tokens_are_rows;
+    side->ops = ops;
+    side->plus = has_offsets(&m) && (way == BY_DECODING || !is_v);
+    side->shifted = m.zp.type != NULL && !side->plus;
+    side->zps_are_floats = side->shifted && has_offsets(&m);
+    side->lanes = o->lanes;
+    side->head = (int)head;
+    side->quantised = scale != NULL || m.zp.type != NULL;
+    side->groups = common_groups(&m, ops, head, &side->size);
+    side->codes = way < BY_DECODING ? how->codes : NULL;
+    side->ints = how->ints;
+    side->features = how->features;
+    side->limbs = limbs_of(how->kind);
+    side->may_be_tiny = scale == NULL || scale->digits >= 24 || scale->max >= 0x1p100f;
+    /* Whether the halves of a chunk are those of its vectors. */
+    const int elems = chunk_elems(ops, side->codes);
+    const bool halves = o->element(o->vectors - 1, o->lanes / 2 - 1) < o->elems / 2;
+    side->fold = (side->by_lane || side->codes) && (halves || side->codes) && 2 * head == elems &&
+                         (side->codes || m.codes.row.stride == head) && 2 * side->groups <= o->lanes
+                     ? 2
+                     : 1;
+    const decode_order_t *order = &how->order[side->codes != NULL][side->fold - 1];
+    side->padded = order->padded;
+    side->order = order->element;
+    side->source = order->source;
+    side->place = order->place;
+    side->in_place = order->in_place;
+    side->group_shift = -1;
+    side->places_zps = false;
+    side->classes = side->codes ? 0 : side->padded / elems * o->classes;
+    if (m.codes.type->bits == 4) {
+        dtype_nibble_values(&m.codes.type->codec, side->values);
+    }
+    if (side->codes) {
+        for (int i = 0; side->codes->form == CODES_TABLE && i < 16; i++) {
+            side->table[i] =
+                (unsigned char)(side->values[i] / side->codes->unit + (float)side->codes->offset);
+        }
+        fill_corners(side);
+    } else if (side->by_lane) {
+        const bool tables = side->shifted && ops->place_zps != NULL;
+        side->group_shift = shift_of_group(side);
+        if (side->group_shift < 0) {
+            fill_groups(side);
+        }
+        fill_group_rows(side);
+        side->places_zps = tables && side->group_shift >= 0;
+        if (side->places_zps) {
+            fill_less_zp(&side->less_zp);
+        }
+    }
+    if (side->plus) {
+        fill_plus(side);
+    }
+}
+
+void decode_start(const matrices_t *op, decode_side_t *side)
+{
+    const groups_t *zps = &op->base.zp;
+    float zp;
+    if (side->ops == NULL || !side->one_zp) {
+        return;
+    }
+    zps->type->codec.load_f32(zps->data, zps->first, 1, 1, &zp);
+    dtype_nibble_values(&op->base.codes.type->codec, side->values);
+    for (int i = 0; i < 16; i++) {
+        side->values[i] -= zp;
+    }
+    if (side->codes != NULL) {
+        side->moved = *codes_type(op->base.codes.dtype);
+        side->moved.offset += (int)zp;
+        side->codes = &side->moved;
+    }
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+size_t decode_buffers(int rows, bool codes, unsigned char *scratch, decode_buffers_t *out)
+{
+    const size_t r = (size_t)rows;
+    size_t at = 0;
+    out->q = carve(scratch, &at, r * DECODE_ORDER, sizeof(float));
+    out->scale = carve(scratch, &at, DECODE_TOKENS * DECODE_LANES + 16, sizeof(float));
+    out->zp = carve(scratch, &at, DECODE_TOKENS * DECODE_LANES + 16, sizeof(float));
+    out->folded = carve(scratch, &at, r * DECODE_HEAD, sizeof(float));
+    out->run = carve(scratch, &at, r * DECODE_ORDER, sizeof(float));
+    out->coef = carve(scratch, &at, DECODE_HEAD, sizeof(float));
+    out->sums = carve(scratch, &at, r * DECODE_GROUPS, sizeof(float));
+    out->tile = carve(scratch, &at, DECODE_SLOW * DECODE_HEAD, sizeof(float));
+    out->tame = carve(scratch, &at, 1, sizeof(bool));
+    out->codes = codes ? carve(scratch, &at, 1, sizeof(codes_query_t)) : NULL;
+    out->weights = codes ? carve(scratch, &at, CODES_CHUNKS, sizeof(codes_weights_t)) : NULL;
+    return at;
+}
+
+/* ---- coefficients ---------------------------------------------------------------------------- */
+
+/* True if scales are folded into the query, or into a result in the order of the head. */
+static bool is_folded(const decode_side_t *side)
+{
+    return !side->codes && side->quantised && !side->by_lane;
+}
+
+/* How many of n tokens from t on have the same coefficients. */
+static int stretch(const groups_t *g, int64_t t, int n)
+{
+    const bool changes = g->type != NULL && g->row.stride != 0;
+    const int64_t left = changes ? g->row.group - t % g->row.group : n;
+    return left < n ? (int)left : n;
+}
+
+/* Copies `bytes` bytes from every stride-th byte, n times. The usual sizes have loops of their own,
+ * in which the compiler makes a load and a store of each copy. */
+static void gather_bytes(const unsigned char *from, int64_t stride, int n, size_t bytes,
+                         unsigned char *to)
+{
+    switch (bytes) {
+    case 2:
+        for (int i = 0; i < n; i++) {
+            memcpy(to + 2 * i, from + i * stride, 2);
+        }
+        break;
+    case 4:
+        for (int i = 0; i < n; i++) {
+            memcpy(to + 4 * i, from + i * stride, 4);
+        }
+        break;
+    case 8:
+        for (int i = 0; i < n; i++) {
+            memcpy(to + 8 * i, from + i * stride, 8);
+        }
+        break;
+    default:
+        for (int i = 0; i < n; i++) {
+            memcpy(to + (size_t)i * bytes, from + i * stride, bytes);
+        }
+    }
+}
+
+/* Loads n values for each of the tokens t0 .. t0 + nt - 1. Values of other heads lie between them,
+ * so that the bytes are copied together first and then converted in one call. */
+static void load_apart(const decode_task_t *task, const groups_t *g, int64_t t0, int nt, int n,
+                       float *to)
+{
+    unsigned char packed[DECODE_TOKENS * DECODE_LANES * sizeof(float)];
+    groups_t run = *g;
+    const int64_t size = g->type->bits / 8;
+    gather_bytes(groups_byte(g, g->first + t0 * g->row.stride), g->row.stride * size, nt,
+                 (size_t)(n * size), packed);
+    run.data = packed;
+    groups_load(&run, task->side->features, 0, 1, (int64_t)nt * n, to);
+}
+
+/* The values of g for tokens t0 .. t0 + nt - 1, [nt][side->groups]. Where g has fewer groups along
+ * the head, each value stands several times. */
+static void load_by_token(const decode_task_t *task, const groups_t *g, int64_t t0, int nt,
+                          float *to)
+{
+    const int n = groups_of_head(g, task->side->head);
+    const int64_t group = g->row.group;
+    if (group == 1 &&
+        (n == 1 ? g->row.stride == 1 : g->column.stride == 1 && g->row.stride == n)) { /* one run */
+        const int64_t first = g->first + t0 * g->row.stride;
+        const unsigned char *next = groups_byte(g, first + nt * n);
+        for (int64_t i = 0; i < (int64_t)nt * n * g->type->bits / 8; i += 64) {
+            __builtin_prefetch(next + i);
+        }
+        groups_load(g, task->side->features, first, 1, (int64_t)nt * n, to);
+        repeat_each(to, (int64_t)nt * n, task->side->groups / n);
+        return;
+    }
+    const matrix_t m = matrix_of_groups(g);
+    const bool bytes = g->type->bits % 8 == 0 && g->type->bits <= 32;
+    if (group == 1 && bytes && (n == 1 || g->column.stride == 1)) {
+        load_apart(task, g, t0, nt, n, to);
+    } else if (group == 1) {
+        task->tile->load(&m, (rect_t){t0, nt, 0, n}, to, n, nt, n);
+    } else {
+        for (int t = 0, same; t < nt; t += same) {
+            same = stretch(g, t0 + t, nt - t);
+            task->tile->load(&m, (rect_t){(t0 + t) / group, 1, 0, n}, to + t * n, n, 1, n);
+            for (int i = n; i < same * n; i++) {
+                to[t * n + i] = to[t * n + i - n];
+            }
+        }
+    }
+    repeat_each(to, (int64_t)nt * n, task->side->groups / n);
+}
+
+/* The scales of one token spread over the head. */
+static void load_by_element(const decode_task_t *task, int64_t t, float *to)
+{
+    const groups_t *g = &task->m.scale;
+    const matrix_t m = matrix_of_groups(g);
+    const int groups = groups_of_head(g, task->side->head);
+    float values[DECODE_HEAD];
+    task->tile->load(&m, (rect_t){t / g->row.group, 1, 0, groups}, values, DECODE_HEAD, 1, groups);
+    for (int e = 0; e < task->side->head; e++) {
+        to[e] = values[groups == 1 ? 0 : e / g->column.group];
+    }
+}
+
+/* ---- what stays in the range of floats ------------------------------------------------------- */
+
+/* The bits of the largest |x|; infinities and NaNs are above all numbers. */
+static int32_t largest(const float *x, int64_t n)
+{
+    int32_t most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int32_t bits;
+        memcpy(&bits, &x[i], sizeof(bits));
+        bits &= INT32_MAX;
+        most = bits > most ? bits : most;
+    }
+    return most;
+}
+
+/* Weights other than probabilities may be large. True if they stay finite when they are multiplied
+ * with codes, or with n scales (or offsets) and then with codes. */
+static bool weights_are_tame(const decode_task_t *task, const float *scale, int n)
+{
+    int32_t most = 0;
+    float p_most, scale_most = 1;
+    for (int r = 0; r < task->rows; r++) {
+        const int32_t of_row = largest(task->x + r * task->ldx, task->tokens);
+        most = of_row > most ? of_row : most;
+    }
+    memcpy(&p_most, &most, sizeof(p_most));
+    if (n > 0) {
+        most = largest(scale, n);
+        memcpy(&scale_most, &most, sizeof(scale_most));
+    }
+    return p_most < 0x1p100f && scale_most < 0x1p100f && p_most * scale_most < 0x1p100f;
+}
+
+/* ---- the query ------------------------------------------------------------------------------- */
+
+/* Query r of all, from src in the order of the head, to its places among its batch. */
+static void place_query(const decode_side_t *k, const decode_buffers_t *b, int rows, int r,
+                        const float *src)
+{
+    const int lanes = k->lanes;
+    int first = 0, batch = queries_batch(rows);
+    for (; r >= first + batch; batch = queries_batch(rows - first)) {
+        first += batch;
+    }
+    float *to = b->q + first * DECODE_ORDER + (r - first) * lanes;
+    for (int v = 0; v < k->padded; v += lanes, to += batch * lanes) {
+        const int16_t *source = k->source + v;
+        for (int i = 0; i < lanes; i++) {
+            to[i] = source[i] < 0 ? 0 : src[source[i]];
+        }
+    }
+}
+
+static void query_codes(const decode_side_t *k, codes_query_t *codes, int r, const float *q)
+{
+    const int elems = k->codes->elems;
+    float x[DECODE_ORDER];
+    const int n = k->fold * k->head;
+    for (int e = 0; e < n; e += k->head) {
+        memcpy(x + e, q, (size_t)k->head * sizeof(float));
+    }
+    memset(x + n, 0, (size_t)(k->padded - n) * sizeof(float));
+    for (int c = 0; c < k->padded / elems; c++) {
+        codes->usable =
+            k->ints->quantise(k->codes, x + c * elems, 0, 1, k->limbs, &codes->chunk[c][r]) &&
+            codes->usable;
+    }
+}
+
+/* Sums of a query by group of K's offsets. In integers they are those of its limbs, so that an
+ * error of the query meets the value and not the code. */
+static void sum_query(const decode_side_t *k, const decode_buffers_t *b, int r, const float *q)
+{
+    float *sums = b->sums + r * DECODE_GROUPS;
+    memset(sums, 0, DECODE_GROUPS * sizeof(float));
+    for (int e = 0; e < k->head && !k->codes; e++) {
+        sums[e / k->size] += q[e];
+    }
+    const int elems = k->codes ? k->codes->elems : k->head, quad = elems / CODES_QUADS;
+    for (int e = 0; e < k->head && k->codes; e += quad) {
+        const limbs_t *x = &b->codes->chunk[e / elems][r];
+        const int corner = e % elems / quad * CODES_ROWS;
+        sums[e / k->size] += (float)x->sum[corner] * (x->scale[corner] / k->codes->unit);
+    }
+}
+
+void decode_query(const decode_side_t *k, const decode_buffers_t *b, int rows, const float *q,
+                  int64_t ld)
+{
+    if (k->codes) {
+        b->codes->usable = true;
+        for (int r = 0; r < rows; r++) {
+            query_codes(k, b->codes, r, q + r * ld);
+            if (k->plus) {
+                sum_query(k, b, r, q + r * ld);
+            }
+        }
+        return;
+    }
+    *b->tame = true;
+    for (int r = 0; r < rows; r++) {
+        *b->tame = is_tame_bits(largest(q + r * ld, k->head)) && *b->tame;
+        place_query(k, b, rows, r, q + r * ld);
+        if (k->plus) {
+            sum_query(k, b, r, q + r * ld);
+        }
+    }
+}
+
+/* ---- the products ---------------------------------------------------------------------------- */
+
+/* Detours: values first, then products. */
+#define BY_FLOATS(why) "some by tiles of floats (" why ")"
+static const char far_zps[] = BY_FLOATS("zero points are too far from the codes"),
+                  odd_offsets[] = BY_FLOATS("offsets are not finite or too large, or scales too "
+                                            "small"),
+                  odd_query[] = BY_FLOATS("a query is not finite, too small or too large"),
+                  odd_scaled[] = BY_FLOATS("a query times scales is not finite, too small or too "
+                                           "large"),
+                  large_weights[] = BY_FLOATS("weights or scales are not finite or too large"),
+                  tiny_scales[] = BY_FLOATS("scales are too small"),
+                  odd_weights[] = BY_FLOATS("weights are not finite");
+
+/* Which of the micro-kernels' coefficients rows have. */
+static int coefs_kind(const code_rows_t *rows)
+{
+    return rows->zp.at ? 2 : rows->scale.at ? 1 : 0;
+}
+
+/* How rows become tiles for fours of queries; NULL: they do not. */
+static tile_decode_t tile_decode(const decode_ops_t *ops, const code_rows_t *rows)
+{
+    const bool fine = rows->scale.at != NULL && rows->scale.pick != NULL;
+    return ops->decode != NULL ? ops->decode[coefs_kind(rows)][fine] : NULL;
+}
+
+/* Queries have DECODE_ORDER floats each. */
+static void qk(const decode_ops_t *ops, const code_rows_t *k, int nq, const float *q, float *s,
+               int64_t lds)
+{
+    const tile_decode_t decode = tile_decode(ops, k);
+    for (int r = 0, n; r < nq; r += n) {
+        n = queries_batch(nq - r);
+        if (n == 4 && decode != NULL) {
+            n = (nq - r) / 4 * 4;
+            ops->qk_tiles(decode, k, n, q + r * DECODE_ORDER, s + r * lds, lds);
+        } else {
+            ops->qk[coefs_kind(k)][n - 1](k, q + r * DECODE_ORDER, s + r * lds, lds);
+        }
+    }
+}
+
+static void pv(const decode_ops_t *ops, const code_rows_t *v, int nq, const float *p, int64_t ldp,
+               float *acc, int64_t ldacc)
+{
+    const tile_decode_t decode = tile_decode(ops, v);
+    for (int r = 0, n; r < nq; r += n) {
+        n = queries_batch(nq - r);
+        if (n == 4 && decode != NULL) {
+            n = (nq - r) / 4 * 4;
+            ops->pv_tiles(decode, v, n, p + r * ldp, ldp, acc + r * ldacc, ldacc);
+        } else {
+            ops->pv[coefs_kind(v)][n - 1](v, p + r * ldp, ldp, acc + r * ldacc, ldacc);
+        }
+    }
+}
+
+/* Whether the micro-kernels multiply with scales, or take zero points off. */
+static bool wants_coefs(const decode_side_t *side)
+{
+    return side->codes || side->by_lane;
+}
+
+/* 8 where codes of 4 bits are signed. */
+static int flip_of(const decode_side_t *side)
+{
+    return side->values[15] < 0 ? 8 : 0;
+}
+
+/* Zero points that are floats and meet integers: products stay far from the ends of floats. */
+static bool zps_are_tame(const float *zp, int n)
+{
+    float most;
+    const int32_t bits = largest(zp, n);
+    memcpy(&most, &bits, sizeof(most));
+    return most < 0x1p60f;
+}
+
+/* The scales and zero points of all tokens of a task into its buffers. Gives why the micro-kernels
+ * cannot use some of these; NULL: they can. */
+static const char *load_coefs(const decode_task_t *task)
+{
+    const decode_side_t *side = task->side;
+    const decode_buffers_t *b = task->buffers;
+    const int groups = side->groups, n = task->tokens * groups;
+    if (task->m.scale.type != NULL) {
+        load_by_token(task, &task->m.scale, task->token, task->tokens, b->scale);
+    } else {
+        for (int i = 0; i < n; i++) {
+            b->scale[i] = 1;
+        }
+    }
+    if (side->shifted || side->plus) {
+        load_by_token(task, &task->m.zp, task->token, task->tokens, b->zp);
+    }
+    if (side->plus) {
+        return side->ops->plus->make(b->scale, b->zp, n, task->m.offsets) ? NULL : odd_offsets;
+    }
+    if (side->zps_are_floats) {
+        if (task->m.offsets) {
+            quant_rows(side->features)->zps_of_offsets(b->scale, b->zp, n);
+        }
+        return zps_are_tame(b->zp, n) ? NULL : far_zps;
+    }
+    if (!side->places_zps) {
+        return NULL;
+    }
+    /* Rows of K are read in pairs. Where the last pair lacks its second row, the coefficients
+     * behind the last row are read for it: they must be places within the tables, too. */
+    const bool usable = side->ops->place_zps(b->zp, n, flip_of(side));
+    memcpy(b->zp + n, b->zp, (size_t)groups * sizeof(float));
+    return usable ? NULL : far_zps;
+}
+
+/* Tokens at .. at + n - 1 of a task as the micro-kernels want them; all tokens, if they have
+ * coefficients, which are in the buffers. Member by member, because a copy of the whole would wait
+ * for stores of its parts. */
+static void rows_at(const decode_task_t *task, int at, int n, code_rows_t *rows)
+{
+    const decode_side_t *side = task->side;
+    const groups_t *codes = &task->m.codes;
+    const int64_t bits = side->fold * codes->type->bits;
+    memset(rows, 0, sizeof *rows);
+    rows->data = groups_byte(codes, codes_at(codes, task->token + at, 0));
+    rows->stride = codes->row.stride * bits / 8;
+    rows->bytes = side->head * bits / 8;
+    rows->group_bytes = side->size * codes->type->bits / 8;
+    rows->rows = n / side->fold;
+    rows->tokens = side->fold;
+    rows->apart = side->fold == 2 ? rows->stride / 2 : CODES_CHUNK / 2;
+    rows->ahead = READ_AHEAD;
+    if (task->next != NULL) {
+        rows->ahead = (int64_t)((uintptr_t)task->next - (uintptr_t)rows->data) +
+                      at * rows->bytes / side->fold;
+        rows->closer = rows->stride - rows->bytes;
+    }
+    rows->values = side->values;
+    rows->less_zp = &side->less_zp;
+    rows->flip = flip_of(side);
+    rows->row_of_scale = side->group_row;
+    rows->type = side->codes;
+    rows->table = side->table;
+    rows->near = side->codes != NULL && side->near;
+    rows->zps_are_floats = side->zps_are_floats;
+    if (!wants_coefs(side)) {
+        return;
+    }
+    rows->scale.at = task->buffers->scale;
+    rows->scale.ld = rows->zp.ld = side->fold * side->groups;
+    if (!side->codes && side->group_shift >= 0) {
+        rows->scale.step = rows->zp.step = 1;
+        rows->scale.shift = rows->zp.shift = side->group_shift;
+    } else {
+        rows->scale.pick = rows->zp.pick = side->codes ? side->corner : side->group_at;
+    }
+    rows->zp.at = side->shifted ? task->buffers->zp : NULL;
+}
+
+/* All tokens of a task for the micro-kernels in integers: the coefficients that the last four rows
+ * lack are zero. */
+static void codes_of(const decode_task_t *task, code_rows_t *codes)
+{
+    const decode_buffers_t *b = task->buffers;
+    rows_at(task, 0, task->tokens, codes);
+    const int64_t ld = codes->scale.ld, n = codes->rows * ld,
+                  end = (codes->rows + CODES_ROWS - 1) / CODES_ROWS * CODES_ROWS * ld;
+    if (n < end) {
+        memset(b->scale + n, 0, (size_t)(end - n) * sizeof(float));
+        memset(b->zp + n, 0, (size_t)(end - n) * sizeof(float));
+    }
+}
+
+/* Scores of a stretch of tokens with the same scales, which go into the query. Returns false and
+ * does nothing if the query then is not tame. */
+static bool folded_scores(const decode_task_t *task, int at, int n)
+{
+    const decode_side_t *side = task->side;
+    const decode_buffers_t *b = task->buffers;
+    code_rows_t rows;
+    rows_at(task, at, n, &rows);
+    float out[DECODE_ROWS * DECODE_TOKENS];
+    load_by_element(task, task->token + at, b->coef);
+    for (int r = 0; r < task->rows; r++) {
+        for (int e = 0; e < side->head; e++) {
+            b->folded[e] = task->x[r * task->ldx + e] * b->coef[e];
+        }
+        if (!is_tame_bits(largest(b->folded, side->head))) {
+            return false;
+        }
+        place_query(side, b, task->rows, r, b->folded);
+    }
+    qk(side->ops, &rows, task->rows, b->q, out, DECODE_TOKENS);
+    for (int r = 0; r < task->rows; r++) {
+        memcpy(task->out + r * task->ldo + at, out + r * DECODE_TOKENS, (size_t)n * sizeof(float));
+    }
+    return true;
+}
+
+/* Scores of n tokens: values first, then products. */
+static void slow_scores(const decode_task_t *task, int at, int n)
+{
+    const int head = task->side->head;
+    const matrix_t k = matrix_transposed(&task->m);
+    float *tile = task->buffers->tile;
+    for (int t = at; t < at + n; t += DECODE_SLOW) {
+        const int some = at + n - t < DECODE_SLOW ? at + n - t : DECODE_SLOW;
+        task->tile->load(&k, (rect_t){0, head, task->token + t, some}, tile, DECODE_SLOW, head,
+                         some);
+        task->tile->gemm(&(gemm_t){.m = task->rows,
+                                   .n = some,
+                                   .k = head,
+                                   .a = task->x,
+                                   .lda = task->ldx,
+                                   .b = tile,
+                                   .ldb = DECODE_SLOW,
+                                   .c = task->out + t,
+                                   .ldc = task->ldo});
+    }
+}
+
+void decode_scores(const decode_task_t *task)
+{
+    const decode_side_t *side = task->side;
+    const decode_buffers_t *b = task->buffers;
+    const int nt = task->tokens;
+    if (side->codes ? !b->codes->usable : side->by_lane && !*b->tame) {
+        report_detour(task->worker, odd_query);
+        slow_scores(task, 0, nt);
+        return;
+    }
+    if (is_folded(side)) {
+        for (int done = 0, n; done < nt; done += n) {
+            n = stretch(&task->m.scale, task->token + done, nt - done);
+            if (!folded_scores(task, done, n)) {
+                report_detour(task->worker, odd_scaled);
+                slow_scores(task, done, n);
+            }
+        }
+        return;
+    }
+    const char *odd = wants_coefs(side) ? load_coefs(task) : NULL;
+    if (odd != NULL) {
+        report_detour(task->worker, odd);
+        slow_scores(task, 0, nt);
+        return;
+    }
+    if (side->codes) {
+        code_rows_t codes;
+        codes_of(task, &codes);
+        side->ints->qk(&codes, task->rows, side->limbs, b->codes, task->out, task->ldo);
+    } else {
+        code_rows_t rows;
+        rows_at(task, 0, nt, &rows);
+        qk(side->ops, &rows, task->rows, b->q, task->out, task->ldo);
+    }
+    if (side->plus) {
+        side->ops->plus->scores(b->zp, side->groups, nt, task->rows, b->sums, task->out, task->ldo);
+    }
+    if (nt % side->fold != 0) { /* the last token alone */
+        slow_scores(task, nt - 1, 1);
+    }
+}
+
+/* Adds a stretch of tokens with the same scales, which multiply the sums of their codes. */
+static void folded_values(const decode_task_t *task, int at, int n)
+{
+    const decode_side_t *side = task->side;
+    const decode_buffers_t *b = task->buffers;
+    code_rows_t rows;
+    rows_at(task, at, n, &rows);
+    load_by_element(task, task->token + at, b->coef);
+    memset(b->run, 0, (size_t)task->rows * DECODE_ORDER * sizeof(float));
+    pv(side->ops, &rows, task->rows, task->x + at, task->ldx, b->run, DECODE_ORDER);
+    for (int r = 0; r < task->rows; r++) {
+        for (int i = 0; i < side->padded; i++) {
+            const int e = side->order[i];
+            if (e >= 0) {
+                task->out[r * task->ldo + e] += b->run[r * DECODE_ORDER + i] * b->coef[e];
+            }
+        }
+    }
+}
+
+/* Values first, then weights: for scales that p must not be multiplied with, and for weights that
+ * codes must not be multiplied with. */
+static void slow_values(const decode_task_t *task, int at, int n)
+{
+    const decode_side_t *side = task->side;
+    const decode_buffers_t *b = task->buffers;
+    for (int t = at; t < at + n; t += DECODE_SLOW) {
+        const int some = at + n - t < DECODE_SLOW ? at + n - t : DECODE_SLOW;
+        task->tile->load(&task->m, (rect_t){task->token + t, some, 0, side->head}, b->tile,
+                         DECODE_HEAD, some, side->head);
+        task->tile->gemm(&(gemm_t){.m = task->rows,
+                                   .n = side->head,
+                                   .k = some,
+                                   .a = task->x + t,
+                                   .lda = task->ldx,
+                                   .b = b->tile,
+                                   .ldb = DECODE_HEAD,
+                                   .c = b->folded,
+                                   .ldc = DECODE_HEAD,
+                                   .add = t > at});
+    }
+    for (int r = 0; r < task->rows; r++) {
+        for (int i = 0; i < side->padded; i++) {
+            const int e = is_folded(side) ? i : side->order[i];
+            task->out[r * task->ldo + i] +=
+                e < 0 || e >= side->head ? 0 : b->folded[r * DECODE_HEAD + e];
+        }
+    }
+}
+
+static void codes_values(const decode_task_t *task)
+{
+    const decode_side_t *side = task->side;
+    code_rows_t at;
+    codes_of(task, &at);
+    const int all = at.rows;
+    for (int row = 0; row < all; row += CODES_SPAN) {
+        const int t = row * side->fold;
+        at.rows = all - row < CODES_SPAN ? all - row : CODES_SPAN;
+        for (int r = 0, n; r < task->rows; r += n) {
+            n = queries_batch(task->rows - r);
+            const float *p = task->x + r * task->ldx;
+            float *acc = task->out + r * task->ldo;
+            if (!side->ints->pv(&at, n, side->limbs, p + t, task->ldx, task->buffers->weights, acc,
+                                task->ldo)) {
+                decode_task_t some = *task;
+                some.rows = n;
+                some.x = p;
+                some.out = acc;
+                report_detour(task->worker, odd_weights);
+                slow_values(&some, t, at.rows * side->fold);
+            }
+        }
+        at.data += CODES_SPAN * at.stride;
+        at.ahead -= CODES_SPAN * at.closer;
+        at.scale.at += CODES_SPAN * at.scale.ld;
+        at.zp.at = at.zp.at ? at.zp.at + CODES_SPAN * at.zp.ld : NULL;
+    }
+}
+
+/* Sums start with what offsets add, and only their end is added to those of the tokens before:
+ * codes that count from zero and their offsets cancel for the most part. */
+static void values_with_offsets(const decode_task_t *task)
+{
+    const decode_side_t *side = task->side;
+    const decode_buffers_t *b = task->buffers;
+    const int n = task->tokens - task->tokens % side->fold;
+    float plus[DECODE_ROWS * DECODE_GROUPS];
+    code_rows_t rows;
+    rows_at(task, 0, n, &rows);
+    side->ops->plus->values(b->zp, side->groups, n, side->group_row, task->rows, task->x, task->ldx,
+                            plus);
+    for (int r = 0; r < task->rows; r++) {
+        float by_group[DECODE_GROUPS + 1];
+        memcpy(by_group, plus + r * DECODE_GROUPS, (size_t)side->groups * sizeof(float));
+        by_group[DECODE_GROUPS] = 0;
+        for (int i = 0; i < side->padded; i++) {
+            b->run[r * DECODE_ORDER + i] = by_group[side->plus_at[i]];
+        }
+    }
+    pv(side->ops, &rows, task->rows, task->x, task->ldx, b->run, DECODE_ORDER);
+    for (int r = 0; r < task->rows; r++) {
+        float *out = task->out + r * task->ldo;
+        const float *run = b->run + r * DECODE_ORDER;
+        for (int i = 0; i < side->padded; i++) {
+            out[i] += run[i];
+        }
+    }
+}
+
+void decode_accumulate(const decode_task_t *task)
+{
+    const decode_side_t *side = task->side;
+    const int nt = task->tokens;
+    if (is_folded(side)) {
+        if (side->any_weight && !weights_are_tame(task, NULL, 0)) {
+            report_detour(task->worker, large_weights);
+            slow_values(task, 0, nt);
+            return;
+        }
+        for (int done = 0, n; done < nt; done += n) {
+            n = stretch(&task->m.scale, task->token + done, nt - done);
+            folded_values(task, done, n);
+        }
+        return;
+    }
+    const char *odd = wants_coefs(side) ? load_coefs(task) : NULL;
+    if (odd != NULL) {
+        report_detour(task->worker, odd);
+        slow_values(task, 0, nt);
+        return;
+    }
+    const float *scale = task->buffers->scale;
+    const int n_scales = wants_coefs(side) ? nt * side->groups : 0;
+    const bool tiny = n_scales > 0 && side->may_be_tiny && side->ops->any_tiny(scale, n_scales);
+    const bool wild = side->by_lane && side->any_weight &&
+                      (!weights_are_tame(task, scale, n_scales) ||
+                       (side->plus && !weights_are_tame(task, task->buffers->zp, n_scales)));
+    if (tiny || wild) {
+        report_detour(task->worker, tiny ? tiny_scales : large_weights);
+        slow_values(task, 0, nt);
+        return;
+    }
+    if (side->codes) {
+        codes_values(task);
+    } else if (side->plus) {
+        values_with_offsets(task);
+    } else {
+        code_rows_t rows;
+        rows_at(task, 0, nt, &rows);
+        pv(side->ops, &rows, task->rows, task->x, task->ldx, task->out, task->ldo);
+    }
+    if (nt % side->fold != 0) { /* the last token alone */
+        slow_values(task, nt - 1, 1);
+    }
+}
+
+void decode_restore(const decode_side_t *v, const decode_buffers_t *b, int rows, float *acc,
+                    int64_t ldacc)
+{
+    if (is_folded(v) || (v->in_place && v->fold == 1)) {
+        return;
+    }
+    for (int r = 0; r < rows; r++, acc += ldacc) {
+        const int16_t *first = v->place, *second = v->place + v->head;
+        memcpy(b->run, acc, (size_t)v->padded * sizeof(float));
+        for (int e = 0; e < v->head; e++) {
+            acc[e] = b->run[first[e]] + (v->fold == 2 ? b->run[second[e]] : 0);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+/* One thread at one work item of attention, what tiles (attention_tiles.c), the online softmax
+ * (attention_softmax.c) and the passes over them (attention_work.c) share. See attention.h for
+ * the algorithm. */
+#ifndef SINTER_SRC_KERNELS_ATTENTION_TASK_H
+#define SINTER_SRC_KERNELS_ATTENTION_TASK_H
+
+#include <string.h>
+
+#include "backend_xsmm/drivers/attention/attention.h"
+
+/* Rows r0..r0+n-1 of a block. */
+typedef struct strip {
+    int r0, n;
+    span_t columns;
+    const attention_jit_t *jit; /* for this height; NULL: own GEMM */
+} strip_t;
+
+/* Memory that is prefetched during a piece of K or V: while token `from` + i is read, the `bytes`
+ * bytes from at + i * bytes on. at NULL: each row prefetches the rows behind it instead. */
+typedef struct next_piece {
+    const unsigned char *at;
+    int64_t from, bytes;
+} next_piece_t;
+
+/* One thread at one work item. */
+typedef struct task {
+    const attention_config_t *c;
+    const attention_params_t *p;
+    const attention_state_t *st;
+    const frame_t *frame;
+    const worker_t *worker;
+    attention_buffers_t b;
+    matrix_t k, v;
+    bool tail;
+    /* For the current tile: K's, V's coefficients fit products of integers; K, V is loaded as
+     * floats. */
+    bool k_ints, v_ints, k_floats, v_floats;
+    next_piece_t k_next, v_next;
+    bool resumes; /* m, l and acc hold the sums of earlier columns and must be kept */
+    int tile;     /* tokens in it */
+    int rows;     /* in this block */
+    int64_t row0, dv0;
+    int dv;                                  /* columns of this chunk of Dv */
+    int64_t idx[ATT_ROWS][SINTER_MAX_NDIMS]; /* [batch.., s, -] of each row */
+    span_t sees[ATT_ROWS];                   /* columns that masks leave to each row */
+} task_t;
+
+static inline int round_grain(int n)
+{
+    return (n + ATT_GRAIN - 1) / ATT_GRAIN * ATT_GRAIN;
+}
+
+static inline void zero_columns(float *x, int64_t begin, int64_t end)
+{
+    if (begin < end) {
+        memset(x + begin, 0, (size_t)(end - begin) * sizeof(float));
+    }
+}
+
+/* ---- attention_tiles.c ----------------------------------------------------------------------- */
+
+/* The rows of an item. */
+int64_t attention_rows(const attention_dims_t *d, int64_t item);
+/* The index of a row of a batch of K and V, [batch.., s, -]. */
+void attention_index(const attention_dims_t *d, int64_t kv, int64_t row, int64_t *idx);
+/* Takes up an item: rows, their indices and columns. */
+void attention_take(task_t *t, int64_t item);
+/* The same, and loads the queries where the item is decoded. */
+void attention_start(task_t *t, int64_t item);
+/* Loads n rows of Q from r0 on, unless D is so long that products load it chunk by chunk. */
+void attention_queries(task_t *t, int r0, int n);
+/* Columns from the first to the last one that n rows from r0 on see, from a whole grain on. */
+span_t attention_columns(const task_t *t, int r0, int n);
+/* The strip that begins with row r0. */
+strip_t attention_strip(const task_t *t, int r0);
+
+/* What all strips of a block share: K, unless in chunks, and V, unless they are decoded from
+ * where they are. */
+void attention_load(task_t *t, int64_t t0, int nt, bool with_v);
+/* s = Q K for a strip and the columns at..at+nt-1 of the tile at t0; whole grains are written. */
+void attention_scores(task_t *t, const strip_t *strip, int64_t t0, int at, int nt);
+/* acc += P V over rows at..at+nt-1 of a tile of V; P is zero beyond them up to a whole grain. */
+void attention_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, int nt);
+
+/* Loads what a tile needs in floats, where integers do not serve. */
+void attention_load_k(task_t *t, int64_t t0);
+void attention_load_v(task_t *t, int64_t t0);
+
+/* Prefetches strip r0's share of the tiles of K and V that follow t0: the products leave the
+ * memory idle otherwise. */
+void attention_fetch_tiles(const task_t *t, int r0, int64_t t0, int64_t end);
+/* The rows of Q of the strip at r0, which may be beyond the last one. */
+void attention_fetch_queries(const task_t *t, int r0);
+/* And where a strip's results go. */
+void attention_fetch_results(const task_t *t, const strip_t *strip);
+
+/* ---- attention_blocks.c: the same in products of integers --------------------------------- */
+
+/* Quantises a strip's rows of Q. */
+void ints_queries(task_t *t, const strip_t *strip);
+void ints_load(task_t *t, int64_t t0, int nt);
+/* False if nothing was done, because the products must be in floats. */
+bool ints_scores(task_t *t, const strip_t *strip, int at, int nt);
+void ints_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, int nt);
+
+/* ---- attention_softmax.c --------------------------------------------------------------------- */
+
+/* Runs a chain over columns at..at+nt-1 of a strip's scores. */
+void attention_chain(task_t *t, const chain_bound_t *chain, const strip_t *strip, int64_t t0,
+                     int at, int nt);
+/* One update of the online softmax: columns at..at+nt-1 of s become p, zeros up to a whole grain, m
+ * and l move on, acc is rescaled to the new maximum. */
+void attention_update(task_t *t, const strip_t *strip, int64_t t0, int at, int nt, bool with_acc);
+/* Normalised probabilities of columns at..at+nt-1 with m and l final, zeros beside them, up to
+ * `end`; what a row of nothing but -inf gives is the caller's choice. */
+void attention_normalise(task_t *t, const strip_t *strip, int64_t t0, int at, int nt, int end);
+
+#endif

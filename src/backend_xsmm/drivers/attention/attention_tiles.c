@@ -1,0 +1,400 @@
+/* Work items of attention, their tiles of K and V, and the two products: see attention.h. */
+#include "backend_xsmm/drivers/attention/attention_task.h"
+
+#include "base/fetch.h"
+
+/* ---- setting up an item ---------------------------------------------------------------------- */
+
+static bool in_chunks(const task_t *t)
+{
+    return t->st->d.D > t->c->dk;
+}
+
+/* Spreads a linear index over the batch dims that are (not) grouped. */
+static void spread(const attention_dims_t *d, bool grouped, int64_t i, int64_t *idx)
+{
+    for (int n = d->nb - 1; n >= 0; n--) {
+        if (d->grouped[n] == grouped) {
+            const int64_t rest = i < d->batch[n] ? 0 : i / d->batch[n]; /* divisions take long */
+            idx[n] = i - rest * d->batch[n];
+            i = rest;
+        }
+    }
+}
+
+/* n rows of Q from r0 on as f32, columns d0..d0+n-1. Rows of one head are consecutive in Q and
+ * group rows apart here. */
+static void load_q(task_t *t, int r0, int rows, int64_t d0, int n)
+{
+    const attention_dims_t *d = &t->st->d;
+    const int ld = t->c->ld_q, pad = n + n % 2, heads = (int)at_most(d->group, rows);
+    float *to = t->b.q + (int64_t)r0 * ld;
+    for (int h = 0; h < heads; h++) {
+        const int of_head = (rows - h + heads - 1) / heads;
+        const matrix_t q = matrix_at(&t->st->q, t->idx[r0 + h], d->nb);
+        t->c->tile->load(&q, (rect_t){t->idx[r0 + h][d->nb], of_head, d0, n}, to + h * ld,
+                         (int64_t)heads * ld, of_head, pad);
+    }
+    if (t->c->bf16) {
+        t->c->tile->bf16_rows(to, ld, rows, pad, t->b.q16 + (int64_t)r0 * ld, ld);
+    }
+}
+
+void attention_queries(task_t *t, int r0, int n)
+{
+    if (!in_chunks(t)) {
+        load_q(t, r0, n, 0, (int)t->st->d.D);
+    }
+}
+
+int64_t attention_rows(const attention_dims_t *d, int64_t item)
+{
+    const int64_t block = item / d->n_chunks % d->n_blocks;
+    return at_most(d->rows - block * d->block, d->block);
+}
+
+void attention_index(const attention_dims_t *d, int64_t kv, int64_t row, int64_t *idx)
+{
+    spread(d, false, kv, idx);
+    spread(d, true, row % d->group, idx);
+    idx[d->nb] = row / d->group;
+    idx[d->nb + 1] = 0;
+}
+
+void attention_take(task_t *t, int64_t item)
+{
+    const attention_dims_t *d = &t->st->d;
+    const int64_t chunk = item % d->n_chunks, block = item / d->n_chunks % d->n_blocks,
+                  kv = item / d->n_chunks / d->n_blocks;
+    t->dv0 = chunk * t->c->dv;
+    t->dv = (int)(d->Dv - t->dv0 < t->c->dv ? d->Dv - t->dv0 : t->c->dv);
+    t->row0 = block * d->block;
+    t->rows = (int)attention_rows(d, item);
+    for (int r = 0; r < t->rows; r++) {
+        const int64_t row = t->row0 + r;
+        if (r >= d->group) { /* the next position of the same head */
+            memcpy(t->idx[r], t->idx[r - d->group], sizeof(t->idx[r]));
+            t->idx[r][d->nb]++;
+            continue;
+        }
+        attention_index(d, kv, row, t->idx[r]);
+    }
+    for (int r = 0; r < t->rows; r++) {
+        t->sees[r] = limits_columns(t->st, t->idx[r]);
+    }
+    t->k = matrix_at(&t->st->k, t->idx[0], d->nb);
+    t->v = matrix_at(&t->st->v, t->idx[0], d->nb);
+}
+
+void attention_start(task_t *t, int64_t item)
+{
+    attention_take(t, item);
+    if (t->st->k_side.ops) {
+        attention_queries(t, 0, t->rows);
+        decode_query(&t->st->k_side, &t->b.decode, t->rows, t->b.q, t->c->ld_q);
+    }
+}
+
+span_t attention_columns(const task_t *t, int r0, int n)
+{
+    span_t all = {t->st->d.T, 0};
+    for (int r = r0; r < r0 + n; r++) {
+        const span_t sees = t->sees[r];
+        if (sees.begin < sees.end) {
+            all.begin = at_most(all.begin, sees.begin);
+            all.end = at_least(all.end, sees.end);
+        }
+    }
+    return all.begin < all.end ? (span_t){all.begin / ATT_GRAIN * ATT_GRAIN, all.end}
+                               : (span_t){0, 0};
+}
+
+strip_t attention_strip(const task_t *t, int r0)
+{
+    strip_t s = {.r0 = r0, .n = (int)at_most(t->rows - r0, t->c->strip)};
+    for (int i = t->c->n_jit - 1; i >= 0 && t->c->jit[i].rows >= s.n; i--) {
+        s.jit = &t->c->jit[i];
+    }
+    s.columns = attention_columns(t, r0, s.n);
+    return s;
+}
+
+/* ---- the two products ------------------------------------------------------------------------ */
+
+/* Where a call of libxsmm begins to read: at column i of the tile of K, or at row `at` and column i
+ * of the tile of V. */
+static float *k_at(const task_t *t, int i)
+{
+    const attention_config_t *c = t->c;
+    return c->by_call
+               ? t->b.k + (int64_t)(i / c->qk_columns) * c->dk * c->qk_columns + i % c->qk_columns
+               : t->b.k + i;
+}
+
+static float *v_at(const task_t *t, int at, int i)
+{
+    const attention_config_t *c = t->c;
+    return c->by_call ? t->b.v + (int64_t)i * c->tk + (int64_t)at * c->pv_columns
+                      : t->b.v + (int64_t)at * c->ld_v + i;
+}
+
+/* Elements d0..d0+n-1 of columns t0..t0+nt-1 of K; zeros up to a whole grain. */
+static void load_k(task_t *t, int64_t t0, int nt, int64_t d0, int n)
+{
+    const attention_config_t *c = t->c;
+    const int pad = n + n % 2, columns = round_grain(nt);
+    if (c->by_call) {
+        for (int i = 0; i < columns; i += c->qk_columns) {
+            const int some = (int)at_most(columns - i, c->qk_columns);
+            c->tile->load(&t->k, (rect_t){d0, n, t0 + i, (int)at_most(nt - i, some)}, k_at(t, i),
+                          c->qk_columns, pad, some);
+        }
+        return;
+    }
+    c->tile->load(&t->k, (rect_t){d0, n, t0, nt}, t->b.k, c->ld_k, pad, columns);
+    if (c->bf16) {
+        c->tile->bf16_pairs(t->b.k, c->ld_k, pad, columns, t->b.k16, c->ld_k);
+    }
+}
+
+/* Rows t0..t0+nt-1 of V; zeros up to a whole grain. */
+static void load_v(task_t *t, int64_t t0, int nt)
+{
+    const attention_config_t *c = t->c;
+    const int rows = round_grain(nt);
+    if (c->by_call) {
+        for (int i = 0; i < c->dv; i += c->pv_columns) {
+            const int some = t->dv > i ? (int)at_most(t->dv - i, c->pv_columns) : 0;
+            c->tile->load(&t->v, (rect_t){t0, nt, t->dv0 + i, some}, v_at(t, 0, i), c->pv_columns,
+                          rows, c->pv_columns);
+        }
+        return;
+    }
+    c->tile->load(&t->v, (rect_t){t0, nt, t->dv0, t->dv}, t->b.v, c->ld_v, rows, c->dv);
+    if (c->bf16) {
+        c->tile->bf16_pairs(t->b.v, c->ld_v, rows, c->dv, t->b.v16, c->ld_v);
+    }
+}
+
+void attention_load_k(task_t *t, int64_t t0)
+{
+    if (!t->k_floats) {
+        load_k(t, t0, t->tile, 0, (int)t->st->d.D);
+        t->k_floats = true;
+    }
+}
+
+void attention_load_v(task_t *t, int64_t t0)
+{
+    if (!t->v_floats) {
+        load_v(t, t0, t->tile);
+        t->v_floats = true;
+    }
+}
+
+void attention_load(task_t *t, int64_t t0, int nt, bool with_v)
+{
+    t->tile = nt;
+    t->k_floats = t->v_floats = false;
+    if (t->st->ints.on) {
+        ints_load(t, t0, nt);
+        return;
+    }
+    if (!t->st->k_side.ops && !in_chunks(t)) {
+        attention_load_k(t, t0);
+    }
+    if (!t->st->v_side.ops && with_v && t->dv > 0) {
+        attention_load_v(t, t0);
+    }
+}
+
+/* Q times n elements of K for a strip and the columns at..at+nt-1 of a tile. */
+static void multiply_k(task_t *t, const strip_t *strip, int at, int nt, int n, bool add)
+{
+    const attention_config_t *c = t->c;
+    const attention_buffers_t *b = &t->b;
+    const int64_t q = (int64_t)strip->r0 * c->ld_q;
+    if (!strip->jit) {
+        c->tile->gemm(&(gemm_t){.m = strip->n,
+                                .n = nt,
+                                .k = n,
+                                .a = b->q + q,
+                                .lda = c->ld_q,
+                                .b = b->k + at,
+                                .ldb = c->ld_k,
+                                .c = b->s + at,
+                                .ldc = c->ld_s,
+                                .add = add});
+        return;
+    }
+    const bool wide = c->tk >= c->qk_columns;
+    for (int i = at, step; i < at + nt; i += step) {
+        const bool begins = !c->by_call || i % c->qk_columns == 0;
+        step = wide && begins && at + nt - i >= c->qk_columns ? c->qk_columns : ATT_GRAIN;
+        const xs_kernel_t kernel = step == ATT_GRAIN ? strip->jit->qk_step : strip->jit->qk;
+        xs_call(kernel, c->bf16 ? (void *)(b->q16 + q) : b->q + q,
+                c->bf16 ? (void *)(b->k16 + 2 * i) : k_at(t, i), b->s + i, 1);
+    }
+}
+
+/* What is prefetched with the tokens from `token` on. */
+static const unsigned char *meanwhile(const next_piece_t *next, int64_t token)
+{
+    return next->at == NULL ? NULL : next->at + (token - next->from) * next->bytes;
+}
+
+void attention_scores(task_t *t, const strip_t *strip, int64_t t0, int at, int nt)
+{
+    const attention_config_t *c = t->c;
+    const int64_t D = t->st->d.D;
+    if (t->st->k_side.ops) {
+        const decode_task_t task = {.tile = c->tile,
+                                    .side = &t->st->k_side,
+                                    .buffers = &t->b.decode,
+                                    .worker = t->worker,
+                                    .m = matrix_transposed(&t->k),
+                                    .next = meanwhile(&t->k_next, t0 + at),
+                                    .token = t0 + at,
+                                    .tokens = nt,
+                                    .rows = t->rows,
+                                    .x = t->b.q,
+                                    .ldx = c->ld_q,
+                                    .out = t->b.s + at,
+                                    .ldo = c->ld_s};
+        decode_scores(&task);
+        return;
+    }
+    if (t->st->ints.on) {
+        if (ints_scores(t, strip, at, nt)) {
+            return;
+        }
+        attention_load_k(t, t0);
+    }
+    if (!in_chunks(t)) {
+        multiply_k(t, strip, at, round_grain(nt), (int)D, false);
+        return;
+    }
+    for (int64_t d0 = 0; d0 < D; d0 += c->dk) {
+        const int n = (int)at_most(D - d0, c->dk);
+        load_q(t, strip->r0, strip->n, d0, n);
+        load_k(t, t0, at + nt, d0, n);
+        multiply_k(t, strip, at, round_grain(nt), n, d0 > 0);
+    }
+}
+
+/* acc += P V of a strip, rows at.. of a tile of V. A tile has a sum of its own: were each of its
+ * tokens added to acc, the error would grow with the number of all tokens. */
+static void multiply_v(task_t *t, const strip_t *strip, int at, int columns, float *acc)
+{
+    const attention_config_t *c = t->c;
+    const attention_buffers_t *b = &t->b;
+    const int64_t v = (int64_t)at * c->ld_v;
+    if (!strip->jit) {
+        c->tile->gemm(&(gemm_t){.m = strip->n,
+                                .n = c->dv,
+                                .k = columns,
+                                .a = b->s + at,
+                                .lda = c->ld_s,
+                                .b = b->v + v,
+                                .ldb = c->ld_v,
+                                .c = b->part,
+                                .ldc = c->ld_v});
+    } else if (c->bf16) {
+        c->tile->bf16_rows(b->s + at, c->ld_s, strip->n, columns, b->p16 + at, c->ld_s);
+    }
+    for (int i = 0; i < c->dv && strip->jit; i += c->pv_columns) {
+        xs_call(strip->jit->pv, c->bf16 ? (void *)(b->p16 + at) : b->s + at,
+                c->bf16 ? (void *)(b->v16 + v + 2 * i) : v_at(t, at, i), b->part + i,
+                (uint64_t)(columns / ATT_GRAIN));
+    }
+    for (int r = 0; r < strip->n; r++) {
+        c->fn->add_row(acc + (int64_t)r * c->ld_v, b->part + (int64_t)r * c->ld_v, c->dv);
+    }
+}
+
+void attention_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, int nt)
+{
+    const attention_config_t *c = t->c;
+    const attention_buffers_t *b = &t->b;
+    if (t->dv == 0) {
+        return;
+    }
+    if (t->st->v_side.ops) {
+        const decode_task_t task = {.tile = c->tile,
+                                    .side = &t->st->v_side,
+                                    .buffers = &b->decode,
+                                    .worker = t->worker,
+                                    .m = t->v,
+                                    .next = meanwhile(&t->v_next, t0 + at),
+                                    .token = t0 + at,
+                                    .tokens = nt,
+                                    .rows = t->rows,
+                                    .x = b->s + at,
+                                    .ldx = c->ld_s,
+                                    .out = b->acc,
+                                    .ldo = c->ld_v};
+        decode_accumulate(&task);
+    } else if (t->st->ints.on) {
+        ints_accumulate(t, strip, t0, at, nt);
+    } else {
+        multiply_v(t, strip, at, round_grain(nt), b->acc + (int64_t)strip->r0 * c->ld_v);
+    }
+}
+
+/* ---- prefetching ----------------------------------------------------------------------------- */
+
+static void fetch_bytes(const unsigned char *begin, const unsigned char *end)
+{
+    for (const unsigned char *p = begin; p < end; p += 64) {
+        fetch_line(p);
+    }
+}
+
+/* Columns of rows from..to-1, whose columns are consecutive. */
+static void fetch_rows(const groups_t *codes, int64_t from, int64_t to, int64_t column,
+                       int64_t columns)
+{
+    for (int64_t r = from; r < to; r++) {
+        const int64_t first = codes_at(codes, r, column);
+        fetch_bytes(groups_byte(codes, first), groups_byte(codes, first + columns));
+    }
+}
+
+void attention_fetch_tiles(const task_t *t, int r0, int64_t t0, int64_t end)
+{
+    const int64_t n = at_most(end - t0, t->c->tk), from = t0 + n * r0 / t->rows,
+                  to = t0 + n * at_most(r0 + t->c->strip, t->rows) / t->rows;
+    if (!t->st->k_side.ops && t->k.codes.row.stride == 1) {
+        const groups_t tokens = groups_transposed(&t->k.codes);
+        fetch_rows(&tokens, from, to, 0, t->st->d.D);
+    }
+    if (!t->st->v_side.ops && t->v.codes.column.stride == 1) {
+        fetch_rows(&t->v.codes, from, to, t->dv0, t->dv);
+    }
+}
+
+void attention_fetch_queries(const task_t *t, int r0)
+{
+    const attention_dims_t *d = &t->st->d;
+    const int end = (int)at_most(r0 + t->c->strip, t->rows);
+    for (int r = r0; r < end && r < r0 + d->group; r++) {
+        const groups_t q = matrix_at(&t->st->q, t->idx[r], d->nb).codes;
+        const int64_t s = t->idx[r][d->nb], of_head = (end - r + d->group - 1) / d->group;
+        if (q.column.stride == 1) {
+            fetch_rows(&q, s, s + of_head, 0, d->D);
+        }
+    }
+}
+
+void attention_fetch_results(const task_t *t, const strip_t *strip)
+{
+    const chain_ref_t *out = t->st->out;
+    for (int r = strip->r0; out && r < strip->r0 + strip->n; r++) {
+        int64_t at = t->dv0;
+        for (int d = 0; d <= t->st->d.nb; d++) {
+            at += t->idx[r][d] * out->stride[d];
+        }
+        fetch_bytes(out->data + at * out->traits->bits / 8,
+                    out->data + (at + t->dv) * out->traits->bits / 8);
+    }
+}

@@ -1,0 +1,161 @@
+#include "backend_xsmm/drivers/common/matrices.h"
+
+#include "base/status.h"
+#include "graph/quant.h"
+
+static void list_parts(matrix_t *m, groups_t *parts[MATRIX_PARTS])
+{
+    parts[IN_CODES] = &m->codes;
+    parts[IN_HIGH] = &m->high;
+    parts[IN_SCALE] = &m->scale;
+    parts[IN_ZP] = &m->zp;
+}
+
+/* Part `at` of an operand, the values of which are `side`. dim_of[d] is the dim of side that
+ * belongs to dim d of the data: where it is -1, all of the dim is one group. sizes: the group_size
+ * of operand_t. */
+static sinter_status_t bind_part(const bound_t *data, const bound_t *side, const int8_t *dim_of,
+                                 const int64_t *sizes, int at, matrices_t *out)
+{
+    static const char *const names[] = {"codes", "the high plane of split codes", "scales",
+                                        "zero points"};
+    groups_t *parts[MATRIX_PARTS];
+    for (int d = 0; d < data->ndims; d++) {
+        const int64_t n = data->dims[d], groups = dim_of[d] < 0 ? 1 : side->dims[dim_of[d]],
+                      size = n > 0 ? quant_group_size(n, groups, sizes[d]) : 1;
+        if (size == 0) {
+            return sg_fail(sinter_invalid_shape,
+                           "%s: dim %d of %lld elements does not divide into %lld groups",
+                           names[at], d, (long long)n, (long long)groups);
+        }
+        out->axis[d][at] =
+            (axis_t){.stride = dim_of[d] < 0 ? 0 : side->strides[dim_of[d]], .group = size};
+    }
+    list_parts(&out->base, parts);
+    *parts[at] =
+        (groups_t){.data = side->data, .type = dtype_traits(side->dtype), .dtype = side->dtype};
+    return sinter_success;
+}
+
+/* Split codes: both planes have the same dims. */
+static sinter_status_t check_high(const bound_t *data, const bound_t *high)
+{
+    if (high->ndims != data->ndims) {
+        return sg_fail(sinter_invalid_shape,
+                       "the high plane of split codes has %d dims, the low plane %d", high->ndims,
+                       data->ndims);
+    }
+    for (int d = 0; d < data->ndims; d++) {
+        if (high->dims[d] != data->dims[d]) {
+            return sg_fail(
+                sinter_invalid_shape,
+                "the high plane of split codes has %lld elements along dim %d, the low plane %lld",
+                (long long)high->dims[d], d, (long long)data->dims[d]);
+        }
+    }
+    return sinter_success;
+}
+
+static void swap_dims(matrices_t *m, int i, int j)
+{
+    const int64_t n = m->dims[i];
+    m->dims[i] = m->dims[j];
+    m->dims[j] = n;
+    for (int part = 0; part < MATRIX_PARTS; part++) {
+        const axis_t axis = m->axis[i][part];
+        m->axis[i][part] = m->axis[j][part];
+        m->axis[j][part] = axis;
+    }
+}
+
+sinter_status_t operand_bind(const operand_t *op, const frame_t *frame, matrices_t *out)
+{
+    const bound_t *data = &frame->v[op->data];
+    static const int64_t exact[SINTER_MAX_NDIMS]; /* no size is said */
+    int8_t same[SINTER_MAX_NDIMS];
+    *out = (matrices_t){.ndims = data->ndims, .base = {.split = op->split, .offsets = op->offsets}};
+    for (int d = 0; d < data->ndims; d++) {
+        out->dims[d] = data->dims[d];
+        same[d] = (int8_t)d;
+        for (int part = 0; part < MATRIX_PARTS; part++) {
+            out->axis[d][part].group = 1; /* of parts that are not there, too */
+        }
+    }
+    SG_TRY(bind_part(data, data, same, exact, IN_CODES, out));
+    out->base.codes.block = data->block;
+    out->base.codes.apart = data->apart;
+    if (op->scale >= 0) {
+        SG_TRY(bind_part(data, &frame->v[op->scale], op->scale_dim, op->group_size, IN_SCALE, out));
+    }
+    if (op->zp >= 0) {
+        SG_TRY(bind_part(data, &frame->v[op->zp], op->zp_dim, op->group_size, IN_ZP, out));
+    }
+    if (op->split != sinter_data_type_undef) {
+        SG_TRY(check_high(data, &frame->v[op->high]));
+        SG_TRY(bind_part(data, &frame->v[op->high], same, exact, IN_HIGH, out));
+    }
+    return sinter_success;
+}
+
+sinter_status_t matrices_bind(const operand_t *op, bool trans, const frame_t *frame,
+                              matrices_t *out)
+{
+    const int n = frame->v[op->data].ndims, rows = n - 2, columns = n - 1;
+    groups_t *parts[MATRIX_PARTS];
+    if (n < 2) {
+        return sg_fail(sinter_invalid_shape, "a matrix operand has %d dims, needs 2", n);
+    }
+    SG_TRY(operand_bind(op, frame, out));
+    if (trans) {
+        swap_dims(out, rows, columns);
+    }
+    list_parts(&out->base, parts);
+    for (int i = 0; i < MATRIX_PARTS; i++) {
+        parts[i]->row = out->axis[rows][i];
+        parts[i]->column = out->axis[columns][i];
+    }
+    return sinter_success;
+}
+
+void matrices_repeat(matrices_t *op, bool rows)
+{
+    groups_t *parts[MATRIX_PARTS];
+    list_parts(&op->base, parts);
+    for (int i = 0; i < MATRIX_PARTS; i++) {
+        axis_t *axis = &op->axis[op->ndims - (rows ? 2 : 1)][i];
+        axis->stride = 0;
+        axis->group = 1;
+        *(rows ? &parts[i]->row : &parts[i]->column) = *axis;
+    }
+}
+
+matrix_t matrix_at(const matrices_t *op, const int64_t *idx, int nb)
+{
+    matrix_t m = op->base;
+    groups_t *parts[MATRIX_PARTS];
+    const int own = op->ndims - 2;
+    list_parts(&m, parts);
+    for (int d = 0; d < own; d++) {
+        const int from = nb - own + d;
+        const int64_t i = from < 0 || op->dims[d] == 1 ? 0 : idx[from];
+        for (int part = 0; part < MATRIX_PARTS && i > 0; part++) {
+            const axis_t *axis = &op->axis[d][part];
+            if (parts[part]->type != NULL) { /* divisions take long */
+                parts[part]->first += (axis->group == 1 ? i : i / axis->group) * axis->stride;
+            }
+        }
+    }
+    return m;
+}
+
+bool matrices_on_bytes(const matrices_t *op, bool rows)
+{
+    const int last = op->ndims - (rows ? 2 : 1), bits = op->base.codes.type->bits;
+    for (int d = 0; d < op->ndims; d++) {
+        const bool counts = d < op->ndims - 2 || d == last;
+        if (counts && op->dims[d] != 1 && op->axis[d][IN_CODES].stride * bits % 8 != 0) {
+            return false;
+        }
+    }
+    return true;
+}

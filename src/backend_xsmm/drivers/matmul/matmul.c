@@ -1,0 +1,582 @@
+/* The matmul kernels: selection, setup, geometry. The arithmetic is in matmul_work.c. */
+#include "backend_xsmm/drivers/matmul/matmul.h"
+
+#include <string.h>
+
+#include "backend_xsmm/drivers/common/products.h"
+#include "base/status.h"
+
+/* Heights with JIT kernels; fewer rows are computed at the next height. */
+const int matmul_ladder[MM_LADDER] = {1, 2, 3, 4, 6, 8, 12, 16, 18, 20, 24, 28, 32};
+const int matmul_widths[MM_WIDTHS] = {16, 32, TAIL_MATMUL_STRIP};
+
+/* ---- setup ----------------------------------------------------------------------------------- */
+
+/* Results of one group of a convolution; -1: not known. */
+static int64_t results_of(const problem_t *p)
+{
+    const matmul_params_t *m = &p->step->p.matmul;
+    const int ndims = problem_ndims(p, m->out_dims);
+    int64_t n = 1;
+    for (int d = 0; d < ndims && n >= 0; d++) {
+        const int64_t dim = problem_dim(p, m->out_dims, ndims - d);
+        n = d == m->conv->channel ? n : dim < 0 || !mul_i64(n, dim, &n) ? -1 : n;
+    }
+    return n;
+}
+
+/* The tail has groups of rows that do not divide those of a matrix (see bind_dims). */
+static bool rows_apart(const problem_t *p, int64_t rows)
+{
+    const dynquant_params_t *tail = p->step->tail;
+    const int ndims = tail != NULL ? problem_ndims(p, tail->in) : 0;
+    const int64_t size = ndims >= 2 ? tail->out.group_size[ndims - 2] : 0;
+    return size > 0 && size < rows && rows % size != 0;
+}
+
+int64_t matmul_rows_of(const problem_t *p)
+{
+    const matmul_params_t *m = &p->step->p.matmul;
+    if (m->conv != NULL) {
+        return results_of(p);
+    }
+    const int ndims = problem_ndims(p, m->out_dims);
+    int64_t rows = problem_dim(p, m->out_dims, 2);
+    const bool apart = rows_apart(p, rows);
+    for (int e = 3; e <= ndims && rows >= 0; e++) {
+        const int64_t own = problem_dim(p, m->b.data, e),
+                      n = own == 1 ? problem_dim(p, m->out_dims, e) : own;
+        if (n < 0 || (own == 1 && !apart && !mul_i64(rows, n, &rows))) {
+            return -1;
+        }
+    }
+    return ndims < 2 ? -1 : rows;
+}
+
+int64_t matmul_stride_of_b(const problem_t *p, int from_end)
+{
+    const matmul_params_t *m = &p->step->p.matmul;
+    return problem_stride(p, m->b.data, m->trans_b ? 3 - from_end : from_end);
+}
+
+const char *matmul_refuse_b(const problem_t *p, bool decoder, bool scaled)
+{
+    const operand_t *b = &p->step->p.matmul.b;
+    const dtype_traits_t *zp = b->zp < 0 ? NULL : dtype_traits(problem_type(p, b->zp));
+    if (!decoder || b->split != sinter_data_type_undef) {
+        return "no decoder for the data type of B";
+    }
+    return scaled != (b->scale >= 0) || (zp != NULL && zp->cls == DTYPE_INT && zp->bits > 8)
+               ? "B has codes without scales, scales without codes, or integer zero points of more "
+                 "than 8 bits"
+               : NULL;
+}
+
+const char *matmul_refuse_rows(const problem_t *p, int most)
+{
+    if (p->step->p.matmul.conv != NULL) {
+        return "rows of A are patches of an image";
+    }
+    const bool many = problem_dim(p, p->step->p.matmul.out_dims, 2) > most;
+    return many || matmul_rows_of(p) > most ? "more than 16 rows share one B" : NULL;
+}
+
+static int height_for(int rows)
+{
+    int h = 0;
+    while (matmul_ladder[h] < rows) {
+        h++;
+    }
+    return h;
+}
+
+/* With 256-bit vectors libxsmm is faster where what a call reads of B is contiguous. */
+static bool lies_by_call(const matmul_config_t *c, features_t features)
+{
+    return !c->bf16 && !has_features(features, NEEDS_AVX512);
+}
+
+/* Columns of a call. */
+static int call_columns(int width, features_t features)
+{
+    return (int)at_most(matmul_widths[width], product_columns(features));
+}
+
+static int widest_for(int64_t N)
+{
+    return N >= 0 && N <= matmul_widths[0] ? 0 : N >= 0 && N <= matmul_widths[1] ? 1 : 2;
+}
+
+/* Weights of a convolution that are plain floats: with 256-bit vectors products are faster where
+ * what a call reads of B is contiguous. */
+int matmul_packs_strips(const plan_t *plan, const step_t *step)
+{
+    const matmul_params_t *m = &step->p.matmul;
+    const lt_t *b = &plan->values[m->b.data].lt;
+    const bool floats = m->b.scale < 0 && m->b.zp < 0 && m->b.high < 0 &&
+                        b->data_type == sinter_f32 && b->ndims > 0;
+    enum { NARROWEST = 8 }; /* else most of a strip is zeros */
+    return m->conv != NULL && floats && step->tail == NULL && b->dims[b->ndims - 1] >= NARROWEST &&
+                   has_features(plan->features, NEEDS_AVX2) &&
+                   !has_features(plan->features, NEEDS_AVX512)
+               ? call_columns(widest_for(b->dims[b->ndims - 1]), plan->features)
+               : 0;
+}
+
+static const char *make_kernel(matmul_config_t *c, int width, int height, features_t features)
+{
+    const int n = call_columns(width, features), ldb = lies_by_call(c, features) ? n : MM_LDB;
+    const char *why = NULL;
+    const xs_shape_t shape = {.kind = c->bf16 ? XS_BF16F32 : XS_F32,
+                              .m = matmul_ladder[height],
+                              .n = n,
+                              .k = MM_GRAIN,
+                              .lda = MM_LDA,
+                              .ldb = ldb,
+                              .ldc = MM_PANEL,
+                              .stride_a = MM_GRAIN,
+                              .stride_b = (int64_t)MM_GRAIN * ldb,
+                              .beta = true};
+    c->columns[width] = n;
+    c->by_call = ldb == n;
+    c->kernel[width][height] = xs_dispatch(&shape, features, &why);
+    return why;
+}
+
+/* What is left over of so many rows, or of blocks of them that are multiples of `unit`, has a
+ * height. */
+static bool is_left(int64_t rows, int unit, int height)
+{
+    bool is = false;
+    for (int64_t rest = rows % unit; rest < MM_HEIGHT && rest <= rows; rest += unit) {
+        is = is || (rest > 0 && height_for((int)rest) == height);
+    }
+    for (int rest = unit; rest < MM_HEIGHT && rest <= rows; rest += unit) {
+        is = is || height_for(rest) == height;
+    }
+    return is;
+}
+
+/* Kernels for all heights that can occur: with the number of rows known that is the full one and
+ * what is left over. NULL, or why there are none. */
+static const char *make_kernels(matmul_config_t *c, int64_t rows, int unit, features_t features)
+{
+    const char *why = NULL;
+    for (int h = 0; h < MM_LADDER && why == NULL; h++) {
+        const bool full = matmul_ladder[h] == MM_HEIGHT && rows >= MM_HEIGHT;
+        const bool occurs = rows < 0 ? matmul_ladder[h] <= c->rows : full || is_left(rows, unit, h);
+        for (int w = c->widest; w >= 0 && w >= c->widest - 1 && why == NULL && occurs; w--) {
+            why = make_kernel(c, w, h, features);
+        }
+    }
+    return why;
+}
+
+const char *matmul_configure(const kernel_t *self, const problem_t *p, int most_rows, bool bf16,
+                             bool integers, matmul_config_t *c)
+{
+    const matmul_params_t *m = &p->step->p.matmul;
+    const int64_t N = problem_dim(p, m->conv != NULL ? m->b.data : m->out_dims, 1),
+                  rows = matmul_rows_of(p), most = rows < 0 ? most_rows : at_most(rows, MM_ROWS);
+    c->tile = tile_table(self->needs);
+    c->fn = eltwise_table(self->needs);
+    c->quant = quant_rows(self->needs);
+    c->bf16 = bf16;
+    c->kind = !integers            ? NO_INTEGERS
+              : blocks_of_codes(p) ? EXACT_CODES
+                                   : limbs_kind(p->step->mode);
+    c->blocks = integers ? blocks_table(self->needs) : NULL;
+    c->words = c->blocks != NULL && blocks_in_words(p, c->blocks, c->kind);
+    c->kind = c->words && c->kind == ONE_LIMB ? TWO_LIMBS : c->kind;
+    c->taps = m->conv != NULL && c->kind == EXACT_CODES && c->blocks != NULL
+                  ? taps_table(self->needs)
+                  : NULL;
+    c->taps_words = c->taps != NULL && taps_in_words(p, c->blocks->sums_bytes);
+    c->rows = most > MM_HEIGHT ? (int)((most + MM_HEIGHT - 1) / MM_HEIGHT * MM_HEIGHT)
+                               : matmul_ladder[height_for((int)most)];
+    c->widest = widest_for(N);
+    const char *why = make_kernels(c, rows, m->conv != NULL ? MM_UNIT : MM_HEIGHT,
+                                   products_features(self, p, bf16));
+    c->jit = why == NULL;
+    c->tall = !c->jit ? MM_TALL : m->conv != NULL && !bf16 ? MM_TALLEST : MM_HEIGHT;
+    return why;
+}
+
+const char *matmul_configure_best(const kernel_t *self, const problem_t *p, int most_rows,
+                                  matmul_config_t *c)
+{
+    const bool bf16 = refuse_bf16_products(p) == NULL, integers = blocks_refuse(self, p) == NULL;
+    const char *why = matmul_configure(self, p, most_rows, bf16, integers, c);
+    return bf16 && why != NULL ? matmul_configure(self, p, most_rows, false, integers, c) : why;
+}
+
+void matmul_note(textbuf_t *note, const kernel_t *self, const matmul_config_t *c, const char *why)
+{
+    text_add(note, "blocks of %d row%s, panels of up to %d columns, ", c->rows,
+             c->rows == 1 ? "" : "s", MM_PANEL);
+    if (c->blocks != NULL) {
+        text_add(note, "%s where groups along K are made of blocks of %d to %d elements, else ",
+                 integers_name(c->kind), BLOCKS_LEAST, BLOCKS_LONGEST);
+    }
+    note_products(note, c->bf16, self, why);
+}
+
+static const char *refuse_bf16(const kernel_t *self, const problem_t *p)
+{
+    (void)self;
+    return refuse_bf16_products(p);
+}
+
+static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *arena,
+                             candidate_t *out)
+{
+    matmul_config_t *c = ARENA_NEW(arena, matmul_config_t, 1);
+    if (c == NULL) {
+        return sinter_out_of_memory;
+    }
+    const arithmetic_t arithmetic = self->driver->arithmetic;
+    const char *why =
+        matmul_configure(self, p, MM_ROWS, arithmetic == IN_BF16, arithmetic == IN_INT8, c);
+    if (c->bf16 && why != NULL) {
+        return sg_fail(sinter_runtime_error, "bf16 matmul: %s", why);
+    }
+    textbuf_t note;
+    text_init(&note, arena);
+    matmul_note(&note, self, c, why);
+    *out = (candidate_t){.config = c,
+                         .state_bytes = sizeof(matmul_state_t),
+                         .share_bytes = matmul_share_bytes(p, c),
+                         .note = note.text};
+    return note.oom ? sinter_out_of_memory : sinter_success;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+size_t matmul_buffers(const matmul_config_t *c, const step_t *step, unsigned char *scratch,
+                      matmul_buffers_t *out)
+{
+    const size_t rows = (size_t)c->rows;
+    size_t at = 0;
+    *out = (matmul_buffers_t){0};
+    const size_t tall = c->tall > MM_TALL ? (size_t)c->tall : MM_TALL,
+                 loaded = rows < tall ? rows : tall;
+    out->a = carve(scratch, &at, loaded * MM_LDA, sizeof(float));
+    out->b = carve(scratch, &at, MM_K * MM_LDB, sizeof(float));
+    out->acc =
+        carve(scratch, &at, (blocks_rows(c->rows) + (c->taps != NULL ? TAPS_GRAIN : 0)) * MM_PANEL,
+              sizeof(float));
+    out->part = carve(scratch, &at, MM_HEIGHT * MM_PANEL, sizeof(float));
+    if (c->bf16) {
+        out->a16 = carve(scratch, &at, loaded * MM_LDA, sizeof(uint16_t));
+        out->b16 = carve(scratch, &at, MM_K * MM_LDB, sizeof(uint16_t));
+    }
+    if (c->blocks != NULL) {
+        blocks_buffers(c, scratch, &at, &out->blocks);
+    }
+    if (c->taps != NULL) {
+        taps_buffers(scratch, &at, &out->taps);
+    }
+    out->chain = carve(scratch, &at,
+                       step->p.matmul.conv != NULL ? chain_tile_scratch_bytes(step->post)
+                                                   : chain_scratch_bytes(step->post),
+                       1);
+    out->tail = carve(scratch, &at, step->tail != NULL ? quant_tail_scratch() : 0, 1);
+    return at;
+}
+
+size_t matmul_share_bytes(const problem_t *p, const matmul_config_t *c)
+{
+    matmul_buffers_t b;
+    return matmul_buffers(c, p->step, NULL, &b);
+}
+
+size_t matmul_shared(const matmul_config_t *c, const matmul_state_t *st)
+{
+    blocks_whole_t whole;
+    taps_shared_t taps;
+    return st->taps.on ? taps_share(c, st, NULL, &taps)
+                       : blocks_share(c, &st->blocks, NULL, &whole);
+}
+
+/* ---- choose ---------------------------------------------------------------------------------- */
+
+static int64_t dim_from_end(const matrices_t *op, int from_end)
+{
+    return op->ndims < from_end ? 1 : op->dims[op->ndims - from_end];
+}
+
+/* Dims that make rows and dims that choose B; counts both. Where the last group of rows of the tail
+ * is short, each matrix has its own: then all batch dims choose B. */
+static sinter_status_t bind_dims(matmul_state_t *st, const bound_t *out)
+{
+    if (out->ndims < 2) {
+        return sg_fail(sinter_invalid_shape, "matmul: the output has fewer than 2 dims");
+    }
+    st->nb = out->ndims - 2;
+    st->M = dim_from_end(&st->a, 2);
+    st->K = dim_from_end(&st->a, 1);
+    st->N = dim_from_end(&st->b, 1);
+    if (dim_from_end(&st->b, 2) != st->K || out->dims[st->nb] != st->M ||
+        out->dims[st->nb + 1] != st->N) {
+        return sg_fail(sinter_invalid_shape,
+                       "matmul: dims of the operands and the output do not fit each other");
+    }
+    st->n_row = st->n_mat = 0;
+    st->rows = st->M;
+    st->mats = 1;
+    const bool apart = st->M % st->tail.rows != 0;
+    for (int d = 0; d < st->nb; d++) {
+        const int64_t n = out->dims[d], an = dim_from_end(&st->a, out->ndims - d),
+                      bn = dim_from_end(&st->b, out->ndims - d);
+        if ((an != 1 && an != n) || (bn != 1 && bn != n)) {
+            return sg_fail(sinter_invalid_shape, "matmul: batch dim %d does not broadcast", d);
+        }
+        const bool makes_rows = bn == 1 && !apart;
+        if (makes_rows) {
+            st->row_dim[st->n_row] = d;
+            st->row_extent[st->n_row++] = n;
+        } else {
+            st->mat_dim[st->n_mat] = d;
+            st->mat_extent[st->n_mat++] = n;
+        }
+        if (!mul_i64(makes_rows ? st->rows : st->mats, n, makes_rows ? &st->rows : &st->mats)) {
+            return sg_fail(sinter_invalid_shape, "matmul: batch dims overflow");
+        }
+    }
+    st->row_dim[st->n_row] = st->nb;
+    st->row_extent[st->n_row++] = st->M;
+    return sinter_success;
+}
+
+/* Columns that a panel is a multiple of: whole strips and whole groups of the tail. */
+static int panel_unit(const matmul_state_t *st, int group)
+{
+    int unit = st->strip;
+    while (unit % group != 0) {
+        unit += st->strip;
+    }
+    return unit;
+}
+
+/* Large tiles for few shares; smaller ones where there would be less than two items for each
+ * share. Blocks hold whole groups of rows and of columns. */
+static void choose_tiles(matmul_state_t *st, const matmul_config_t *c, int shares, int group_rows,
+                         int group_cols)
+{
+    const int64_t mats = st->mats;
+    st->width = c->widest;
+    if (st->rows <= 8 && st->width > 0 && st->b.base.codes.row.stride == 1) {
+        st->width--; /* B is read along K: long, narrow strips */
+    }
+    st->strip = matmul_widths[st->width];
+    st->block = c->rows;
+    const int unit = panel_unit(st, group_cols);
+    for (st->panel = unit < MM_PANEL ? MM_PANEL / unit * unit : MM_PANEL;;
+         st->panel = st->panel / unit / 2 * unit) {
+        st->n_panels = (st->N + st->panel - 1) / st->panel;
+        st->n_blocks = (st->rows + st->block - 1) / st->block;
+        if (st->panel < 2 * unit || mats * st->n_panels * st->n_blocks >= 2 * (int64_t)shares) {
+            break;
+        }
+    }
+    while (st->block > MM_HEIGHT && st->block / 2 % MM_HEIGHT == 0 &&
+           st->block / 2 % group_rows == 0 && mats * st->n_panels * st->n_blocks < shares) {
+        st->block /= 2;
+        st->n_blocks = (st->rows + st->block - 1) / st->block;
+    }
+    const bool once = at_most(st->rows, st->block) <= c->tall; /* A is loaded once */
+    st->piece = once ? st->strip : st->panel;
+    st->k_block = once ? (int)at_most(MM_STRIP / st->strip, MM_K) : MM_K;
+}
+
+/* Tiles of a product whose B lies in strips, and is not loaded: as even as possible for the shares,
+ * with accumulators that fit the second cache beside A and B. What a share has to do grows by
+ * loading A and starting the chain for each panel, and by fetching B for each block. Costs are in
+ * products, by element of a row or a column of B. */
+static void choose_tiles_of_strips(matmul_state_t *st, const matmul_config_t *c, int strip,
+                                   int shares)
+{
+    enum { ACCUMULATORS = 32768, MORE_BLOCKS = 8 };
+    const double of_b = 6, of_a = 6 + 4800 / (double)at_least(st->K, 1);
+    double least = 0;
+    st->width = c->widest;
+    st->strip = strip;
+    for (int panel = MM_PANEL; panel >= st->strip; panel /= 2) {
+        const int64_t most = at_most(ACCUMULATORS / panel, c->rows) / MM_UNIT * MM_UNIT,
+                      panels = (st->N + panel - 1) / panel,
+                      fewest = (st->rows - 1) / at_least(most, MM_UNIT) + 1;
+        for (int64_t blocks = fewest; blocks < fewest + MORE_BLOCKS; blocks++) {
+            const int64_t block =
+                at_most(((st->rows - 1) / blocks / MM_UNIT + 1) * MM_UNIT, c->rows);
+            const int64_t n_blocks = (st->rows - 1) / block + 1,
+                          items = (st->mats * panels * n_blocks - 1) / shares + 1;
+            const double rows = (double)at_most(block, st->rows),
+                         columns = (double)at_most(panel, st->N),
+                         cost = (double)items * rows * columns * (1 + of_b / rows + of_a / columns);
+            if (least == 0 || cost < least) {
+                least = cost;
+                st->panel = panel;
+                st->block = (int)block;
+                st->n_panels = panels;
+                st->n_blocks = n_blocks;
+            }
+        }
+    }
+    st->piece = st->panel;
+    st->k_block = MM_K;
+}
+
+sinter_status_t matmul_count(const step_t *step, matmul_state_t *st)
+{
+    /* Channels of results of two groups of a convolution may share a byte. */
+    const bool meet = st->patches.on && st->mats > 1 && st->N % 4 != 0;
+    st->shares_bytes = chain_shares_bytes(&st->post) || (meet && chain_stores_packed(&st->post)) ||
+                       (step->tail != NULL && quant_tail_shares_bytes(&st->tail, st->panel));
+    if (!mul_i64(st->mats, st->n_panels, &st->items) ||
+        !mul_i64(st->items, st->n_blocks, &st->items)) {
+        return sg_fail(sinter_invalid_shape, "matmul: dims overflow");
+    }
+    return sinter_success;
+}
+
+sinter_status_t matmul_bind(const kernel_t *self, const problem_t *p, const matmul_config_t *c,
+                            matmul_state_t *st)
+{
+    const matmul_params_t *m = &p->step->p.matmul;
+    st->patches.on = false;
+    st->tail.rows = st->tail.cols = 1;
+    if (p->step->tail != NULL) {
+        SG_TRY(quant_tail_bind(p->step->tail, p->frame, self->needs, &st->tail));
+    }
+    SG_TRY(matrices_bind(&m->b, m->trans_b, p->frame, &st->b));
+    if (m->conv == NULL) {
+        SG_TRY(matrices_bind(&m->a, m->trans_a, p->frame, &st->a));
+        SG_TRY(bind_dims(st, &p->frame->v[m->out_dims]));
+    } else {
+        SG_TRY(patches_bind(p, st));
+    }
+    SG_TRY(chain_bind(p->step->post, p->frame, self->needs, &st->post));
+    if (m->conv != NULL) {
+        patches_turn(m->conv, &st->post);
+    }
+    const bound_t *b = &p->frame->v[m->b.data];
+    st->strips = b->strip > 0;
+    if (st->strips && st->rows > 0 && st->N > 0) {
+        st->strip_stride = b->strides[0] / ((st->N - 1) / b->strip + 1);
+        choose_tiles_of_strips(st, c, b->strip, p->frame->shares);
+    } else {
+        choose_tiles(st, c, p->frame->shares, st->tail.rows, st->tail.cols);
+    }
+    blocks_bind(c, st);
+    const bool packed = m->conv != NULL && m->taps >= 0 && c->taps == taps_table(p->plan->features);
+    taps_bind(c, packed ? &p->frame->v[m->taps] : NULL, p->frame->shares, st);
+    return matmul_count(p->step, st);
+}
+
+static const char *refuse_integers(int kind, const void *config, void *state)
+{
+    const matmul_config_t *c = config;
+    const matmul_state_t *st = state;
+    return st->blocks.block > 0 && c->kind == (integers_t)kind ? NULL
+           : st->blocks.why != NULL                            ? st->blocks.why
+                                                               : "";
+}
+
+static const char *refuse_brgemm(int bf16, const void *config, void *state)
+{
+    const matmul_config_t *c = config;
+    (void)state;
+    return c->jit && c->bf16 == (bf16 != 0) ? NULL : "";
+}
+
+static const char *refuse_taps(int kind, const void *config, void *state)
+{
+    const taps_state_t *st = &((const matmul_state_t *)state)->taps;
+    (void)kind, (void)config;
+    return st->on ? NULL : st->why != NULL ? st->why : "";
+}
+
+/* How panels are multiplied. */
+const way_row_t ways_matmul_products[] = {{EXACT_TAPS_NAME, refuse_taps, 0},
+                                          INTEGER_WAYS(refuse_integers),
+                                          {"bf16 brgemm", refuse_brgemm, 1},
+                                          {"f32 brgemm", refuse_brgemm, 0},
+                                          {"own f32 gemm", NULL, 0}};
+
+static const char *refuse_strips(int kind, const void *config, void *state)
+{
+    const matmul_state_t *st = state;
+    (void)kind, (void)config;
+    return st->strips ? NULL : "";
+}
+
+/* Where products of floats find the weights of a convolution. */
+const way_row_t ways_matmul_weights[] = {{"strips of the constant cache", refuse_strips, 0},
+                                         {"loading for each block of rows", NULL, 0}};
+
+void matmul_add_ways(const matmul_config_t *c, matmul_state_t *st, choice_t *choice)
+{
+    if (st->patches.on && st->blocks.block == 0) {
+        take_way(ways_matmul_weights, "weights", c, st, choice);
+    }
+    take_way(ways_matmul_products, "products", c, st, choice);
+    choice->shares_bytes = st->shares_bytes;
+}
+
+static sinter_status_t choose(const kernel_t *self, const problem_t *p, const void *config,
+                              void *state, choice_t *choice)
+{
+    SG_TRY(matmul_bind(self, p, config, state));
+    choice->shared_bytes = matmul_shared(config, state);
+    matmul_add_ways(config, state, choice);
+    return sinter_success;
+}
+
+/* ---- the step before ------------------------------------------------------------------------- */
+
+/* A second product of one activation finds its integers in shared memory. */
+const way_row_t ways_matmul_activation[] = {{"what the step before made", NULL, 0}};
+
+bool matmul_same_rows(const problem_t *p, const before_t *before, const matmul_state_t *st)
+{
+    const matmul_state_t *last = before->state;
+    const matmul_params_t *a = &before->step->p.matmul, *b = &p->step->p.matmul;
+    return a->conv == NULL && b->conv == NULL && a->a.data == b->a.data &&
+           a->a.scale == b->a.scale && a->a.zp == b->a.zp && a->trans_a == b->trans_a &&
+           before->step->mode == p->step->mode && last->mats == 1 && st->mats == 1 &&
+           last->K == st->K && last->rows == st->rows && last->n_row == st->n_row &&
+           memcmp(last->row_dim, st->row_dim, sizeof(int) * (size_t)st->n_row) == 0 &&
+           memcmp(last->row_extent, st->row_extent, sizeof(int64_t) * (size_t)st->n_row) == 0;
+}
+
+void matmul_follow(const problem_t *p, const before_t *before, const void *config, void *state,
+                   choice_t *choice)
+{
+    const matmul_state_t *last = before->state;
+    matmul_state_t *st = state;
+    st->blocks.left = matmul_same_rows(p, before, st) &&
+                      blocks_alike(before->config, &last->blocks, config, &st->blocks);
+    if (st->blocks.left) {
+        add_way(choice, "A", ways_matmul_activation, NULL);
+    }
+}
+
+sinter_status_t matmul_start(const kernel_t *self, const problem_t *p, const void *config,
+                             void *state)
+{
+    matmul_state_t *st = state;
+    (void)self, (void)config;
+    if (p->step->tail != NULL) {
+        quant_tail_start(p->step->tail, p->frame, &st->tail);
+    }
+    return sinter_success;
+}
+
+/* ---- the drivers ----------------------------------------------------------------------------- */
+
+#define MATMUL                                                                                 \
+    .step = STEP_MATMUL, .phases = 2, .setup = setup, .choose = choose, .start = matmul_start, \
+    .follow = matmul_follow, .work = matmul_work
+const driver_t driver_matmul_panel = {MATMUL, .arithmetic = IN_F32};
+const driver_t driver_matmul_panel_bf16 = {MATMUL, .arithmetic = IN_BF16, .refuse = refuse_bf16};
+const driver_t driver_matmul_blocks = {MATMUL, .arithmetic = IN_INT8, .refuse = blocks_refuse};

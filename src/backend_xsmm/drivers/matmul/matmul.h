@@ -1,0 +1,242 @@
+/* Matmul, what setup (compile), choose (execute, all dims known) and work (threads) of its kernels
+ * share.
+ *
+ * Rows are the M rows of all batches that share one B: a weight matrix meets the rows of every
+ * batch at once. A work item is one matrix B, a panel of its columns and a block of rows:
+ *
+ *   acc[rows][panel] = 0
+ *   for each K block:  B[K block][panel] is loaded;  for some rows at a time: A[some rows][K
+ *   block] is loaded, acc += A B
+ *   post chain, row by row; then the quantising tail, if any, over the rows of a group
+ *
+ * so that B lies in L2 and the rows of A in L1. Where all rows are loaded at a time, B is loaded
+ * strip by strip instead, and lies in L1.
+ *
+ * Loading decodes, dequantises and transposes into f32 (then bf16 where that is the arithmetic);
+ * a code of B is loaded once for each block of rows, a code of A once for each panel. */
+#ifndef SINTER_SRC_KERNELS_MATMUL_H
+#define SINTER_SRC_KERNELS_MATMUL_H
+
+#include "backend_xsmm/drivers/common/matrices.h"
+#include "backend_xsmm/drivers/common/products.h"
+#include "backend_xsmm/drivers/common/quant_tail.h"
+#include "backend_xsmm/drivers/matmul/matmul_blocks.h"
+#include "backend_xsmm/drivers/matmul/taps.h"
+#include "backend_xsmm/kernel.h"
+#include "backend_xsmm/ukernels/eltwise.h"
+#include "backend_xsmm/ukernels/tile.h"
+#include "backend_xsmm/ukernels/xsmm.h"
+#include "numeric/quant_rows.h"
+
+enum {
+    MM_ROWS = 512,                  /* most rows of a block */
+    MM_UNIT = 8,                    /* rows that blocks of a convolution are multiples of */
+    MM_HEIGHT = 32,                 /* most rows of one product */
+    MM_PANEL = TAIL_MATMUL_COLUMNS, /* most columns of a panel */
+    MM_TALL = 48,    /* most rows of A that are loaded: whole blocks of own products */
+    MM_TALLEST = 96, /* the same of patches */
+    MM_K = 256,      /* most K of a block */
+    MM_GRAIN = 32,   /* K of one product; a block is a multiple of it, zero padded */
+    MM_LDA = MM_K + 16,
+    MM_LDB = MM_PANEL + 16,
+    MM_LADDER = 13,      /* heights with JIT kernels */
+    MM_STRIP = 64 * 128, /* most elements of a B strip: 32 KiB */
+    MM_WIDTHS = 3,
+    /* The largest zero point in integers: sums stay below 2^31, and those of codes and zero points
+     * of both sides below 2^24. */
+    MATMUL_ZP_MOST = 255
+};
+
+/* n places along one dim of a matrix, from one on, `step` apart. */
+typedef struct matmul_places {
+    int64_t from;
+    int n, step;
+} matmul_places_t;
+
+typedef struct matmul_config {
+    const tile_table_t *tile;
+    const eltwise_table_t *fn;
+    const quant_rows_t *quant;
+    bool bf16, jit;
+    const blocks_table_t *blocks; /* NULL: floats only */
+    integers_t kind;              /* of products in integers */
+    bool words;                   /* whose factors are words, else bytes */
+    const taps_table_t *taps;     /* NULL: no convolution of codes */
+    bool taps_words;              /* whose factors are words, else bytes */
+    int rows;                     /* of the buffers, a multiple of a height */
+    int tall;                     /* rows of A that are loaded at a time */
+    int widest; /* the widest strip worth having for this N, an index into matmul_widths */
+    xs_kernel_t kernel[MM_WIDTHS][MM_LADDER];
+    int columns[MM_WIDTHS]; /* of one call of these kernels: a strip, or a part of it */
+    bool by_call;           /* buf.b holds B call by call, each [MM_K][columns of it] */
+} matmul_config_t;
+
+extern const int matmul_ladder[MM_LADDER], matmul_widths[MM_WIDTHS];
+
+/* Along a spatial dim, tap `tap` of result o meets element (o * times + tap * step + base) / over
+ * of the image, if that is an integer. */
+typedef struct patch_dim {
+    int64_t in, kernel, times, over, step, base;
+} patch_dim_t;
+
+/* Of a convolution: where patches lie in the image. */
+typedef struct patches {
+    bool on;                /* this is one */
+    int n, first, channel;  /* spatial dims of the image, the first one, the dim of channels */
+    int64_t taps, channels; /* of a window; of a group */
+    int64_t kernel[SINTER_MAX_NDIMS];
+    patch_dim_t dim[SINTER_MAX_NDIMS];
+} patches_t;
+
+typedef struct matmul_state {
+    matrices_t a, b;
+    patches_t patches;
+    chain_bound_t post;
+    quant_tail_t tail; /* if the step has one */
+    int nb;            /* batch dims */
+    int64_t M, N, K, rows;
+    int n_row, row_dim[SINTER_MAX_NDIMS]; /* output dims that make rows, M last */
+    int64_t row_extent[SINTER_MAX_NDIMS];
+    int n_mat, mat_dim[SINTER_MAX_NDIMS]; /* batch dims that B has */
+    int64_t mat_extent[SINTER_MAX_NDIMS];
+    int width, strip;          /* index of the strip's width in matmul_widths, and the width */
+    bool strips;               /* B lies in strips of the columns of a call, and is not loaded */
+    int64_t strip_stride;      /* elements from one to the next */
+    int piece;                 /* columns of B that are loaded at a time: a strip or a panel */
+    int panel, block, k_block; /* columns of a panel; rows of a block of A, and of B */
+    int64_t n_panels, n_blocks, mats, items;
+    blocks_state_t blocks;
+    taps_state_t taps;
+    bool shares_bytes; /* results of several shares may lie in one byte */
+} matmul_state_t;
+
+/* One thread's buffers inside its scratch; bf16 ones only for the bf16 kernel. */
+typedef struct matmul_buffers {
+    float *a, *b, *acc;
+    float *part; /* the sums of one block of K, [MM_HEIGHT][MM_PANEL] */
+    uint16_t *a16, *b16;
+    blocks_buffers_t blocks;
+    blocks_whole_t whole;
+    taps_buffers_t taps;
+    taps_shared_t taps_shared;
+    void *chain, *tail;
+} matmul_buffers_t;
+
+/* Carves scratch (NULL: only counts); returns the bytes. */
+size_t matmul_buffers(const matmul_config_t *c, const step_t *step, unsigned char *scratch,
+                      matmul_buffers_t *out);
+
+/* What a work item is, and what it is computed in. */
+typedef struct matmul_task {
+    const matmul_config_t *c;
+    const matmul_state_t *st;
+    const worker_t *worker;
+    matmul_buffers_t buf;
+    matrix_t b;
+    int64_t idx[SINTER_MAX_NDIMS]; /* of the output; dims that choose B are set for all of it */
+    int64_t mat, row0, n0;
+    int rows, cols;
+    bool tail;
+} matmul_task_t;
+
+/* For kernels that have other ways besides panels; their states begin with a matmul_state_t, their
+ * configs with a matmul_config_t. */
+/* most_rows: what the kernel takes if their number is not known. integers: where blocks_refuse has
+ * nothing against them. NULL, or why there is no JIT kernel. */
+const char *matmul_configure(const kernel_t *self, const problem_t *p, int most_rows, bool bf16,
+                             bool integers, matmul_config_t *c);
+/* With bf16 products where the mode allows them and there is a kernel, and integers where they
+ * are not refused. */
+const char *matmul_configure_best(const kernel_t *self, const problem_t *p, int most_rows,
+                                  matmul_config_t *c);
+/* For the report, with what matmul_configure returned. */
+void matmul_note(textbuf_t *note, const kernel_t *self, const matmul_config_t *c, const char *why);
+/* Scratch of each thread for panels. */
+size_t matmul_share_bytes(const problem_t *p, const matmul_config_t *c);
+/* All of st, for panels. */
+sinter_status_t matmul_bind(const kernel_t *self, const problem_t *p, const matmul_config_t *c,
+                            matmul_state_t *st);
+/* Shared memory at most, whatever the layout of B turns out to be. */
+size_t matmul_shared(const matmul_config_t *c, const matmul_state_t *st);
+/* Whether this step multiplies the same rows of the same A with one matrix as the step before. */
+bool matmul_same_rows(const problem_t *p, const before_t *before, const matmul_state_t *st);
+/* The driver's follow, for panels. */
+void matmul_follow(const problem_t *p, const before_t *before, const void *config, void *state,
+                   choice_t *choice);
+void matmul_add_ways(const matmul_config_t *c, matmul_state_t *st, choice_t *choice);
+sinter_status_t matmul_start(const kernel_t *self, const problem_t *p, const void *config,
+                             void *state);
+/* The stride of B along its dim from_end as it is multiplied (1: N, 2: K), -1 if it is not
+ * known. */
+int64_t matmul_stride_of_b(const problem_t *p, int from_end);
+/* Why a kernel that reads B straight from its codes does not: whether it has a decoder for the
+ * type, and whether that is for codes with scales. */
+const char *matmul_refuse_b(const problem_t *p, bool decoder, bool scaled);
+/* Why a kernel for few rows does not. */
+const char *matmul_refuse_rows(const problem_t *p, int most);
+int64_t matmul_rows_of(const problem_t *p); /* that share one B; -1: not known */
+/* Counts the items and finds out whether one thread must do them all, once the panel is chosen. */
+sinter_status_t matmul_count(const step_t *step, matmul_state_t *st);
+/* n rows from row0 on of matrix mat. */
+void matmul_seek_rows(matmul_task_t *t, int64_t mat, int64_t row0, int n);
+/* Item i of st->items. */
+void matmul_seek(matmul_task_t *t, int64_t i);
+/* The matrix that row r of the task is row m of; returns how many more of the task's rows, with
+ * it, are. */
+int matmul_stretch(matmul_task_t *t, int r, matrix_t *a, int64_t *m);
+/* Puts the index of row r of the task, and gives how many rows from it on differ in M alone. */
+int64_t matmul_seek_row(matmul_task_t *t, int r);
+/* A[rows][k..k + kn) into buf.a, at most MM_TALL rows. Rows up to the next height and columns up to
+ * MM_GRAIN are zero. */
+void matmul_load_a(matmul_task_t *t, int64_t k, int kn);
+/* The scales or the zero points at a grid of elements of an operand, in rows of ld floats, of
+ * which those behind the last column become zero. Groups are no smaller than steps; at most
+ * MM_HEIGHT rows, BLOCKS_STRIP columns. */
+void matmul_load_coefs(const matmul_task_t *t, const groups_t *of, const matmul_places_t *rows,
+                       const matmul_places_t *columns, float *to, int ld);
+/* Whether a scale of A leaves products with sums of integers in range. */
+bool matmul_scale_fits(float scale);
+/* Whether all are numbers of at most this magnitude. */
+bool matmul_within(const float *x, int n, float most);
+/* Codes of A[rows][k..k + kn) into buf.a, at most MM_HEIGHT rows, and their scales and zero
+ * points (0 if there are none) for every `step` of them, in rows of ld floats. False: those are
+ * not for integers. */
+bool matmul_load_codes(matmul_task_t *t, int64_t k, int kn, int step, float *scale, float *zp,
+                       int ld);
+/* The product of kn elements of K and n columns of the panel from c on, in floats, is added to
+ * buf.acc. buf.a and buf.b are overwritten. */
+void matmul_add(matmul_task_t *t, int64_t k, int kn, int c, int n);
+/* buf.acc = the product, in floats. */
+void matmul_floats(matmul_task_t *t);
+/* buf.acc = the product, by panels. */
+void matmul_panel(matmul_task_t *t);
+/* buf.acc through the post chain and the tail to the outputs. */
+void matmul_finish(matmul_task_t *t);
+void matmul_work(const kernel_t *self, const problem_t *p, const void *config, const void *state,
+                 const worker_t *w);
+
+/* ---- convolution: matmul_patches.c ----------------------------------------------------------- */
+
+typedef struct patches_load {
+    bool codes, zps; /* codes without scales; of weights: less their zero points */
+    float padding;   /* what stands in the padding */
+} patches_load_t;
+
+/* Dims, and all of A. B is bound. */
+sinter_status_t patches_bind(const problem_t *problem, matmul_state_t *st);
+/* Makes the channels the last dim of a chain over the output. */
+void patches_turn(const conv_params_t *c, chain_bound_t *chain);
+/* A[first..first + n)[k..k + kn) into buf.a. */
+void patches_load(matmul_task_t *t, const patches_load_t *how, int first, int n, int64_t k, int kn);
+/* Which pixel a tap meets, for each row of the task: -1 in the padding. apart: pixels from element
+ * to element, by the dims of the image. */
+void patches_find(matmul_task_t *t, int64_t tap, const int64_t *apart, int64_t *pixel);
+/* The matrix [channels of the group, results' channels] of one tap. */
+matrix_t patches_weights(const matmul_state_t *st, int64_t group, int64_t tap);
+/* Rows at.row.. of K by columns of the task's group, as tile_table's load does. */
+void patches_load_b(const matmul_task_t *t, const patches_load_t *how, rect_t at, float *to,
+                    int64_t ld, int pad_rows, int pad_columns);
+/* Why exact products of codes are not for this convolution. */
+const char *patches_refuse_integers(const matmul_state_t *st);
+
+#endif

@@ -1,0 +1,74 @@
+/* Matmul of many rows in integers: what surrounds the micro-kernels of
+ * ukernels/matmul_blocks.h. The functions are in matmul_integers.c. */
+#ifndef SINTER_SRC_KERNELS_MATMUL_BLOCKS_H
+#define SINTER_SRC_KERNELS_MATMUL_BLOCKS_H
+
+#include "backend_xsmm/drivers/common/products.h"
+#include "backend_xsmm/kernel.h"
+#include "backend_xsmm/ukernels/matmul_blocks.h"
+#include "backend_xsmm/ukernels/tile.h"
+
+/* One execute. */
+typedef struct blocks_state {
+    /* Elements of a block, 0: not for integers; of blocks worked off together; of those whose
+     * coefficients are loaded together. */
+    int block, k, span;
+    const char *why;     /* why not for integers, where the kernel could have been; NULL */
+    float steps, offset; /* w = value * steps - offset */
+    bool words;          /* factors are words, else bytes */
+    bool folded;         /* values are less their zero points: z is zero */
+    bool shifted, floats, nibbles; /* as in blocks_b_t */
+    bool direct; /* codes need no detour by floats: those of 4 bits become bytes by the table */
+    int8_t table[16];
+    const uint8_t *order; /* of the elements of A, as in blocks_form_t */
+    bool codes, own;      /* A is codes; with zero points that are not one for all */
+    float a_steps, a_bias;
+    int64_t pieces, mats, rows; /* of K, each of st->k; rows of each matrix, whole heights */
+    bool room;                  /* there is memory for all of A */
+    bool once;                  /* A is quantised once, for all threads and panels */
+    bool left;                  /* the step before has done so already, for the same A */
+} blocks_state_t;
+
+/* All of A, in memory that threads share. */
+typedef struct blocks_whole {
+    blocks_a_t a; /* [piece][matrix][row]... */
+    bool *usable; /* [piece][matrix][row / MM_HEIGHT] */
+} blocks_whole_t;
+
+typedef struct blocks_buffers {
+    blocks_a_t a;
+    blocks_b_t b;
+    float *zp;     /* as in memory, [strip][block][column], as all coefficients of b are */
+    bool *fits;    /* [strip]: whether its coefficients are for integers */
+    int32_t times; /* for start */
+} blocks_buffers_t;
+
+struct matmul_config;
+struct matmul_state;
+struct matmul_task;
+
+/* self may be NULL: why a step cannot have products of integers at all. */
+const char *blocks_refuse(const kernel_t *self, const problem_t *p);
+/* What a code is multiplied with to be an integer; 0: none of 8 bits. */
+float blocks_steps(sinter_data_type_t type);
+/* Whether A is codes of integers. */
+bool blocks_of_codes(const problem_t *p);
+/* Whether the factors of an arithmetic are words there, else bytes. */
+bool blocks_in_words(const problem_t *p, const blocks_table_t *table, integers_t kind);
+/* st->blocks, from the rest of the state. */
+void blocks_bind(const struct matmul_config *c, struct matmul_state *st);
+/* What blocks_quantise makes of the A of two steps is the same, if A is. */
+bool blocks_alike(const struct matmul_config *a, const blocks_state_t *a_blocks,
+                  const struct matmul_config *b, const blocks_state_t *b_blocks);
+/* Bytes of shared memory at base (NULL: only counts). */
+size_t blocks_share(const struct matmul_config *c, const blocks_state_t *st, unsigned char *base,
+                    blocks_whole_t *out);
+/* This thread's part of A. */
+void blocks_quantise(struct matmul_task *t, int tid, int nth);
+/* Carves from base (NULL: only counts) on. */
+void blocks_buffers(const struct matmul_config *c, unsigned char *base, size_t *at,
+                    blocks_buffers_t *out);
+/* Adds the product to the task's sums. */
+void blocks_panel(struct matmul_task *t);
+
+#endif

@@ -1,0 +1,95 @@
+/* Matmul: codes of an operand without their scales and zero points, and those apart, for the
+ * kernels that multiply integers. */
+#include <math.h>
+#include <string.h>
+
+#include "backend_xsmm/drivers/matmul/matmul.h"
+
+/* Products with sums of integers stay in range, like those of quantised floats. */
+#define SCALE_MOST 0x1p100f
+
+/* The groups that places along an axis are in: the first one, how many, and which one each is
+ * in, unless it is one for each, in order (true). */
+static bool find_groups(const matmul_places_t *p, const axis_t *axis, int64_t *first, int *count,
+                        int16_t *of)
+{
+    const int64_t size = axis->stride == 0 ? INT64_MAX : axis->group;
+    *first = p->from / size;
+    *count = (int)((p->from + (int64_t)(p->n - 1) * p->step) / size - *first) + 1;
+    if (*count == p->n) { /* groups are no smaller than steps */
+        return true;
+    }
+    for (int i = 0; i < p->n; i++) {
+        of[i] = (int16_t)((p->from + (int64_t)i * p->step) / size - *first);
+    }
+    return false;
+}
+
+void matmul_load_coefs(const matmul_task_t *t, const groups_t *of, const matmul_places_t *rows,
+                       const matmul_places_t *columns, float *to, int ld)
+{
+    const matrix_t m = matrix_of_groups(of);
+    int16_t row[MM_HEIGHT] = {0}, column[BLOCKS_STRIP] = {0};
+    rect_t at;
+    const bool all_rows = find_groups(rows, &of->row, &at.row, &at.rows, row);
+    const bool all_columns = find_groups(columns, &of->column, &at.column, &at.columns, column);
+    t->c->tile->load(&m, at, to, ld, at.rows, ld);
+    for (int r = all_columns ? -1 : at.rows - 1; r >= 0; r--) {
+        for (int i = columns->n - 1; i >= 0; i--) {
+            to[r * ld + i] = to[r * ld + column[i]];
+        }
+    }
+    for (int r = all_rows ? -1 : rows->n - 1; r >= 0; r--) {
+        memmove(to + r * ld, to + row[r] * ld, (size_t)ld * sizeof *to);
+    }
+}
+
+bool matmul_scale_fits(float scale)
+{
+    return fabsf(scale) <= SCALE_MOST;
+}
+
+bool matmul_within(const float *x, int n, float most)
+{
+    int beyond = 0;
+    for (int i = 0; i < n; i++) {
+        beyond |= !(fabsf(x[i]) <= most);
+    }
+    return beyond == 0;
+}
+
+bool matmul_load_codes(matmul_task_t *t, int64_t k, int kn, int step, float *scale, float *zp,
+                       int ld)
+{
+    const matmul_places_t columns = {k, (kn + step - 1) / step, step};
+    if (t->st->patches.on) { /* one scale and one zero point for all */
+        const groups_t *of[2] = {&t->st->a.base.scale, &t->st->a.base.zp};
+        float value[2] = {0, 0};
+        for (int i = 0; i < 2; i++) {
+            if (of[i]->type != NULL) {
+                of[i]->type->codec.load_f32(of[i]->data, of[i]->first, 0, 1, &value[i]);
+            }
+        }
+        patches_load(t, &(patches_load_t){.codes = true, .padding = value[1]}, 0, t->rows, k, kn);
+        for (int i = 0; i < t->rows * ld; i++) {
+            scale[i] = value[0];
+            zp[i] = value[1];
+        }
+    }
+    for (int r = t->st->patches.on ? t->rows : 0, n; r < t->rows; r += n) {
+        matrix_t a;
+        int64_t m;
+        n = matmul_stretch(t, r, &a, &m);
+        const matmul_places_t rows = {m, n, 1};
+        matmul_load_coefs(t, &a.scale, &rows, &columns, scale + r * ld, ld);
+        if (a.zp.type != NULL) {
+            matmul_load_coefs(t, &a.zp, &rows, &columns, zp + r * ld, ld);
+        } else {
+            memset(zp + r * ld, 0, (size_t)(n * ld) * sizeof *zp);
+        }
+        a = matrix_of_codes(&a);
+        t->c->tile->load(&a, (rect_t){m, n, k, kn}, t->buf.a + r * MM_LDA, MM_LDA, n, kn);
+    }
+    return matmul_within(scale, t->rows * ld, SCALE_MOST) &&
+           matmul_within(zp, t->rows * ld, MATMUL_ZP_MOST);
+}

@@ -1,0 +1,392 @@
+/* Matmul: the work of one thread. */
+#include <string.h>
+
+#include "backend_xsmm/drivers/common/chain_walk.h"
+#include "backend_xsmm/drivers/matmul/matmul.h"
+
+static int round_up(int n, int to)
+{
+    return (n + to - 1) / to * to;
+}
+
+static int height_for(int rows)
+{
+    int h = 0;
+    while (matmul_ladder[h] < rows) {
+        h++;
+    }
+    return h;
+}
+
+/* The output index of a row. */
+static void seek_row(matmul_task_t *t, int64_t row, int64_t *at)
+{
+    walk_seek(t->st->n_row, t->st->row_extent, row, at);
+    for (int k = 0; k < t->st->n_row; k++) {
+        t->idx[t->st->row_dim[k]] = at[k];
+    }
+}
+
+int64_t matmul_seek_row(matmul_task_t *t, int r)
+{
+    int64_t at[SINTER_MAX_NDIMS];
+    seek_row(t, t->row0 + r, at);
+    return t->st->M - at[t->st->n_row - 1];
+}
+
+int matmul_stretch(matmul_task_t *t, int r, matrix_t *a, int64_t *m)
+{
+    int64_t at[SINTER_MAX_NDIMS];
+    seek_row(t, t->row0 + r, at);
+    *m = at[t->st->n_row - 1];
+    *a = matrix_at(&t->st->a, t->idx, t->st->nb);
+    return (int)at_most(t->st->M - *m, t->rows - r);
+}
+
+/* Zeros behind n rows of kn elements. */
+static void clear_rest(float *a, int n, int kn, int rows, int elements)
+{
+    for (int r = 0; r < rows; r++) {
+        const int from = r < n ? kn : 0;
+        memset(a + (size_t)r * MM_LDA + from, 0, (size_t)(elements - from) * sizeof *a);
+    }
+}
+
+/* A tile of B, by whatever B is. */
+static void load_tile(const matmul_task_t *t, rect_t at, float *to, int64_t ld, int rows,
+                      int columns)
+{
+    if (t->st->patches.on) {
+        patches_load_b(t, &(patches_load_t){.codes = false}, at, to, ld, rows, columns);
+    } else {
+        t->c->tile->load(&t->b, at, to, ld, rows, columns);
+    }
+}
+
+/* A[first..first + n)[k..k + kn) into buf.a, with zeros as matmul_load_a has them. */
+static void load_rows(matmul_task_t *t, int first, int n, int64_t k, int kn)
+{
+    const int k_pad = round_up(kn, MM_GRAIN), full = n / MM_HEIGHT * MM_HEIGHT;
+    const int padded = n > full ? full + matmul_ladder[height_for(n - full)] : full;
+    if (t->st->patches.on) {
+        patches_load(t, &(patches_load_t){.codes = false}, first, n, k, kn);
+        clear_rest(t->buf.a, n, kn, padded, k_pad);
+    }
+    for (int r = t->st->patches.on ? n : 0; r < n;) {
+        matrix_t a;
+        int64_t m;
+        const int some = (int)at_most(matmul_stretch(t, first + r, &a, &m), n - r);
+        t->c->tile->load(&a, (rect_t){m, some, k, kn}, t->buf.a + (size_t)r * MM_LDA, MM_LDA,
+                         r + some == n ? padded - r : some, k_pad);
+        r += some;
+    }
+    if (t->c->bf16) {
+        t->c->tile->bf16_rows(t->buf.a, MM_LDA, padded, k_pad, t->buf.a16, MM_LDA);
+    }
+}
+
+void matmul_load_a(matmul_task_t *t, int64_t k, int kn)
+{
+    load_rows(t, 0, t->rows, k, kn);
+}
+
+/* Whether buf.b holds B call by call. */
+static bool lies_by_call(const matmul_task_t *t)
+{
+    return t->c->jit && t->c->by_call;
+}
+
+/* Columns of B that lie together, and floats from one row of them to the next. */
+static int columns_together(const matmul_task_t *t, int columns, int *ld)
+{
+    const matmul_state_t *st = t->st;
+    const int n = st->strips ? st->strip : t->c->jit ? t->c->columns[st->width] : columns;
+    *ld = st->strips || lies_by_call(t) ? n : MM_LDB;
+    return n;
+}
+
+/* Columns c + i.. of the panel and rows k.. of K: in their strip, or where buf.b holds them. */
+static const float *find_b(const matmul_task_t *t, int64_t k, int c, int i)
+{
+    const matmul_state_t *st = t->st;
+    const groups_t *b = &st->b.base.codes;
+    if (!st->strips) {
+        return t->buf.b + i * (lies_by_call(t) ? MM_K : 1);
+    }
+    const int64_t at = t->mat * st->b.axis[0][IN_CODES].stride +
+                       (t->n0 + c + i) / st->strip * st->strip_stride + k * st->strip;
+    return (const float *)(const void *)groups_byte(b, at);
+}
+
+/* to[n rows][columns i.. of the piece] += A B over k_pad elements, rows of A from `at` on. */
+static void multiply(const matmul_task_t *t, const float *b, int ldb, float *to, int at, int n,
+                     int i, int columns, int k_pad)
+{
+    if (!t->c->jit) {
+        t->c->tile->gemm(&(gemm_t){.m = n,
+                                   .n = columns,
+                                   .k = k_pad,
+                                   .a = t->buf.a + at * MM_LDA,
+                                   .lda = MM_LDA,
+                                   .b = b,
+                                   .ldb = ldb,
+                                   .c = to,
+                                   .ldc = MM_PANEL,
+                                   .add = true});
+        return;
+    }
+    const xs_kernel_t kernel = t->c->kernel[t->st->width][height_for(n)];
+    xs_call(kernel,
+            t->c->bf16 ? (void *)(t->buf.a16 + at * MM_LDA) : (void *)(t->buf.a + at * MM_LDA),
+            t->c->bf16 ? (const void *)(t->buf.b16 + 2 * i) : (const void *)b, to,
+            (uint64_t)(k_pad / MM_GRAIN));
+}
+
+/* acc[r..r + n)[columns c..c + columns) += A B over k_pad elements from k on, of what buf.a has and
+ * buf.b or the strips have. Each block of K has a sum of its own: were its terms added to the sum
+ * of all blocks before, the error would grow with K. */
+static void product(const matmul_task_t *t, int r, int n, int c, int columns, int64_t k, int k_pad)
+{
+    float *acc = t->buf.acc + (size_t)r * MM_PANEL + c;
+    int ldb;
+    const int step = columns_together(t, columns, &ldb);
+    for (int i = 0; i < columns; i += step) {
+        const float *b = find_b(t, k, c, i);
+        for (int at = 0; at < n; at += MM_HEIGHT) {
+            const int rows = (int)at_most(n - at, MM_HEIGHT);
+            float *sums = acc + at * MM_PANEL + i;
+            if (k == 0) {
+                multiply(t, b, ldb, sums, at, rows, i, step, k_pad);
+                continue;
+            }
+            float *part = t->buf.part;
+            for (int row = 0; row < matmul_ladder[height_for(rows)]; row++) {
+                memset(part + row * MM_PANEL, 0, (size_t)step * sizeof *part);
+            }
+            multiply(t, b, ldb, part, at, rows, i, step, k_pad);
+            for (int row = 0; row < rows; row++) {
+                t->c->fn->add_row(sums + row * MM_PANEL, part + row * MM_PANEL, step);
+            }
+        }
+    }
+}
+
+/* Columns c..c + columns) of the panel, in whole strips. */
+static void load_b(const matmul_task_t *t, int64_t k, int kn, int c, int columns)
+{
+    const int k_pad = round_up(kn, MM_GRAIN), step = t->c->columns[t->st->width];
+    const rect_t at = {k, kn, t->n0 + c, (int)at_most(t->cols - c, columns)};
+    if (t->c->jit && t->c->by_call) {
+        for (int i = 0; i < columns; i += step) {
+            const int n = i < at.columns ? (int)at_most(at.columns - i, step) : 0;
+            load_tile(t, (rect_t){k, kn, at.column + i, n}, t->buf.b + i * MM_K, step, k_pad, step);
+        }
+        return;
+    }
+    load_tile(t, at, t->buf.b, MM_LDB, k_pad, columns);
+    if (t->c->bf16) {
+        t->c->tile->bf16_pairs(t->buf.b, MM_LDB, k_pad, columns, t->buf.b16, MM_LDB);
+    }
+}
+
+/* The rows of one group of the tail, or one row, through the post chain and to the outputs. */
+static void finish_rows(matmul_task_t *t, int r, int n)
+{
+    const matmul_state_t *st = t->st;
+    float *acc = t->buf.acc + (size_t)r * MM_PANEL;
+    int64_t at[SINTER_MAX_NDIMS];
+    for (int k = 0; k < n; k++) {
+        seek_row(t, t->row0 + r + k, at);
+        chain_run(&st->post, t->idx, t->cols, acc + (size_t)k * MM_PANEL, t->buf.chain);
+    }
+    if (t->tail) {
+        seek_row(t, t->row0 + r, at);
+        quant_tail_run(&st->tail, t->idx, n, t->cols, acc, MM_PANEL, t->buf.tail);
+    }
+}
+
+static void fetch_bytes(const unsigned char *begin, const unsigned char *end)
+{
+    for (const unsigned char *p = begin; p < end; p += 64) {
+        __builtin_prefetch(p, 0, 2); /* L1 holds what is multiplied meanwhile */
+    }
+}
+
+/* Rows r..r + n) of A from element k on: the products leave memory idle otherwise. */
+static void fetch_a(const matmul_task_t *t, int r, int n, int64_t k)
+{
+    const matmul_state_t *st = t->st;
+    if (st->patches.on) {
+        return;
+    }
+    const groups_t a = matrix_at(&st->a, t->idx, st->nb).codes;
+    if (a.column.stride != 1 || st->n_row != 1) {
+        return;
+    }
+    const int64_t end = at_most(k + st->k_block, st->K);
+    for (int i = r; i < r + n && k < end; i++) {
+        const int64_t line = t->row0 + i;
+        fetch_bytes(groups_byte(&a, codes_at(&a, line, k)),
+                    groups_byte(&a, codes_at(&a, line, end)));
+    }
+}
+
+/* Part `part` of `parts` of the block of B at k, if its lines run along K: they lie too far apart
+ * for the hardware to foresee. */
+static void fetch_b(const matmul_task_t *t, int64_t k, int part, int parts)
+{
+    const groups_t *b = &t->b.codes;
+    const int64_t end = at_most(k + t->st->k_block, t->st->K);
+    if (b->row.stride != 1 || t->st->patches.on) {
+        return;
+    }
+    for (int c = t->cols * part / parts; c < t->cols * (part + 1) / parts && k < end; c++) {
+        fetch_bytes(groups_byte(b, codes_at(b, k, t->n0 + c)),
+                    groups_byte(b, codes_at(b, end, t->n0 + c)));
+    }
+}
+
+/* All rows of the panel with what buf.b holds: columns c..c + columns) from K block k on, which
+ * has kn elements. first: A is not in buf.a from another piece. */
+static void multiply_rows(matmul_task_t *t, int64_t k, int kn, int c, int columns, bool first)
+{
+    const int tall = t->c->tall, parts = (t->rows + tall - 1) / tall;
+    for (int r = 0; r < t->rows; r += tall) {
+        const int n = (int)at_most(t->rows - r, tall), next = r + tall < t->rows ? r + tall : 0;
+        if (first || parts > 1) {
+            load_rows(t, r, n, k, kn);
+            fetch_a(t, next, (int)at_most(t->rows - next, tall), next > 0 ? k : k + kn);
+        }
+        if (parts > 1) {
+            fetch_b(t, k + kn, r / tall, parts);
+        }
+        product(t, r, n, c, columns, k, round_up(kn, MM_GRAIN));
+    }
+}
+
+void matmul_add(matmul_task_t *t, int64_t k, int kn, int c, int n)
+{
+    const matmul_state_t *st = t->st;
+    for (int at = 0; at < kn; at += st->k_block) {
+        const int some = (int)at_most(kn - at, st->k_block);
+        for (int i = c; i < c + n; i += st->piece) {
+            const int columns = round_up((int)at_most(c + n - i, st->piece), st->strip);
+            if (!st->strips) {
+                load_b(t, k + at, some, i, columns);
+            }
+            multiply_rows(t, k + at, some, i, columns, i == c);
+        }
+    }
+}
+
+static void clear_sums(const matmul_task_t *t)
+{
+    const int full = t->rows / MM_HEIGHT * MM_HEIGHT;
+    const int padded = t->rows > full ? full + matmul_ladder[height_for(t->rows - full)] : full;
+    memset(t->buf.acc, 0, (size_t)padded * MM_PANEL * sizeof(float));
+}
+
+void matmul_floats(matmul_task_t *t)
+{
+    const matmul_state_t *st = t->st;
+    clear_sums(t);
+    for (int64_t k = 0; k < st->K; k += st->k_block) {
+        matmul_add(t, k, (int)at_most(st->K - k, st->k_block), 0, t->cols);
+    }
+}
+
+void matmul_panel(matmul_task_t *t)
+{
+    if (t->st->blocks.block == 0) {
+        matmul_floats(t);
+        return;
+    }
+    clear_sums(t);
+    blocks_panel(t);
+}
+
+/* Rows of a convolution from r on that follow one another along the last spatial dim, as many as go
+ * through the chain at once: it is started for each time. Returns how many. */
+static int finish_stretch(matmul_task_t *t, int r)
+{
+    const int room = t->c->rows < MM_TALL ? t->c->rows : MM_TALL, most = CHAIN_TILE / t->cols,
+              stretch = (int)at_most(matmul_seek_row(t, r), t->rows - r),
+              rows = (int)at_most(stretch, room < most ? room : most);
+    float *acc = t->buf.acc + (size_t)r * MM_PANEL;
+    if (t->cols < MM_PANEL) {
+        for (int i = 0; i < rows; i++) {
+            memcpy(t->buf.a + (size_t)i * (size_t)t->cols, acc + (size_t)i * MM_PANEL,
+                   (size_t)t->cols * sizeof *acc);
+        }
+        acc = t->buf.a;
+    }
+    chain_run_rows(&t->st->post, t->idx, rows, t->cols, acc, t->buf.chain);
+    return rows;
+}
+
+void matmul_finish(matmul_task_t *t)
+{
+    const matmul_state_t *st = t->st;
+    t->idx[st->nb + 1] = t->n0 + (st->patches.on ? t->mat * st->N : 0);
+    const bool tiles = st->patches.on && !t->tail && st->post.chain->result < 0;
+    for (int r = 0; r < t->rows && tiles;) {
+        r += finish_stretch(t, r);
+    }
+    for (int r = 0; r < t->rows && !tiles; r += st->tail.rows) {
+        finish_rows(t, r, (int)at_most(t->rows - r, st->tail.rows));
+    }
+}
+
+void matmul_seek_rows(matmul_task_t *t, int64_t mat, int64_t row0, int n)
+{
+    int64_t at[SINTER_MAX_NDIMS];
+    walk_seek(t->st->n_mat, t->st->mat_extent, mat, at);
+    for (int k = 0; k < t->st->n_mat; k++) {
+        t->idx[t->st->mat_dim[k]] = at[k];
+    }
+    t->mat = mat;
+    t->row0 = row0;
+    t->rows = n;
+}
+
+void matmul_seek(matmul_task_t *t, int64_t i)
+{
+    const matmul_state_t *st = t->st;
+    const int64_t row0 = i % st->n_blocks * st->block, panel = i / st->n_blocks % st->n_panels;
+    matmul_seek_rows(t, i / st->n_blocks / st->n_panels, row0,
+                     (int)at_most(st->rows - row0, st->block));
+    t->n0 = panel * st->panel;
+    t->cols = (int)at_most(st->N - t->n0, st->panel);
+    t->b = st->patches.on ? patches_weights(st, t->mat, 0) : matrix_at(&st->b, t->idx, st->nb);
+}
+
+static void items(matmul_task_t *t, int tid, int nth)
+{
+    const matmul_state_t *st = t->st;
+    int64_t begin, end;
+    share(st->items, tid, nth, &begin, &end);
+    for (int64_t i = begin; i < end; i++) {
+        matmul_seek(t, i);
+        matmul_panel(t);
+        matmul_finish(t);
+    }
+}
+
+void matmul_work(const kernel_t *self, const problem_t *p, const void *config, const void *state,
+                 const worker_t *w)
+{
+    const matmul_state_t *st = state;
+    matmul_task_t t = {.c = config, .st = st, .worker = w, .tail = p->step->tail != NULL};
+    (void)self;
+    matmul_buffers(t.c, p->step, w->scratch, &t.buf);
+    if (st->taps.on) {
+        taps_work(&t);
+        return;
+    }
+    blocks_share(t.c, &st->blocks, w->shared, &t.buf.whole);
+    if (w->phase == 1) {
+        items(&t, w->tid, w->nth);
+    } else if (st->blocks.once && !st->blocks.left) {
+        blocks_quantise(&t, w->tid, w->nth);
+    }
+}

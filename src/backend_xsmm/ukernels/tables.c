@@ -1,0 +1,89 @@
+/* Which micro-kernels a set of features has: projections of tables.def. */
+#include <stddef.h>
+
+#include "backend_xsmm/ukernels/attention_decode.h"
+#include "backend_xsmm/ukernels/codes.h"
+#include "backend_xsmm/ukernels/eltwise.h"
+#include "backend_xsmm/ukernels/matmul_blocks.h"
+#include "backend_xsmm/ukernels/matmul_columns.h"
+#include "backend_xsmm/ukernels/matmul_rows.h"
+#include "backend_xsmm/ukernels/matmul_taps.h"
+#include "backend_xsmm/ukernels/tile_isa.h"
+
+typedef enum family {
+    FAMILY_eltwise,
+    FAMILY_tile,
+    FAMILY_codes,
+    FAMILY_blocks,
+    FAMILY_taps,
+    FAMILY_rows,
+    FAMILY_columns,
+    FAMILY_decode
+} family_t;
+
+static const void *best_of(family_t family, features_t have)
+{
+    static const struct {
+        family_t family;
+        uint32_t needs;
+        const void *table;
+    } rows[] = {
+#define SINTER_UKERNELS(name, needs, table) {FAMILY_##name, NEEDS_##needs, table},
+#include "backend_xsmm/ukernels/tables.def"
+#undef SINTER_UKERNELS
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (rows[i].family == family && has_features(have, rows[i].needs)) {
+            return rows[i].table;
+        }
+    }
+    return NULL;
+}
+
+const eltwise_table_t *eltwise_table(features_t features)
+{
+    return best_of(FAMILY_eltwise, features);
+}
+
+const tile_table_t *tile_table(features_t features)
+{
+    return best_of(FAMILY_tile, features);
+}
+
+const codes_table_t *codes_table(features_t features)
+{
+    return best_of(FAMILY_codes, features);
+}
+
+const blocks_table_t *blocks_table(features_t features)
+{
+    return best_of(FAMILY_blocks, features);
+}
+
+const taps_table_t *taps_table(features_t features)
+{
+    return best_of(FAMILY_taps, features);
+}
+
+/* Families with a row for each data type: one without a layout is missing. */
+
+const rows_floats_t *rows_floats(features_t features, sinter_data_type_t type)
+{
+    const rows_floats_t *ops = best_of(FAMILY_rows, features);
+    const bool has = ops != NULL && (size_t)type < CODE_TYPES && ops[type].layout.elems > 0;
+    return has ? &ops[type] : NULL;
+}
+
+const columns_floats_t *columns_floats(features_t features, sinter_data_type_t type)
+{
+    const columns_floats_t *ops = best_of(FAMILY_columns, features);
+    const bool has = ops != NULL && (size_t)type < CODE_TYPES && ops[type].layout.elems > 0;
+    return has ? &ops[type] : NULL;
+}
+
+const decode_ops_t *decode_ops(features_t features, sinter_data_type_t type)
+{
+    const decode_ops_t *ops = best_of(FAMILY_decode, features);
+    const bool has = ops != NULL && (size_t)type < CODE_TYPES && ops[type].layout.elems > 0;
+    return has ? &ops[type] : NULL;
+}
