@@ -20,7 +20,8 @@ def transposed(shape):
 
 def attr(value):
     if isinstance(value, list):
-        return {"type": ATTR_TYPES[type(value[0])] + "[]", "value": value}
+        kind = type(value[0]) if value else int
+        return {"type": ATTR_TYPES[kind] + "[]", "value": value}
     return {
         "type": ATTR_TYPES[type(value)],
         "value": int(value) if isinstance(value, bool) else value

@@ -76,10 +76,10 @@ def scatter(dtype, table=8192):
         g.op("ScatterRows", [data, slots, g.input(dtype, [ROWS, COLUMNS])], dtype, axis=0))
 
 
-def reduce(kind, axis):
+def reduce(kind, *axes):
     g = Graph()
     return g.output(
-        g.op("Reduce" + kind, [g.input("f32", [ROWS, COLUMNS])], "f32", axes=[axis],
+        g.op("Reduce" + kind, [g.input("f32", [ROWS, COLUMNS])], "f32", axes=list(axes),
              keep_dims=False))
 
 
@@ -166,6 +166,7 @@ def models():
     }
     for kind in ("L1", "L2", "Min", "Prod"):
         graphs[f"reduce-{kind.lower()}"] = reduce(kind, -1)
+    graphs["reduce-l1-none"] = reduce("L1")  # no axes: the identity
     return measured() | {"rows-" + name: graph for name, graph in graphs.items()}
 
 
@@ -221,6 +222,7 @@ SMALL = [
     ("reduce-l2", ["0:5x4096", "0:77x101"]),
     ("reduce-min", ["0:5x4096", "0:77x101"]),
     ("reduce-prod", ["0:5x16", "0:77x7"]),
+    ("reduce-l1-none", ["0:5x4096", "0:77x101"]),
 ]
 
 

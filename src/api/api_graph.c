@@ -118,6 +118,7 @@ static sinter_status_t check_kind(const sinter_op_t *op, sinter_op_attr_t attr, 
     return sinter_success;
 }
 
+/* An empty list needs an address as well: an attribute without one is not of its kind. */
 sinter_status_t sinter_op_set_attr_f32(sinter_op_t *op, sinter_op_attr_t attr, const float *values,
                                        size_t count)
 {
@@ -126,7 +127,7 @@ sinter_status_t sinter_op_set_attr_f32(sinter_op_t *op, sinter_op_attr_t attr, c
     const attr_kind_t kind = attr_kind(attr);
     SG_TRY(check_kind(op, attr, attr_kind_is_f32(kind) && (kind == ATTR_F32S || count == 1),
                       count == 1 ? "f32" : "f32[]"));
-    const attr_t given = {.id = attr, .n = count, .f32 = values};
+    const attr_t given = {.id = attr, .n = count, .f32 = count > 0 ? values : (const float[]){0}};
     return set_attr(op, &given);
 }
 
@@ -138,7 +139,7 @@ sinter_status_t sinter_op_set_attr_s64(sinter_op_t *op, sinter_op_attr_t attr,
     const attr_kind_t kind = attr_kind(attr);
     SG_TRY(check_kind(op, attr, attr_kind_is_s64(kind) && (kind != ATTR_S64 || count == 1),
                       count == 1 ? "s64" : "s64[]"));
-    const attr_t given = {.id = attr, .n = count, .s64 = values};
+    const attr_t given = {.id = attr, .n = count, .s64 = count > 0 ? values : (const int64_t[]){0}};
     return set_attr(op, &given);
 }
 

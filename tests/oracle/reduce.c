@@ -83,7 +83,6 @@ static int reduce(orc_ctx_t *c, sinter_op_kind_t kind)
     if (c->n_in > 1 || !axes) {
         return orc_fail(c, "axes are a tensor");
     }
-    kind = axes->n > 0 ? kind : sinter_op_reduce_sum; /* without axes: the identity */
     for (size_t i = 0; i < axes->n; i++) {
         const int64_t axis = axes->s64[i] < 0 ? axes->s64[i] + ndims : axes->s64[i];
         if (axis < 0 || axis >= ndims) {
@@ -98,6 +97,13 @@ static int reduce(orc_ctx_t *c, sinter_op_kind_t kind)
     }
     if (orc_shape(c, 0, n, dims) || orc_alloc(c, c->out[0], true)) {
         return -1;
+    }
+    if (axes->n == 0) { /* the identity */
+        for (size_t i = 0; i < in->n; i++) {
+            c->out[0]->v[i] = in->v[i];
+            c->out[0]->b[i] = in->b ? in->b[i] : 0;
+        }
+        return 0;
     }
     for (int d = ndims - 1; d >= 0; d--) {
         to[d] = gone[d] ? 0 : stride;

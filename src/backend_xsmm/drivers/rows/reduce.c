@@ -133,12 +133,14 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
 
 /* ---- folding --------------------------------------------------------------------------------- */
 
-static double start_of(sinter_op_kind_t kind)
+/* Without axes a reduction is the identity, a sum that begins with -0: -0 + x is x, -0 included. */
+static double start_of(const reduce_params_t *p)
 {
-    return kind == sinter_op_reduce_max    ? -INFINITY
-           : kind == sinter_op_reduce_min  ? INFINITY
-           : kind == sinter_op_reduce_prod ? 1
-                                           : 0;
+    return p->kind == sinter_op_reduce_max    ? -INFINITY
+           : p->kind == sinter_op_reduce_min  ? INFINITY
+           : p->kind == sinter_op_reduce_prod ? 1
+           : p->n_axes == 0                   ? -0.0
+                                              : 0;
 }
 
 /* Two folded values. */
@@ -234,7 +236,7 @@ static void fold_columns(const reduce_state_t *st, sinter_op_kind_t kind, int64_
     }
 }
 
-static void fold_item(const reduce_state_t *st, sinter_op_kind_t kind, const int64_t *item,
+static void fold_item(const reduce_state_t *st, const reduce_params_t *p, const int64_t *item,
                       int64_t begin, int64_t end, double *sums, const buffers_t *b)
 {
     const int n = results_of(st, item);
@@ -243,17 +245,17 @@ static void fold_item(const reduce_state_t *st, sinter_op_kind_t kind, const int
         idx[d] = first_of(st, item, d);
     }
     for (int i = 0; i < n; i++) {
-        sums[i] = start_of(kind);
+        sums[i] = start_of(p);
     }
     if (begin >= end) { /* nothing is reduced */
         return;
     }
     if (!st->by_rows) {
-        fold_columns(st, kind, idx, n, begin, end, sums, b);
+        fold_columns(st, p->kind, idx, n, begin, end, sums, b);
         return;
     }
     for (int i = 0; i < n; i++) {
-        fold_row(st, kind, idx, begin, end, &sums[i], b);
+        fold_row(st, p->kind, idx, begin, end, &sums[i], b);
         if (st->along >= 0) {
             idx[st->along]++;
         }
@@ -307,8 +309,8 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
         double *sums = parts > 1 ? (double *)w->shared + (i * parts + part) * MOST_RESULTS : b.sums;
         walk_seek(st->ndims, st->items, i, item);
         if (w->phase == 0) {
-            fold_item(st, kind, item, st->n_steps * part / parts, st->n_steps * (part + 1) / parts,
-                      sums, &b);
+            fold_item(st, &p->step->p.reduce, item, st->n_steps * part / parts,
+                      st->n_steps * (part + 1) / parts, sums, &b);
         }
         for (int64_t k = 1; w->phase == 1 && k < parts; k++) {
             for (int r = 0; r < results_of(st, item); r++) {
