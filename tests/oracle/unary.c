@@ -81,7 +81,7 @@ static double clamp(double x, double low, double high)
 {
     return x < low ? low : x > high ? high : x;
 }
-/* sqrt(2 / pi), sqrt(1 / 2) */
+/* GELU, Mish and HardSwish have the limit -0 at -infinity. sqrt(2 / pi), sqrt(1 / 2) */
 #define GELU_TANH_SCALE 0.79788456080286535588
 #define SQRT_HALF 0.70710678118654752440
 
@@ -106,18 +106,20 @@ UNARY_F(sigmoid, 1 / (1 + exp(-x)))
 UNARY_E(sigmoid, 6 * v)
 UNARY_F(elu, x < 0 ? p[0] * expm1(x) : x)
 UNARY_E(elu, x < 0 ? 4 * fabs(v) + 2 * fabs(p[0]) : 0)
-UNARY_F(gelu_erf, 0.5 * x * erfc(-x * SQRT_HALF))
+UNARY_F(gelu_erf, x == -INFINITY ? -0.0 : 0.5 * x * erfc(-x * SQRT_HALF))
 UNARY_F(gelu_tanh,
-        x / (1 + exp(-2 * GELU_TANH_SCALE *
-                     (x + 0.044715 * x * x * x)))) /* (1 + tanh z) / 2 = 1 / (1 + e^-2z) */
-UNARY_E(gelu, 4 * (fabs(v) + fabs(x)))
+        x == -INFINITY
+            ? -0.0
+            : x / (1 + exp(-2 * GELU_TANH_SCALE *
+                           (x + 0.044715 * x * x * x)))) /* (1 + tanh z) / 2 = 1 / (1 + e^-2z) */
+UNARY_E(gelu, isinf(x) ? 0 : 4 * (fabs(v) + fabs(x)))
 UNARY_F(softplus, softplus(p[0] * x) / p[0])
 UNARY_E(softplus, 4 * fabs(v) + 2 / fabs(p[0]))
-UNARY_F(mish, (x)*tanh(softplus(x)))
-UNARY_E(mish, 4 * (fabs(v) + fabs(x)))
+UNARY_F(mish, x == -INFINITY ? -0.0 : (x)*tanh(softplus(x)))
+UNARY_E(mish, isinf(x) ? 0 : 4 * (fabs(v) + fabs(x)))
 UNARY_F(hard_sigmoid, clamp(p[0] * x + p[1], 0, 1))
 UNARY_E(hard_sigmoid, v == 0 || v == 1 ? 0 : 2 * (fabs(p[0] * x) + fabs(p[1])))
-UNARY_F(hard_swish, (x)*clamp(x / 6 + 0.5, 0, 1))
+UNARY_F(hard_swish, x == -INFINITY ? -0.0 : (x)*clamp(x / 6 + 0.5, 0, 1))
 UNARY_E(hard_swish, v == 0 || v == x ? 0 : 4 * fabs(x) * (fabs(x) / 6 + 0.5))
 
 #define EXACT(name, ...) run(c, &(unary_t){f_##name, NULL, false, false, {__VA_ARGS__}, 0})

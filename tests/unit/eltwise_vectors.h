@@ -1,5 +1,5 @@
 /* Made by gen_eltwise_vectors.py with mpmath 1.3.0, Python 3.11.7.
- * SHA-256 of what follows the mark: d0f6f5f6be20ba0d671d1da1af2184676f730624d18d3983ed538a40045b5b8d */
+ * SHA-256 of what follows the mark: 9773bdec3e701ae4d98fe9a976cdb9ea43c48f92287fb38b6cdb0e3fe1b094c6 */
 /* clang-format off */
 typedef struct eltwise_vector {
     float x;
@@ -336,7 +336,7 @@ static const eltwise_vector_t eltwise_vectors[] = {
     {0x1.5eda92p-125f, 0x1.7594828b125fep+124}, {-0x1.5eda92p-125f, -0x1.7594828b125fep+124}, {0x1.78255ep+17f, 0x1.5c75e15ebc4aep-18},
     {-0x1.78255ep+17f, -0x1.5c75e15ebc4aep-18}, {0x1.b410dap+61f, 0x1.2c9416c58f6b5p-62}, {-0x1.b410dap+61f, -0x1.2c9416c58f6b5p-62},
     {0x1.a5ac06p-54f, 0x1.36d6ba576c2c9p+53}, {-0x1.a5ac06p-54f, -0x1.36d6ba576c2c9p+53}, {0x1.8092p-134f, 0x1.54d3bf7ddc25ap+133},
-    {-0x1.8092p-134f, -0x1.54d3bf7ddc25ap+133}, {INFINITY, 0}, {-INFINITY, 0},
+    {-0x1.8092p-134f, -0x1.54d3bf7ddc25ap+133}, {INFINITY, 0}, {-INFINITY, -0.0},
     {NAN, NAN}, {0, 0}, {0, 0},
     {0x1p-149f, 0x1p-149}, {-0x1p-149f, 0}, {0x1p-126f, 0x1p-126},
     {-0x1p-126f, 0}, {0x1.fffffep+127f, 0x1.fffffep+127}, {-0x1.fffffep+127f, 0},
@@ -608,7 +608,7 @@ static const eltwise_vector_t eltwise_vectors[] = {
     {-0x1.5eda92p-125f, -0x1.a50648ccccccdp-126}, {0x1.78255ep+17f, 0x1.78255ep+17}, {-0x1.78255ep+17f, 0},
     {0x1.b410dap+61f, 0x1.b410dap+61}, {-0x1.b410dap+61f, 0}, {0x1.a5ac06p-54f, 0x1.fa01a0ccccccdp-55},
     {-0x1.a5ac06p-54f, -0x1.fa01a0cccccccp-55}, {0x1.8092p-134f, 0x1.cd7cp-135}, {-0x1.8092p-134f, -0x1.cd7cp-135},
-    {INFINITY, INFINITY}, {-INFINITY, NAN}, {NAN, NAN},
+    {INFINITY, INFINITY}, {-INFINITY, -0.0}, {NAN, NAN},
     {0, 0}, {0, 0}, {0x1p-149f, 0x1p-150},
     {-0x1p-149f, -0x1p-150}, {0x1p-126f, 0x1p-127}, {-0x1p-126f, -0x1p-127},
     {0x1.fffffep+127f, 0x1.fffffep+127}, {-0x1.fffffep+127f, 0}, {0x1p+0f, 0x1.aec4bd120d37dp-1},
@@ -662,7 +662,7 @@ static const eltwise_vector_t eltwise_vectors[] = {
     {0x1.5eda92p-125f, 0x1.5eda92p-126}, {-0x1.5eda92p-125f, -0x1.5eda92p-126}, {0x1.78255ep+17f, 0x1.78255ep+17},
     {-0x1.78255ep+17f, 0}, {0x1.b410dap+61f, 0x1.b410dap+61}, {-0x1.b410dap+61f, 0},
     {0x1.a5ac06p-54f, 0x1.a5ac060000001p-55}, {-0x1.a5ac06p-54f, -0x1.a5ac05fffffffp-55}, {0x1.8092p-134f, 0x1.8092p-135},
-    {-0x1.8092p-134f, -0x1.8092p-135}, {INFINITY, INFINITY}, {-INFINITY, NAN},
+    {-0x1.8092p-134f, -0x1.8092p-135}, {INFINITY, INFINITY}, {-INFINITY, -0.0},
     {NAN, NAN}, {0, 0}, {0, 0},
     {0x1p-149f, 0x1p-150}, {-0x1p-149f, -0x1p-150}, {0x1p-126f, 0x1p-127},
     {-0x1p-126f, -0x1p-127}, {0x1.fffffep+127f, 0x1.fffffep+127}, {-0x1.fffffep+127f, 0},
@@ -717,7 +717,7 @@ static const eltwise_vector_t eltwise_vectors[] = {
     {0x1.78255ep+17f, 0x1.78255ep+17}, {-0x1.78255ep+17f, 0}, {0x1.b410dap+61f, 0x1.b410dap+61},
     {-0x1.b410dap+61f, 0}, {0x1.a5ac06p-54f, 0x1.a5ac060000001p-55}, {-0x1.a5ac06p-54f, -0x1.a5ac05fffffffp-55},
     {0x1.8092p-134f, 0x1.8092p-135}, {-0x1.8092p-134f, -0x1.8092p-135}, {INFINITY, INFINITY},
-    {-INFINITY, NAN}, {NAN, NAN}, {0, 0},
+    {-INFINITY, -0.0}, {NAN, NAN}, {0, 0},
     {0, 0}, {0x1p-149f, 0x1p-150}, {-0x1p-149f, -0x1p-150},
     {0x1p-126f, 0x1p-127}, {-0x1p-126f, -0x1p-127}, {0x1.fffffep+127f, 0x1.fffffep+127},
     {-0x1.fffffep+127f, 0}, {0x1p+0f, 0x1.5555555555555p-1}, {-0x1p+0f, -0x1.5555555555555p-2},
@@ -771,7 +771,7 @@ static const eltwise_vector_t eltwise_vectors[] = {
     {-0x1.5eda92p-125f, -0x1.5eda92p-126}, {0x1.78255ep+17f, 0x1.78255ep+17}, {-0x1.78255ep+17f, 0},
     {0x1.b410dap+61f, 0x1.b410dap+61}, {-0x1.b410dap+61f, 0}, {0x1.a5ac06p-54f, 0x1.a5ac06p-55},
     {-0x1.a5ac06p-54f, -0x1.a5ac06p-55}, {0x1.8092p-134f, 0x1.8092p-135}, {-0x1.8092p-134f, -0x1.8092p-135},
-    {INFINITY, INFINITY}, {-INFINITY, NAN}, {NAN, NAN},
+    {INFINITY, INFINITY}, {-INFINITY, -0.0}, {NAN, NAN},
     {0, 0x1p-1}, {0, 0x1p-1}, {0x1p-149f, 0x1p-1},
     {-0x1p-149f, 0x1p-1}, {0x1p-126f, 0x1p-1}, {-0x1p-126f, 0x1p-1},
     {0x1.fffffep+127f, 0x1p+0}, {-0x1.fffffep+127f, 0}, {0x1p+0f, 0x1.6666668p-1},
@@ -1369,7 +1369,7 @@ static const eltwise_vector_t eltwise_vectors[] = {
     {0x1.78255ep+17f, 0x1.42d00de40acc5p-53}, {-0x1.78255ep+17f, -0x1.42d00de40acc5p-53}, {0x1.b410dap+61f, 0x1.9e6008ed72586p-186},
     {-0x1.b410dap+61f, -0x1.9e6008ed72586p-186}, {0x1.a5ac06p-54f, 0x1.ca464369980a7p+159}, {-0x1.a5ac06p-54f, -0x1.ca464369980a7p+159},
     {0x1.8092p-134f, 0x1.2e0f3f6640c6p+400}, {-0x1.8092p-134f, -0x1.2e0f3f6640c6p+400}, {INFINITY, 0},
-    {-INFINITY, 0}, {NAN, NAN}, {0, 0},
+    {-INFINITY, -0.0}, {NAN, NAN}, {0, 0},
     {0, 0}, {0x1p-149f, 0x1.6a09e667f3bcdp-75}, {-0x1p-149f, NAN},
     {0x1p-126f, 0x1p-63}, {-0x1p-126f, NAN}, {0x1.fffffep+127f, 0x1.fffffeffffffcp+63},
     {-0x1.fffffep+127f, NAN}, {0x1p+0f, 0x1p+0}, {-0x1p+0f, NAN},

@@ -48,23 +48,22 @@ def power(x, beta):
     return NAN if x < 0 else mpmath.power(x, beta) if x > 0 else mpf(0) if beta > 0 else INF
 
 
-# Op, its attributes, its definition, what that gives for +infinity and for -infinity evaluated op
-# by op.
+# Op, its attributes, its definition, its limits at +infinity and at -infinity.
 CASES = [
     ("abs", (), abs, INF, INF),
     ("exp", (), mpmath.exp, INF, 0.0),
     ("log", (), lambda x: NAN if x < 0 else mpmath.log(x) if x else -INF, INF, NAN),
     ("sqrt", (), lambda x: NAN if x < 0 else mpmath.sqrt(x), INF, NAN),
     ("square", (), lambda x: x * x, INF, INF),
-    ("reciprocal", (), lambda x: 1 / x if x else None, 0.0, 0.0),
+    ("reciprocal", (), lambda x: 1 / x if x else None, 0.0, -0.0),
     ("relu", (), lambda x: max(x, mpf(0)), INF, 0.0),
     ("round", (), round_half_even, INF, -INF),
     ("tanh", (), mpmath.tanh, 1.0, -1.0),
     ("sigmoid", (), lambda x: 1 / (1 + mpmath.exp(-x)), 1.0, 0.0),
-    ("mish", (), lambda x: x * mpmath.tanh(softplus(x, 1)), INF, NAN),
-    ("gelu", (0,), lambda x, by_tanh: x / 2 * (1 + mpmath.erf(x / mpmath.sqrt(2))), INF, NAN),
-    ("gelu", (1,), gelu_tanh, INF, NAN),
-    ("hard_swish", (), lambda x: x * clip(x + 3, 0, 6) / 6, INF, NAN),
+    ("mish", (), lambda x: x * mpmath.tanh(softplus(x, 1)), INF, -0.0),
+    ("gelu", (0,), lambda x, by_tanh: x / 2 * (1 + mpmath.erf(x / mpmath.sqrt(2))), INF, -0.0),
+    ("gelu", (1,), gelu_tanh, INF, -0.0),
+    ("hard_swish", (), lambda x: x * clip(x + 3, 0, 6) / 6, INF, -0.0),
     ("hard_sigmoid", (0.2, 0.5), lambda x, a, b: clip(a * x + b, 0, 1), 1.0, 0.0),
     ("leaky_relu", (0.01,), lambda x, a: x if x >= 0 else a * x, INF, -INF),
     ("elu", (1.3,), lambda x, a: x if x >= 0 else a * (mpmath.exp(x) - 1), INF, -f32(1.3)),
@@ -75,7 +74,7 @@ CASES = [
     ("pow", (1,), power, INF, -INF),
     ("pow", (0,), power, 1.0, 1.0),
     ("pow", (3,), power, INF, -INF),
-    ("pow", (-3,), power, 0.0, 0.0),
+    ("pow", (-3,), power, 0.0, -0.0),
     ("pow", (0.5,), power, INF, None),
     ("pow", (-1.7,), power, 0.0, None),
 ]  # fmt: skip
@@ -104,7 +103,8 @@ def number(x):
     if math.isinf(x):
         return "INFINITY" if x > 0 else "-INFINITY"
     mantissa, exponent = float(x).hex().split("p")
-    return mantissa.rstrip("0").rstrip(".") + "p" + exponent if x else "0"
+    zero = "-0.0" if math.copysign(1, x) < 0 else "0"
+    return mantissa.rstrip("0").rstrip(".") + "p" + exponent if x else zero
 
 
 def main():

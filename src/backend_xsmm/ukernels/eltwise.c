@@ -1,6 +1,7 @@
 /* Choice of the elementwise table, and the ops in double. */
 #include "backend_xsmm/ukernels/eltwise.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -47,10 +48,17 @@ static double unit_clamp(double x)
     return x < 0 ? 0 : x > 1 ? 1 : x;
 }
 
+/* As in eltwise.inc. */
+static double not_inf_below(double x)
+{
+    return x < -DBL_MAX ? -DBL_MAX : x;
+}
+
 static double gelu(double x, bool by_tanh)
 {
-    return by_tanh ? x * sigmoid(1.59576912160573071176 * x * (1 + 0.044715 * x * x))
-                   : 0.5 * x * erfc(-x * 0.70710678118654752440);
+    const double v = by_tanh ? sigmoid(1.59576912160573071176 * x * (1 + 0.044715 * x * x))
+                             : 0.5 * erfc(-x * 0.70710678118654752440);
+    return not_inf_below(x) * v;
 }
 
 /* As in eltwise.inc, in double. */
