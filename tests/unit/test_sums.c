@@ -1,12 +1,15 @@
 /* Sums of many terms, against sums in double: errors do not grow with the number of terms. Equal
- * terms are the worst case, since they round the same way again and again. */
+ * terms are the worst case, since they round the same way again and again. And softmax of scores of
+ * every magnitude. */
 #include <math.h>
 #include <stdint.h>
 
 #include "passive.h"
+#include "random.h"
 #include "spec_run.h"
 
 static const double u = 0x1p-24;
+static uint64_t seed = 1;
 
 static float *floats(size_t n, float x)
 {
@@ -145,6 +148,57 @@ static void check_attention(int64_t rows, int64_t T)
     free(y);
 }
 
+/* Rows of scores of every magnitude that differs from 0 in the results, some -inf, against long
+ * double. The errors are those that docs/numerics.md states. */
+static void check_magnitudes(int64_t n, int magnitude)
+{
+    enum { ROWS = 6 };
+    float *x = floats((size_t)(ROWS * n), 0), *y = floats((size_t)(ROWS * n), NAN),
+          *logs = floats((size_t)(ROWS * n), NAN), stats[ROWS];
+    const spec_port_t ports[] = {{1, x}, {2, y}, {3, stats}, {4, logs}, {0, NULL}};
+    char spec[200];
+    snprintf(spec, sizeof spec,
+             "SoftMax axis=1 1:f32:6x%d -> 2:f32:6x%d 3:f32:6x1;"
+             "LogSoftmax axis=1 1:f32:6x%d -> 4:f32:6x%d",
+             (int)n, (int)n, (int)n, (int)n);
+    for (int64_t i = 0; i < ROWS * n; i++) {
+        x[i] = random_below(&seed, 50) == 0 && i % n != 0
+                   ? -INFINITY
+                   : (float)ldexp(random_signed(&seed), magnitude);
+    }
+    CHECK(spec_run(spec, sinter_partition_policy_fusion, ports) == sinter_success, "%s: %s", spec,
+          sinter_last_error_message());
+    for (int64_t r = 0; r < ROWS; r++) {
+        const float *row = x + r * n;
+        long double max = -INFINITY, sum = 0, mean = 0;
+        for (int64_t i = 0; i < n; i++) {
+            max = row[i] > max ? row[i] : max;
+        }
+        for (int64_t i = 0; i < n; i++) {
+            sum += expl(row[i] - max);
+            mean += isfinite(row[i]) ? expl(row[i] - max) * (max - row[i]) : 0;
+        }
+        mean /= sum;
+        int bad = 0;
+        for (int64_t i = 0; i < n; i++) {
+            const long double below = max - row[i], want = expl(-below) / sum,
+                              log_want = -below - logl(sum);
+            const bool none = row[i] == -INFINITY;
+            bad += none ? y[r * n + i] != 0 || logs[r * n + i] != -INFINITY
+                        : !(fabsl(y[r * n + i] - want) <=
+                            (24 + 2 * mean + 2 * below) * u * want + 0x1p-148L) ||
+                              !(fabsl(logs[r * n + i] - log_want) <=
+                                (24 + 2 * mean + fabsl(log_want)) * u);
+        }
+        const long double stat = max + logl(sum);
+        bad += !(fabsl(stats[r] - stat) <= (24 + 2 * mean + fabsl(stat)) * u);
+        CHECK(bad == 0, "%s, scores up to 2^%d, row %d: %d results", spec, magnitude, (int)r, bad);
+    }
+    free(x);
+    free(y);
+    free(logs);
+}
+
 int main(int argc, char **argv)
 {
     static const float others[] = {-0.7f, -0.1f, -3.3f};
@@ -164,5 +218,9 @@ int main(int argc, char **argv)
     check_attention(1, 32768);
     check_attention(6, 32768);
     check_attention(70, 32768);
+    static const int64_t lengths[] = {1, 7, 64, 1000, 33333};
+    for (int i = 0; i < 5 * 34; i++) {
+        check_magnitudes(lengths[i % 5], i / 5 - 26);
+    }
     return check_finish();
 }
