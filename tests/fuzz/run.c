@@ -563,7 +563,7 @@ static void mark(const sinter_logical_tensor_t *lt, size_t at, unsigned char *ta
         const int64_t first = gr_offset(lt, i) * bits;
 
         for (int64_t byte = first / 8; byte <= (first + bits - 1) / 8; byte++) {
-            taken[at + (size_t)byte]++;
+            taken[at + (size_t)byte] = 1;
         }
     }
 }
@@ -597,9 +597,6 @@ static size_t place_between(const buffer_t *host, const sinter_logical_tensor_t 
             continue;
         }
         mark(&host->lt, 0, taken);
-        for (size_t b = 0; b < host->bytes; b++) {
-            taken[b] = taken[b] > 0;
-        }
         unsigned char *own = calloc(host->bytes + at + bytes, 1);
         mark(lt, at, own);
         for (size_t b = 0; b < host->bytes; b++) {
