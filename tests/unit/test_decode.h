@@ -21,20 +21,33 @@ static inline uint32_t rnd(void)
     return (uint32_t)(random_next(&rng) >> 33);
 }
 
+/* Reads no byte that has none of the bits. */
 static inline unsigned bits_at(const unsigned char *p, int64_t index, int bits)
 {
-    unsigned v = 0;
-    for (int b = 0; b < bits; b++) {
-        const int64_t at = index * bits + b;
-        v |= (unsigned)(p[at / 8] >> (at % 8) & 1) << b;
+    const int64_t at = index * bits;
+    const int skipped = (int)(at % 8);
+    unsigned v = p[at / 8];
+    if (skipped + bits > 8) {
+        v |= (unsigned)p[at / 8 + 1] << 8;
     }
-    return v;
+    return v >> skipped & ((1u << bits) - 1);
+}
+
+/* 2^n, of normal numbers. */
+static inline double power_of_two(int n)
+{
+    const uint64_t bits = (uint64_t)(n + 1023) << 52;
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
 }
 
 static inline double minifloat(unsigned v, int ebits, int mbits, int bias)
 {
     const unsigned m = v & ((1u << mbits) - 1), e = v >> mbits & ((1u << ebits) - 1);
-    const double x = e ? ldexp(1 + ldexp(m, -mbits), (int)e - bias) : ldexp(m, 1 - bias - mbits);
+    const double fraction = m * power_of_two(-mbits),
+                 x = e ? (1 + fraction) * power_of_two((int)e - bias)
+                       : fraction * power_of_two(1 - bias);
     return v >> (ebits + mbits) & 1 ? -x : x;
 }
 
@@ -97,7 +110,7 @@ static inline double decode(sinter_data_type_t type, const unsigned char *p, int
     case sinter_f8_e4m3fnuz:
         return p[i] == 128 ? NAN : minifloat(p[i], 4, 3, 8);
     case sinter_e8m0:
-        return p[i] == 255 ? NAN : ldexp(1, p[i] - 127);
+        return p[i] == 255 ? NAN : power_of_two(p[i] - 127);
     default:
         printf("no decoder\n");
         exit(1);
