@@ -794,17 +794,19 @@ static int same_elements(const sinter_logical_tensor_t *lt, const unsigned char 
                          const unsigned char *b)
 {
     const int64_t n = gr_elements(lt), bits = gr_dtype(lt->data_type)->bits;
+    int same = 1;
 
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n && same; i++) {
         const int64_t first = gr_offset(lt, i) * bits;
 
-        for (int64_t k = first; k < first + bits; k++) {
-            if ((a[k / 8] ^ b[k / 8]) >> k % 8 & 1) {
-                return 0;
-            }
+        if (bits % 8 == 0) {
+            same = !memcmp(a + first / 8, b + first / 8, (size_t)bits / 8);
+        }
+        for (int64_t k = first; k < first + bits % 8; k++) {
+            same = same && !((a[k / 8] ^ b[k / 8]) >> k % 8 & 1);
         }
     }
-    return 1;
+    return same;
 }
 
 /* Outputs in buffers of their own, tensors between partitions in memory that they share. */

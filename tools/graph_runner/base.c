@@ -239,8 +239,16 @@ int64_t gr_elements(const sinter_logical_tensor_t *lt)
 int64_t gr_offset(const sinter_logical_tensor_t *lt, int64_t index)
 {
     int64_t offset = 0;
+    int i = lt->ndims - 1;
 
-    for (int i = lt->ndims - 1; i >= 0; i--) {
+    /* Divisions of 64 bits take several times as long. */
+    for (; i >= 0 && index > 0 && index <= INT32_MAX && lt->dims[i] <= INT32_MAX; i--) {
+        const uint32_t at = (uint32_t)index, dim = (uint32_t)lt->dims[i];
+
+        offset += at % dim * lt->strides[i];
+        index = at / dim;
+    }
+    for (; i >= 0 && index > 0; i--) {
         offset += index % lt->dims[i] * lt->strides[i];
         index /= lt->dims[i];
     }
