@@ -527,6 +527,7 @@ sinter_status_t sinter_graph_finalize(sinter_graph_t *graph)
     SG_TRY(graph_verify(&graph->g, "finalize"));
     SG_TRY(graph_infer_shapes(&graph->g));
     SG_TRY(drop_unlisted(graph));
+    SG_TRY(graph_find_weights_readers(&graph->g));
     graph->finalized = true;
     graph->serial = dump_serial++;
     if (dump_mode() & DUMP_GRAPH) {

@@ -74,6 +74,9 @@ sinter_status_t graph_representative_dims(const graph_t *g, lt_t *lts);
  * dequantisations that a pass has moved onto matmul operands, over the tensors of the caller,
  * because views of their scales would name others. */
 sinter_status_t graph_check_groups(const graph_t *g, const lt_t *lts, bool dead);
+/* Tells Quantize and Dequantize which ConvTransposes read their numbers as weights, directly or
+ * behind casts, reorders and other such ops, and checks scales that are as many as those need. */
+sinter_status_t graph_find_weights_readers(graph_t *g);
 /* Copies the nodes (indices, in this order) and their values into an initialised, empty graph;
  * ports keep their ids, values used outside the set become is_output. Roles are copied. Ends
  * sorted. */

@@ -197,7 +197,8 @@ sinter_status_t quant_read(const node_t *node, quant_t *q)
                    .split = sinter_data_type_undef,
                    .high_port = -1,
                    .scale_input = -1,
-                   .zp_input = -1};
+                   .zp_input = -1,
+                   .n_readers = -1};
     if (op == sinter_op_dynamic_quantize) {
         SG_TRY(read_kind(node, q));
     }
@@ -308,6 +309,7 @@ sinter_status_t quant_regroup(arena_t *arena, node_t *node, quant_type_t type, s
     changed.axes = axes;
     changed.groups = (s64_list_t){0, NULL};
     changed.group_shape = group_shape;
+    changed.n_readers = 0;
     node->quant = quant_copy(arena, &changed);
     return node->quant != NULL ? write_attrs(arena, node) : sinter_out_of_memory;
 }

@@ -15,7 +15,16 @@ typedef struct s64_list {
     const int64_t *v;
 } s64_list_t;
 
-/* The descriptor: everything that attributes and the number of ports say. */
+/* A ConvTranspose that reads dequantised numbers as its weights. Their dim of output channels has
+ * those of one group only, while scales may be one for each output channel of all groups. */
+typedef struct weights_reader {
+    uint64_t op;
+    int64_t groups;
+    int in_axis, out_axis; /* dims of the channels; from the end if negative */
+} weights_reader_t;
+
+/* The descriptor: everything that attributes and the number of ports say, and of scales in
+ * attributes also the ops that read the numbers. */
 typedef struct quant {
     quant_kind_t kind; /* QUANT_STATIC: scales are given; else the op computes them */
     quant_type_t type;
@@ -38,6 +47,10 @@ typedef struct quant {
     /* Input ports of scales and zero points, -1 if none. An op that computes its scales has them
      * as output 1 and its zero points as output 2. */
     int scale_input, zp_input;
+    /* Of scales in attributes: those that read the numbers in different ways, of which two are
+     * enough to refuse. n_readers is -1 before finalize finds them. */
+    int n_readers;
+    weights_reader_t readers[2];
 } quant_t;
 
 /* Reads the attributes of a Quantize, Dequantize, DynamicQuantize or DynamicDequantize node, which
@@ -89,7 +102,8 @@ static inline int64_t quant_said_size(const quant_t *q, int ndims, int d)
 typedef struct quant_geom {
     int ndims;
     int axis; /* per_channel: the axis, counted from the first dim; else -1 */
-    /* Of scales in attributes: their inner axis, where a pass has given them two; else -1. */
+    /* Of scales in attributes: their inner axis, where a pass or a reader in groups has given them
+     * two; else -1. Then axis, the outer one, is divided into groups. */
     int inner_axis;
     int64_t scale_group[SINTER_MAX_NDIMS], zp_group[SINTER_MAX_NDIMS];
     /* Scales with one dim (per_channel) or none have no dim for each data dim. These map a data

@@ -447,6 +447,79 @@ static sinter_status_t check_attr_zps(const reader_t *r)
     return sinter_success;
 }
 
+/* Scales that are more than the channels of the axis, as a ConvTranspose in groups asks for: the
+ * axis has the output channels of one group, and the groups divide the input channels. Before
+ * finalize nobody knows who reads the numbers, so that a multiple of the channels passes. */
+static sinter_status_t bind_to_reader(const reader_t *r, int64_t channels)
+{
+    quant_geom_t *g = r->geom;
+    const quant_t *q = r->q;
+    const int64_t n_scales = (int64_t)q->n_scales;
+    const weights_reader_t *reader = &q->readers[0];
+    if (q->n_readers < 0 && channels > 0 && n_scales % channels == 0) {
+        return sinter_success;
+    }
+    if (q->n_readers <= 0) {
+        return FAIL_ATTR(r,
+                         "scales has %" PRId64 " values for the %" PRId64
+                         " channels of axis %d of tensor %" PRIu64,
+                         n_scales, channels, g->axis, r->data->id);
+    }
+    if (q->n_readers > 1) {
+        return FAIL_ATTR(r,
+                         "scales has %" PRId64 " values for the %" PRId64
+                         " channels of axis %d of tensor %" PRIu64 ", which op %" PRIu64
+                         " (ConvTranspose, groups %" PRId64 ") and op %" PRIu64
+                         " (ConvTranspose, groups %" PRId64 ") read in different ways",
+                         n_scales, channels, g->axis, r->data->id, reader->op, reader->groups,
+                         reader[1].op, reader[1].groups);
+    }
+    const int ndims = r->data->ndims, in_axis = reader->in_axis + (reader->in_axis < 0 ? ndims : 0),
+              out_axis = reader->out_axis + (reader->out_axis < 0 ? ndims : 0);
+    if (out_axis != g->axis || channels == 0 || n_scales % channels != 0 ||
+        n_scales / channels != reader->groups) {
+        return FAIL_ATTR(r,
+                         "scales has %" PRId64 " values for the %" PRId64
+                         " channels of axis %d of tensor %" PRIu64 ", which op %" PRIu64
+                         " (ConvTranspose) reads in %" PRId64
+                         " groups with the output channels of each in dimension %d",
+                         n_scales, channels, g->axis, r->data->id, reader->op, reader->groups,
+                         out_axis);
+    }
+    const int64_t in_channels = r->data->dims[in_axis];
+    if (known(in_channels) && in_channels % reader->groups != 0) {
+        return FAIL_ATTR(r,
+                         "the %" PRId64 " groups of op %" PRIu64
+                         " (ConvTranspose) do not divide dimension %d (%" PRId64
+                         ") of tensor %" PRIu64,
+                         reader->groups, reader->op, in_axis, in_channels, r->data->id);
+    }
+    g->axis = in_axis;
+    g->inner_axis = out_axis;
+    g->scale_group[in_axis] = g->zp_group[in_axis] =
+        known(in_channels) ? in_channels / reader->groups : SINTER_UNKNOWN_DIM;
+    return sinter_success;
+}
+
+/* One or two axes of scales in attributes. */
+static sinter_status_t bind_axes(const reader_t *r)
+{
+    quant_geom_t *g = r->geom;
+    const int64_t outer = r->data->dims[g->axis],
+                  inner = g->inner_axis >= 0 ? r->data->dims[g->inner_axis] : 1,
+                  channels = known(outer) && known(inner) ? outer * inner : SINTER_UNKNOWN_DIM;
+    g->scale_group[g->axis] = g->zp_group[g->axis] = 1;
+    if (known(channels) && channels != (int64_t)r->q->n_scales) {
+        SG_TRY(bind_to_reader(r, channels));
+    }
+    g->scale_dim[g->axis] = g->zp_dim[g->axis] = 0;
+    if (g->inner_axis >= 0) {
+        g->scale_group[g->inner_axis] = g->zp_group[g->inner_axis] = 1;
+        g->scale_dim[g->inner_axis] = g->zp_dim[g->inner_axis] = 1;
+    }
+    return sinter_success;
+}
+
 /* Quantize and Dequantize: scales and zero points are attributes. */
 static sinter_status_t bind_attrs(const reader_t *r)
 {
@@ -455,21 +528,7 @@ static sinter_status_t bind_attrs(const reader_t *r)
     cover_all(r, g->scale_group, g->scale_dim);
     cover_all(r, g->zp_group, g->zp_dim);
     if (g->axis >= 0) {
-        const int64_t outer = r->data->dims[g->axis], n_scales = (int64_t)r->q->n_scales,
-                      inner = g->inner_axis >= 0 ? r->data->dims[g->inner_axis] : 1,
-                      channels = known(outer) && known(inner) ? outer * inner : SINTER_UNKNOWN_DIM;
-        if (known(channels) && channels != n_scales) {
-            return FAIL_ATTR(r,
-                             "scales has %" PRId64 " values for the %" PRId64
-                             " channels of axis %d of tensor %" PRIu64,
-                             n_scales, channels, g->axis, r->data->id);
-        }
-        g->scale_group[g->axis] = g->zp_group[g->axis] = 1;
-        g->scale_dim[g->axis] = g->zp_dim[g->axis] = 0;
-    }
-    if (g->inner_axis >= 0) {
-        g->scale_group[g->inner_axis] = g->zp_group[g->inner_axis] = 1;
-        g->scale_dim[g->inner_axis] = g->zp_dim[g->inner_axis] = 1;
+        SG_TRY(bind_axes(r));
     }
     return sinter_success;
 }

@@ -30,10 +30,10 @@ bool quant_full_dims(const graph_t *g, const node_t *node, bool zero_points, qua
         dims->n[d] = 1;
         dims->size[d] = said > 0 && dim_known(group[d]) ? group[d] : said;
         if (q->scales != NULL) {
-            dims->n[d] = d == geom.inner_axis                     ? in[0].dims[d]
-                         : d == geom.axis && geom.inner_axis >= 0 ? in[0].dims[d]
-                         : d == geom.axis                         ? (int64_t)q->n_scales
-                                                                  : 1;
+            const int64_t inner = geom.inner_axis >= 0 ? in[0].dims[geom.inner_axis] : 1;
+            dims->n[d] = d != geom.axis ? (d == geom.inner_axis ? inner : 1)
+                         : inner > 0    ? (int64_t)q->n_scales / inner
+                                        : in[0].dims[d];
         } else if (dim_of[d] >= 0) {
             dims->n[d] = in[port].dims[dim_of[d]];
         }

@@ -149,14 +149,15 @@ static int64_t unslid(const window_t *w, int i, int64_t size)
 }
 
 /* Codes of 8 bits with one scale for all of them, or for each index along an axis (-1: none), as
- * convolution multiplies them in integers. */
-static int byte_codes(fz_t *f, int n, const int64_t *dims, int axis)
+ * convolution multiplies them in integers. groups: of those that the dim of the axis is of, where
+ * scales in attributes are those of all groups. */
+static int byte_codes(fz_t *f, int n, const int64_t *dims, int axis, int64_t groups)
 {
     enum { MOST = 33 * 32 };
     const int is_signed = fz_chance(f, 50), low = is_signed ? -128 : 0, high = low + 255,
               shifts = fz_chance(f, 60), given = fz_chance(f, 60), each = axis >= 0;
     const int t = fz_input(f, is_signed ? sinter_s8 : sinter_u8, n, dims);
-    const int64_t scales = each ? dims[axis] : 1;
+    const int64_t scales = (each ? dims[axis] : 1) * (given ? groups : 1);
     if (!given) {
         const int scale = fz_input(f, sinter_f32, 1, &scales),
                   zp = shifts ? fz_input(f, is_signed ? sinter_s8 : sinter_u8, 1, &scales) : -1;
@@ -185,9 +186,9 @@ static int byte_codes(fz_t *f, int n, const int64_t *dims, int axis)
 }
 
 /* Weights of one of the formats, perhaps of codes; o: channels of results, i: of the image, as the
- * shape counts them. */
+ * shape counts them; groups: those of which o has one. */
 static int weights(fz_t *f, const image_t *image, const window_t *w, const char *format, int64_t i,
-                   int64_t o)
+                   int64_t o, int64_t groups)
 {
     int64_t dims[FZ_MAX_RANK];
     int n = 0, axis = 0;
@@ -200,7 +201,9 @@ static int weights(fz_t *f, const image_t *image, const window_t *w, const char 
             dims[n++] = *c == 'I' ? i : o;
         }
     }
-    const int t = image->codes       ? byte_codes(f, n, dims, fz_chance(f, 70) ? axis : -1)
+    const int each = image->codes && fz_chance(f, 70),
+              t = image->codes       ? byte_codes(f, n, dims, each ? axis : -1,
+                                            each && groups > 1 && fz_chance(f, 60) ? groups : 1)
                   : fz_chance(f, 40) ? fz_dequantized(f, fz_float(f), n, dims, -1)
                                      : fz_input(f, fz_float(f), n, dims);
     if (!f->tensors[t].produced && fz_chance(f, 40)) {
@@ -223,7 +226,7 @@ static int convolve(fz_t *f, int x, image_t *image)
         w.pad = w.pad[0] == 'N' && unslid(&w, i, least) < 1 ? "VALID" : w.pad;
     }
     const int kernel = weights(f, image, &w, format, transposed ? channels : channels / groups,
-                               transposed ? each : results);
+                               transposed ? each : results, transposed ? groups : 1);
     const int biased = fz_chance(f, 40), bias = biased ? fz_input(f, fz_float(f), 1, &results) : -1;
     slide(f, image, &w, transposed ? unslid : positions);
     image->dims[channel(image)] = results;
@@ -243,7 +246,7 @@ static int convolve(fz_t *f, int x, image_t *image)
 /* The image is codes, or rows of floats. */
 static int conv_input(fz_t *f, const image_t *image)
 {
-    return image->codes       ? byte_codes(f, image->n + 2, image->dims, -1)
+    return image->codes       ? byte_codes(f, image->n + 2, image->dims, -1, 1)
            : fz_chance(f, 30) ? fz_dequantized(f, fz_float(f), image->n + 2, image->dims, -1)
                               : fz_rows(f, image->n + 2, image->dims);
 }

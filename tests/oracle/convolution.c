@@ -110,11 +110,12 @@ static int like(orc_ctx_t *c, const orc_value_t *x, int64_t a, int64_t b, int64_
     return 0;
 }
 
-/* One scale for everything that a row or a column reduces. */
-static bool one_scale(const orc_value_t *x, int channel, int64_t channels)
+/* One scale for everything that a row or a column reduces: runs of together[d] elements of dim
+ * d. */
+static bool one_scale(const orc_value_t *x, const int64_t *together)
 {
     for (int d = 0; d < x->lt.ndims; d++) {
-        if (x->group[d] < (d == channel ? channels : x->lt.dims[d])) {
+        if (x->group[d] < x->lt.dims[d] && x->group[d] % together[d] != 0) {
             return false;
         }
     }
@@ -155,7 +156,7 @@ static int make_patches(orc_ctx_t *c, const conv_t *k, orc_value_t *to)
         return -1;
     }
     to->group[0] = to->group[1] = 1;
-    to->group[2] = one_scale(x, k->image.channel, x->lt.dims[k->image.channel]) ? K : 1;
+    to->group[2] = one_scale(x, x->lt.dims) ? K : 1;
     for (int i = 0; i < k->image.n; i++) {
         kernel[i] = k->s[i].kernel;
         spatial[i] = k->dims[k->image.first + i];
@@ -179,13 +180,16 @@ static int make_columns(orc_ctx_t *c, const conv_t *k, orc_value_t *to)
 {
     const orc_value_t *w = c->in[1];
     const int64_t K = k->taps * k->in_each, N = k->out_each;
-    int64_t kernel[SINTER_MAX_NDIMS], n_scaled = w->group[k->w_out];
+    int64_t kernel[SINTER_MAX_NDIMS], together[SINTER_MAX_NDIMS], n_scaled = w->group[k->w_out];
 
     if (like(c, w, k->groups, K, N, to)) {
         return -1;
     }
+    memcpy(together, w->lt.dims, sizeof together);
+    together[k->w_in] = k->in_each;
+    together[k->w_out] = 1;
     to->group[0] = 1;
-    to->group[1] = one_scale(w, k->w_out, 1) ? K : 1;
+    to->group[1] = one_scale(w, together) ? K : 1;
     to->group[2] = n_scaled >= N ? N : 1;
     for (int i = 0; i < k->image.n; i++) {
         kernel[i] = k->s[i].kernel;

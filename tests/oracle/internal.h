@@ -69,6 +69,7 @@ typedef struct orc_value {
 } orc_value_t;
 
 typedef struct orc_ctx {
+    const orc_graph_t *graph;
     const orc_op_t *op;
     sinter_fpmath_mode_t mode;
     int apply_to_int;

@@ -29,6 +29,55 @@ int64_t orc_group_size(orc_ctx_t *c, int ndims, int d, int64_t n, int64_t groups
     return n / groups;
 }
 
+/* The ConvTranspose that reads a tensor as weights, also behind ops that leave each element where
+ * it is; NULL: none. */
+static const orc_op_t *weights_reader(const orc_graph_t *graph, uint64_t id)
+{
+    for (size_t i = 0; i < graph->n_ops; i++) {
+        const orc_op_t *op = &graph->ops[i], *found = NULL;
+        const bool in_place = op->kind == sinter_op_type_cast || op->kind == sinter_op_reorder ||
+                              op->kind == sinter_op_quantize || op->kind == sinter_op_dequantize;
+        if (op->kind == sinter_op_conv_transpose && op->inputs[1].id == id) {
+            return op;
+        }
+        if (in_place && op->inputs[0].id == id) {
+            found = weights_reader(graph, op->outputs[0].id);
+        }
+        if (found) {
+            return found;
+        }
+    }
+    return NULL;
+}
+
+/* A scale for each output channel of a ConvTranspose in groups. Weight w[i, o] of group i / (I / g)
+ * makes output channel group * O + o, where O are those of one group. */
+static int view_of_groups(orc_ctx_t *c, orc_view_t *view, const orc_value_t *param, int axis,
+                          int ndims, const int64_t *dims, int64_t *group)
+{
+    orc_ctx_t reader = *c;
+    reader.op = weights_reader(c->graph, c->op->outputs[0].id);
+    if (!reader.op) {
+        return orc_fail(c, "%lld scales or zero points for %lld channels",
+                        (long long)param->lt.dims[0], (long long)dims[axis]);
+    }
+    const int64_t groups = orc_attr_s64(&reader, sinter_op_attr_groups, 1);
+    const bool window_first = orc_attr_str(&reader, sinter_op_attr_weights_format, "XOI")[0] == 'X';
+    const int in = window_first ? ndims - 1 : 0, out = window_first ? ndims - 2 : 1;
+    if (axis != out || dims[out] * groups != param->lt.dims[0] || dims[in] % groups) {
+        return orc_fail(c, "%lld scales or zero points for %lld groups of %lld channels",
+                        (long long)param->lt.dims[0], (long long)groups, (long long)dims[axis]);
+    }
+    for (int d = 0; d < ndims; d++) {
+        view->div[d] = d == in ? dims[in] / groups : 1;
+        view->stride[d] = d == in ? dims[out] : d == out;
+        if (group) {
+            group[d] = d == in ? dims[in] / groups : d == out ? 1 : dims[d];
+        }
+    }
+    return 0;
+}
+
 /* View of scales or zero points over data of dims ndims. Keeps the group size of each dim in
  * group, if not NULL. */
 static int param_view(orc_ctx_t *c, orc_view_t *view, const orc_value_t *param, int ndims,
@@ -54,8 +103,7 @@ static int param_view(orc_ctx_t *c, orc_view_t *view, const orc_value_t *param, 
             return -1;
         }
         if (param->lt.dims[0] != dims[axis]) {
-            return orc_fail(c, "%lld scales or zero points for %lld channels",
-                            (long long)param->lt.dims[0], (long long)dims[axis]);
+            return view_of_groups(c, view, param, axis, ndims, dims, group);
         }
         orc_view_channel(view, param, axis);
         for (int d = 0; group && d < ndims; d++) {

@@ -325,7 +325,7 @@ int orc_run(const orc_graph_t *graph, size_t n_inputs, const orc_tensor_t *input
                .n_results = n_outputs,
                .ids = ids,
                .results = results,
-               .ctx = {.err = err, .err_size = err_size}};
+               .ctx = {.graph = graph, .err = err, .err_size = err_size}};
     int failed;
 
     memset(results, 0, n_outputs * sizeof *results);

@@ -539,6 +539,58 @@ static void test_static_quantise(void)
     orc_result_free(&r);
 }
 
+/* A scale for each output channel of a ConvTranspose in groups, of which the weights count one: 1
+ * and 10 are those of the first group, 100 and 1000 of the second. window_first: [1, 2, 2] of
+ * output and input channels, else [2, 2, 1] of input and output channels. y by hand: x of the group
+ * times code times scale. */
+static void test_scales_of_groups(bool window_first)
+{
+    const int64_t first[] = {1, 2, 2}, last[] = {2, 2, 1}, one[] = {1}, zero[] = {0};
+    const int64_t two[] = {2}, image[] = {1, 2, 1};
+    const orc_attr_t scales[] = {F32S(scales, 1, 10, 100, 1000),
+                                 S64S(zps, 0, 0, 0, 1),
+                                 STR(qtype, "per_channel"),
+                                 {.id = sinter_op_attr_axis, .n = 1, .s64 = one}};
+    const orc_attr_t conv[] = {{.id = sinter_op_attr_strides, .n = 1, .s64 = one},
+                               {.id = sinter_op_attr_dilations, .n = 1, .s64 = one},
+                               {.id = sinter_op_attr_pads_begin, .n = 1, .s64 = zero},
+                               {.id = sinter_op_attr_pads_end, .n = 1, .s64 = zero},
+                               {.id = sinter_op_attr_groups, .n = 1, .s64 = two},
+                               STR(data_format, "NCX"),
+                               STR(weights_format, window_first ? "XOI" : "IOX")};
+    const double codes[2][4] = {{1, 2, 3, 4}, {1, 3, 2, 4}};
+    const orc_tensor_t in[] = {
+        store(describe(1, sinter_s8, 3, window_first ? first : last), codes[window_first]),
+        store(describe(2, sinter_f32, 3, image), (double[]){1, 2})};
+    const sinter_logical_tensor_t w = unknown(3, sinter_f32), y = unknown(100, sinter_f32);
+    const sinter_logical_tensor_t read[] = {in[1].lt, w};
+    const orc_op_t ops[] = {{.id = 1,
+                             .kind = sinter_op_dequantize,
+                             .n_attrs = 4,
+                             .n_inputs = 1,
+                             .n_outputs = 1,
+                             .attrs = scales,
+                             .inputs = &in[0].lt,
+                             .outputs = &w},
+                            {.id = 2,
+                             .kind = sinter_op_conv_transpose,
+                             .n_attrs = 7,
+                             .n_inputs = 2,
+                             .n_outputs = 1,
+                             .attrs = conv,
+                             .inputs = read,
+                             .outputs = &y}};
+    const orc_graph_t graph = {2, ops, sinter_fpmath_mode_strict, 0};
+    char err[200] = "";
+    orc_result_t r;
+    const int failed = orc_run(&graph, 2, in, 1, (uint64_t[]){100}, &r, err, sizeof err);
+    pool_used = 0;
+    if (CHECK(!failed, "%s", err)) {
+        EXPECT("scales of groups", &r, false, 1, 20, 600, 6000);
+        orc_result_free(&r);
+    }
+}
+
 static void test_dynamic(const char *kind, orc_tensor_t data, sinter_data_type_t type,
                          sinter_data_type_t scale, orc_result_t *r)
 {
@@ -1316,6 +1368,8 @@ int main(void)
     test_integers();
     test_moves();
     test_static_quantise();
+    test_scales_of_groups(false);
+    test_scales_of_groups(true);
     test_dynamic_quantise();
     test_dynamic_choices();
     test_dynamic_vectors();

@@ -26,6 +26,7 @@ typedef enum property {
     WEIGHTS_FORMAT,
     IMAGE,
     WEIGHTS,
+    SCALES,
     CONSTANT,
     BIAS,
     POSTS,
@@ -42,9 +43,9 @@ enum weights { LIKE_THE_IMAGE, S8_BY_TENSOR, S8_BY_CHANNEL, S8_WITH_ZPS, E4M3_BY
 enum posts { NOTHING, RELU, SUM_AND_PRODUCT, CODES };
 
 static const char *const names[PROPERTIES] = {
-    "dims",     "groups", "channels", "results",    "kernel", "stride",
-    "dilation", "pads",   "format",   "weights",    "image",  "coded",
-    "const",    "bias",   "posts",    "transposed", "mode",   "dynamic"};
+    "dims", "groups", "channels",   "results", "kernel", "stride", "dilation",
+    "pads", "format", "weights",    "image",   "coded",  "scales", "const",
+    "bias", "posts",  "transposed", "mode",    "dynamic"};
 static const int values[PROPERTIES][COVERING_VALUES] = {
     [DIMS] = {1, 2, 3},
     [GROUPS] = {ONE, TWO, FOUR, DEPTHWISE, DEPTHWISE_TWICE},
@@ -58,13 +59,14 @@ static const int values[PROPERTIES][COVERING_VALUES] = {
     [WEIGHTS_FORMAT] = {0, 1}, /* 1: OIX, IOX */
     [IMAGE] = {F32, F16, BF16, OF_E4M3, OF_E5M2, OF_U8, OF_S8, OF_U8_WITH_ZP},
     [WEIGHTS] = {LIKE_THE_IMAGE, S8_BY_TENSOR, S8_BY_CHANNEL, S8_WITH_ZPS, E4M3_BY_CHANNEL},
+    [SCALES] = {0, 1}, /* 1: those of all groups, where the weights have the channels of one */
     [CONSTANT] = {0, 1},
     [BIAS] = {0, 1},
     [POSTS] = {NOTHING, RELU, SUM_AND_PRODUCT, CODES},
     [TRANSPOSED] = {0, 1},
     [MODE] = {sinter_fpmath_mode_strict, sinter_fpmath_mode_bf16, sinter_fpmath_mode_int8},
     [DYNAMIC] = {0, 1}};
-static const int sizes[PROPERTIES] = {3, 5, 4, 5, 3, 3, 2, 5, 2, 2, 8, 5, 2, 2, 4, 2, 3, 2};
+static const int sizes[PROPERTIES] = {3, 5, 4, 5, 3, 3, 2, 5, 2, 2, 8, 5, 2, 2, 2, 4, 2, 3, 2};
 
 /* ---- a case as a graph ----------------------------------------------------------------------- */
 
@@ -90,11 +92,10 @@ static void settle(fz_t *f, conv_case_t *c)
     f->apply_to_int = 1;
 }
 
-/* Codes with given scales; axis -1: one scale. */
-static int dequantised(fz_t *f, int codes, sinter_data_type_t type, int axis, bool zps)
+/* Codes with n given scales; axis -1: one scale. */
+static int dequantised(fz_t *f, int codes, sinter_data_type_t type, int axis, size_t n, bool zps)
 {
     const fz_tensor_t t = f->tensors[codes];
-    const size_t n = axis < 0 ? 1 : (size_t)t.dims[axis];
     float scale[512];
     int64_t zp[512];
     for (size_t i = 0; i < n; i++) {
@@ -123,11 +124,14 @@ static int image(fz_t *f, const conv_case_t *c, int ndims, const int64_t *dims)
     if (kind < OF_E4M3) {
         return fz_input(f, c->type, ndims, dims);
     }
-    return dequantised(f, fz_input(f, codes[kind], ndims, dims), c->type, -1,
+    return dequantised(f, fz_input(f, codes[kind], ndims, dims), c->type, -1, 1,
                        kind == OF_U8_WITH_ZP);
 }
 
-/* The axis of the channels of results. */
+/* Cases whose weights have scales for the output channels of several groups, by direction and
+ * format of the weights. */
+static int of_all_groups[2][2];
+
 static int weights(fz_t *f, const conv_case_t *c)
 {
     const bool transposed = c->v[TRANSPOSED], ahead = !c->v[WEIGHTS_FORMAT];
@@ -150,9 +154,15 @@ static int weights(fz_t *f, const conv_case_t *c)
                            n + 2, dims);
     f->tensors[x].property =
         c->v[CONSTANT] ? sinter_tensor_property_constant : sinter_tensor_property_variable;
-    return kind == LIKE_THE_IMAGE
-               ? x
-               : dequantised(f, x, c->type, kind == S8_BY_TENSOR ? -1 : axis, kind == S8_WITH_ZPS);
+    if (kind == LIKE_THE_IMAGE) {
+        return x;
+    }
+    if (kind == S8_BY_TENSOR) {
+        return dequantised(f, x, c->type, -1, 1, false);
+    }
+    const int64_t scales = c->v[SCALES] ? c->results : dims[axis];
+    of_all_groups[transposed][ahead] += transposed ? scales > dims[axis] : c->groups > 1;
+    return dequantised(f, x, c->type, axis, (size_t)scales, kind == S8_WITH_ZPS);
 }
 
 static int64_t result_size(const conv_case_t *c, int64_t size)
@@ -281,6 +291,10 @@ int main(int argc, char **argv)
         fflush(stdout);
     }
     printf("%d cases: every two values of two properties\n", n);
+    for (int i = 0; i < 4 && only == NULL; i++) {
+        CHECK(of_all_groups[i / 2][i % 2] > 0, "no scales for all groups: %s, weights %d",
+              i / 2 ? "transposed" : "forward", i % 2);
+    }
     fz_check_loose(0.05);
     return check_finish();
 }

@@ -10,6 +10,13 @@
 #define TYPE sinter_invalid_data_type
 #define ARGS sinter_invalid_arguments
 
+/* Weights with scales, [I, O of a group, window], and the ConvTranspose that reads them. */
+#define WEIGHTS "#1 Dequantize qtype=per_channel axis=1 "
+#define TRANSPOSED                                                                    \
+    "#2 ConvTranspose strides=1 pads_begin=0 pads_end=0 dilations=1 data_format=NCX " \
+    "weights_format=IOX "
+#define ENDS " 3:f32:1x4x5 2:f32:* -> 4:f32:*"
+
 static const struct {
     const char *spec;
     sinter_status_t status;
@@ -88,6 +95,25 @@ static const struct {
     {"Quantize scales=1 zps=1 1:f32:2 -> 2:f8_e5m2:2", OP, "zero points need integer data"},
     {"Quantize qtype=per_channel axis=1 scales=1,2 1:f32:4x3 -> 2:s8:4x3", OP,
      "scales has 2 values for the 3 channels of axis 1"},
+    /* as many as a ConvTranspose in groups asks for, if one reads them */
+    {"#1 Dequantize qtype=per_channel axis=1 scales=1,2,3,4 1:s8:4x2x3 -> 2:f32:4x2x3", OP,
+     "op 1 (Dequantize): scales has 4 values for the 2 channels of axis 1 of tensor 1"},
+    {WEIGHTS "scales=1,2,3,4,5,6,7,8 1:s8:4x2x3 -> 2:f32:*;" TRANSPOSED "groups=2" ENDS, OP,
+     "op 1 (Dequantize): scales has 8 values for the 2 channels of axis 1 of tensor 1, which op 2 "
+     "(ConvTranspose) reads in 2 groups with the output channels of each in dimension 1"},
+    {WEIGHTS "scales=1,2 1:s8:4x1x3 -> 2:f32:*;" TRANSPOSED "groups=1" ENDS, OP,
+     "scales has 2 values for the 1 channels of axis 1 of tensor 1, which op 2 (ConvTranspose) "
+     "reads in 1 groups"},
+    {"#1 Dequantize qtype=per_channel axis=2 scales=1,2,3,4,5,6 1:s8:4x2x3 -> 2:f32:*;" TRANSPOSED
+     "groups=2" ENDS,
+     OP,
+     "6 values for the 3 channels of axis 2 of tensor 1, which op 2 (ConvTranspose) reads in 2"},
+    {WEIGHTS "scales=1,2,3,4 1:s8:4x2x3 -> 2:f32:*;" TRANSPOSED "groups=2" ENDS
+             "; #3 ConvTranspose strides=1 pads_begin=0 pads_end=0 dilations=1 data_format=NCX "
+             "weights_format=IOX groups=4 3:f32:1x4x5 2:f32:* -> 5:f32:*",
+     OP,
+     "op 1 (Dequantize): scales has 4 values for the 2 channels of axis 1 of tensor 1, which op 2 "
+     "(ConvTranspose, groups 2) and op 3 (ConvTranspose, groups 4) read in different ways"},
     {"Quantize qtype=per_channel axis=2 scales=1,2 1:f32:4x2 -> 2:s8:4x2", OP,
      "axis 2 is outside the 2 dimensions of tensor 1"},
     {"Quantize qtype=per_group scales=1 1:f32:4x2 -> 2:s8:4x2", OP,
@@ -405,6 +431,13 @@ static const char *const valid[] = {
     "DynamicDequantize qtype=per_tensor groups=5 1:s8:4x8 2:f32:1 -> 3:f32:4x8",
     "Quantize scales=1 zps=200 1:f32:2 -> 2:u8:2",
     "Quantize qtype=per_channel axis=1 scales=1,2,3 1:f32:4x3 -> 2:s8:4x3",
+    WEIGHTS "scales=1,2,3,4 1:s8:4x2x3 -> 2:f32:*;" TRANSPOSED "groups=2" ENDS,
+    WEIGHTS "scales=1,2 1:s8:4x2x3 -> 2:f32:*;" TRANSPOSED "groups=2" ENDS,
+    WEIGHTS "scales=1,2,3,4 1:s8:4x2x3 -> 2:f32:*; TypeCast 2:f32:* -> 6:f16:*; #2 ConvTranspose "
+            "strides=1 pads_begin=0 pads_end=0 dilations=1 data_format=NCX weights_format=IOX "
+            "groups=2 3:f16:1x4x5 6:f16:* -> 4:f16:*; Abs 2:f32:* -> 7:f32:*",
+    "Quantize qtype=per_channel axis=1 scales=1,2,3,4 5:f32:4x2x3 -> 1:s8:*;" WEIGHTS
+    "scales=1,2,3,4 1:s8:* -> 2:f32:*;" TRANSPOSED "groups=2" ENDS,
     "Clamp min=-inf max=inf 1:f32:2 -> 2:f32:2",
     "Abs 1:f32:2x3 -> 2:f32:2x3:1x2",
     "Abs 1:f32:2x3:0x0 -> 2:f32:2x3",

@@ -1,4 +1,5 @@
 /* Emission: clusters become steps, with chains built over plan values. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "backend_xsmm/plan/emit.h"
@@ -136,6 +137,15 @@ static sinter_status_t quant_values(lowering_t *lo, const node_t *n, bool int_zp
     const quant_t *q = n->quant;
     quant_geom_t geom;
     SG_TRY(lower_quant_geometry(lo, n, &geom));
+    const lt_t *data = &lo->g->values[n->in[0]].lt;
+    if (q->n_readers > 0 && q->readers[0].groups > 1 && geom.axis >= 0 &&
+        data->dims[geom.axis] == SINTER_UNKNOWN_DIM) {
+        return sg_fail(
+            sinter_unimplemented,
+            "%s: dimension %d of tensor %" PRIu64 " must be known at compile: op %" PRIu64
+            " (ConvTranspose) reads it as weights in groups",
+            node_label(n), geom.axis, graph_message_id(lo->g, n->in[0]), q->readers[0].op);
+    }
     int dims[SINTER_MAX_NDIMS], zdims[SINTER_MAX_NDIMS];
     for (int d = 0; d < SINTER_MAX_NDIMS; d++) {
         const bool from_attrs = q->scales != NULL;
@@ -172,8 +182,7 @@ static sinter_status_t quant_values(lowering_t *lo, const node_t *n, bool int_zp
     if (pair == NULL) {
         return sinter_out_of_memory;
     }
-    const int64_t inner =
-        geom.inner_axis >= 0 ? lo->g->values[n->in[0]].lt.dims[geom.inner_axis] : -1;
+    const int64_t inner = geom.inner_axis >= 0 ? data->dims[geom.inner_axis] : -1;
     op->scale = const_value(lo, q->scales, NULL, (int64_t)q->n_scales, sinter_f32);
     divide_const(lo, op->scale, inner);
     bool zero = true;
