@@ -13,6 +13,9 @@ import unittest
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 RUNNER = os.path.abspath(sys.argv.pop(1))
+sys.path.insert(0, os.path.join(ROOT, "tools"))
+from graph_json import Graph  # noqa: E402
+
 SDPA = os.path.join(ROOT, "models", "patterns", "sdpa-int4-kv.json")
 # Every dim of SDPA that follows from the number of tokens, 9.
 UNKNOWN_TOKENS = "1:1x3x16x?+2:1x3x2x?+3:1x3x2x?+8:1x1x5x?+11:1x3x?x16+12:1x3x?x2+13:1x3x?x2"
@@ -486,6 +489,99 @@ class Cli(unittest.TestCase):
             "tensor 7 f32[1048576x1048576x1024]: out of memory for its 4503599627370496 bytes",
             failed.stdout,
         )
+
+
+    def int8_scores(self, code, scale, head, prefix):
+        """Scores of codes without a scale, as some exporters write them: their spread is that of
+        the codes. prefix: of DynamicDequantize, with scales as inputs; else attributes."""
+        g = Graph()
+        q, k = (g.input(code, [1, 2, 48, head]) for _ in range(2))
+        if prefix:
+            sides = [g.input("f32", [1]) for _ in range(2)]
+            q, k = (
+                g.op("DynamicDequantize", [t, s], "f32", qtype="per_tensor")
+                for t, s in zip((q, k), sides)
+            )
+        else:
+            zp = 128 if code == "u8" else 0
+            q, k = (
+                g.op("Dequantize", [t], "f32", qtype="per_tensor", scales=[scale], zps=[zp])
+                for t in (q, k)
+            )
+        q, k = (g.op("TypeCast", [t], "bf16") for t in (q, k))
+        return g, g.op("MatMul", [q, k], "bf16", transpose_b=True)
+
+    def probability_codes(self, g, x):
+        x = g.op("TypeCast", [x], "f32")
+        x = g.op("Quantize", [x], "u8", qtype="per_tensor", scales=[1 / 255], zps=[0])
+        return g.op("Dequantize", [x], "f32", qtype="per_tensor", scales=[1 / 255], zps=[0])
+
+    def checked(self, g, *arguments):
+        """Passes, and each bound says something."""
+        case = self.write("spread.json", g.text())
+        d = document("--mode=C", f"--case={case}", *arguments)
+        self.assertEqual(d["verdict"], "PASSED", d["message"])
+        for output in d["outputs"]:
+            self.assertEqual(output["unbounded"], 0, d["command"])
+        return case
+
+    def test_inputs_can_be_checked(self):
+        """Inputs are such that scores and exponents spread moderately, whatever lies before."""
+        for code, scale, head, prefix in (
+            ("u8", 0.064, 64, False), ("s8", 0.25, 64, False), ("s8", 1.0, 80, False),
+            ("u8", 0.01, 128, False), ("s8", 0, 256, True),
+        ):
+            with self.subTest(code=code, scale=scale, head=head, prefix=prefix):
+                g, x = self.int8_scores(code, scale, head, prefix)
+                x = g.op("SoftMax", [x], "bf16", axis=-1)
+                v = g.input("s8", [1, 2, 48, head])
+                v = g.op("Dequantize", [v], "f32", qtype="per_tensor", scales=[0.04], zps=[0])
+                x = g.op("MatMul", [self.probability_codes(g, x), v], "f32")
+                g.output(g.op("Quantize", [x], "s8", qtype="per_tensor", scales=[0.04], zps=[0]))
+                self.checked(g)
+        with self.subTest("Exp"):
+            g, x = self.int8_scores("s8", 0.25, 64, False)
+            g.output(g.op("Exp", [x], "bf16"))
+            self.checked(g)
+        with self.subTest("floats: products behind a norm, and a mask"):
+            g = Graph()
+            x = g.op("RMSNorm", [g.input("bf16", [2, 9, 64]), g.input("bf16", [64])], "bf16")
+            x = g.op("MatMul", [x, g.input("bf16", [2, 64, 512])], "bf16")
+            x = g.op("MatMul", [x, g.input("bf16", [2, 512, 40])], "bf16")
+            g.output(g.op("SoftMax", [g.op("Add", [x, g.input("bf16", [9, 40])], "bf16")], "bf16",
+                          axis=-1))
+            self.checked(g)
+
+    def bytes_of(self, case, tensor, *arguments):
+        self.assertEqual(run("--mode=C", f"--case={case}", f"--dump-tensors={self.folder}/dump",
+                             *arguments).returncode, 0)
+        with open(os.path.join(self.folder, "dump", f"{tensor}.npy"), "rb") as file:
+            data = file.read()
+        assert data[6] == 1  # the version: two bytes of length behind it
+        return data[10 + int.from_bytes(data[8:10], "little"):]
+
+    def test_inputs_stay_inside_of_codes(self):
+        """A product of codes with scales of 1 is quantised to more than the ends of the type. The
+        same seed gives the same inputs, and those that the caller gives are taken."""
+        g = Graph()
+        x, w = g.input("u8", [1, 16, 9, 9]), g.input("s8", [24, 16, 3, 3])
+        one = {"qtype": "per_tensor", "scales": [1.0], "zps": [0]}
+        y = g.op_to(
+            "Convolution",
+            [g.op("Dequantize", [t], "f32", **one) for t in (x, w)],
+            [g.tensor("f32", [1, 24, 7, 7])],
+            strides=[1, 1], pads_begin=[0, 0], pads_end=[0, 0], dilations=[1, 1],
+            data_format="NCX", weights_format="OIX",
+        )[0]
+        y = g.op("Quantize", [y], "s8", **one)
+        case = self.checked(g.output(y))
+        codes = self.bytes_of(case, y["id"])
+        inside = sum(byte not in (127, 128) for byte in codes)
+        self.assertGreater(inside, len(codes) // 2)
+        self.assertEqual(codes, self.bytes_of(case, y["id"]))
+        self.assertNotEqual(codes, self.bytes_of(case, y["id"], "--seed=2"))
+        given = self.bytes_of(case, w["id"], f"--in={w['id']}:=100,-100")
+        self.assertEqual(given, bytes([100, 156]) * (len(given) // 2))
 
 
 if __name__ == "__main__":

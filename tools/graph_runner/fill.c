@@ -1,13 +1,15 @@
 #include "fill.h"
 #include "random.h"
+#include "spread.h"
 
 #include <math.h>
 #include <string.h>
 
-typedef enum shape { UNIFORM, INTEGER, CHOICE } shape_t;
+typedef enum shape { UNIFORM, INTEGER, CHOICE, SPARSE } shape_t;
 
 /* UNIFORM: reals in [lo, hi]. INTEGER: integers in [lo, hi]. CHOICE: lo with probability p and
- * always at the start of a row, else hi. */
+ * always at the start of a row, else hi. SPARSE: lo and hi with probability p together, else the
+ * integer between them. */
 typedef struct rule {
     shape_t shape;
     double lo, hi, p;
@@ -65,17 +67,6 @@ static const model_op_t *producer(const model_t *model, uint64_t id)
     return t->producer == MODEL_NONE ? NULL : &model->ops[t->producer];
 }
 
-static int64_t inner_dim(const model_op_t *op, int slot)
-{
-    const sinter_logical_tensor_t *lt = &op->inputs[slot];
-    const orc_attr_t *transpose =
-        model_attr(op, slot ? sinter_op_attr_transpose_b : sinter_op_attr_transpose_a);
-    int swapped = transpose && transpose->b;
-    int last = slot ? swapped : !swapped; /* A ends with K, B has it before N */
-
-    return lt->ndims < 2 ? 0 : lt->dims[last ? lt->ndims - 1 : lt->ndims - 2];
-}
-
 /* The square root of the reduction length of the MatMul that id's values come from. */
 static double root_k(const model_t *model, uint64_t id)
 {
@@ -87,7 +78,8 @@ static double root_k(const model_t *model, uint64_t id)
             break;
         }
         if (op->kind == sinter_op_matmul && op->n_inputs >= 2) {
-            int64_t k = inner_dim(op, 0) > 0 ? inner_dim(op, 0) : inner_dim(op, 1);
+            int64_t k =
+                model_inner_dim(op, 0) > 0 ? model_inner_dim(op, 0) : model_inner_dim(op, 1);
 
             return k > 0 ? sqrt((double)k) : 8;
         }
@@ -148,10 +140,10 @@ static double weight_gain(const model_t *model, uint64_t id)
     const model_op_t *op = &model->ops[use->op];
 
     if (use->output || op->kind != sinter_op_matmul || use->slot != 1 || op->inputs[1].ndims != 2 ||
-        inner_dim(op, 1) <= 9) {
+        model_inner_dim(op, 1) <= 9) {
         return 1;
     }
-    return 3 / sqrt((double)inner_dim(op, 1));
+    return 3 / sqrt((double)model_inner_dim(op, 1));
 }
 
 static int is_single(const sinter_logical_tensor_t *lt)
@@ -453,6 +445,75 @@ static rule_t rule_of(const model_t *model, const model_tensor_t *tensor)
     }
 }
 
+/* ---- spread ---------------------------------------------------------------------------------- */
+
+/* What the values of an input are about, and whether they may be nearer to that. */
+static spread_t spread_of(const model_t *model, const model_tensor_t *tensor, const rule_t *rule)
+{
+    const model_use_t *use = first_use(model, tensor);
+    const model_op_t *op = &model->ops[use->op];
+    const sinter_logical_tensor_t *lt = model_lt(model, tensor);
+    const orc_attr_t *kind = model_attr(op, sinter_op_attr_zps_kind);
+    const double width = rule->hi - rule->lo;
+    spread_t s = {.mean = (rule->lo + rule->hi) / 2, .variance = width * width / 12, .known = 1};
+
+    if (rule->shape == CHOICE) { /* masks and conditions */
+        return (spread_t){.known = 1};
+    }
+    if (rule->shape == INTEGER) {
+        s.variance = ((width + 1) * (width + 1) - 1) / 12;
+    }
+    switch (op->kind) {
+    case sinter_op_dequantize:
+        s.centre = rule->shape == INTEGER ? typical_zp(op) : 0;
+        s.scalable = !model_attr(op, sinter_op_attr_split_type);
+        break;
+    case sinter_op_dynamic_dequantize:
+        s.scalable = rule->shape == UNIFORM &&
+                     (use->slot == 1 || (use->slot == 2 && kind && !strcmp(kind->str, "offsets")));
+        break;
+    case sinter_op_quantize: /* these go to the ends of the type already */
+        break;
+    default:
+        s.scalable = rule->shape == UNIFORM && !is_single(lt);
+    }
+    return s;
+}
+
+/* The rule of an input with the gain that the whole graph asks for. */
+static rule_t limited_rule(const model_t *model, const model_tensor_t *tensor)
+{
+    const size_t at = (size_t)(tensor - model->tensors);
+    rule_t rule = rule_of(model, tensor);
+
+    if (!spread_of(model, tensor, &rule).scalable) {
+        return rule;
+    }
+    spread_t *spread = gr_malloc((model->n_tensors + 1) * sizeof *spread);
+    double *gain = gr_malloc((model->n_tensors + 1) * sizeof *gain);
+    for (size_t i = 0; spread && gain && i < model->n_tensors; i++) {
+        const model_tensor_t *t = &model->tensors[i];
+        const rule_t r = t->is_input ? rule_of(model, t) : uniform(0, 0);
+        spread[i] = t->is_input ? spread_of(model, t, &r) : (spread_t){0};
+    }
+    if (spread && gain) {
+        spread_limit(model, spread, gain);
+        if (gain[at] != 1) {
+            const double centre = spread[at].centre, g = gain[at];
+            rule.lo = centre + g * (rule.lo - centre);
+            rule.hi = centre + g * (rule.hi - centre);
+            if (rule.shape == INTEGER && fmax(rule.hi - centre, centre - rule.lo) < 1) {
+                rule = (rule_t){SPARSE, centre - 1, centre + 1, spread[at].variance};
+            } else if (rule.shape == INTEGER) {
+                rule = integer(ceil(rule.lo), floor(rule.hi));
+            }
+        }
+    }
+    gr_free(spread);
+    gr_free(gain);
+    return rule;
+}
+
 /* ---- values ---------------------------------------------------------------------------------- */
 
 /* The number that belongs to x. */
@@ -471,13 +532,16 @@ static double value_of(const rule_t *rule, uint64_t key, int64_t index, int64_t 
     if (rule->shape == INTEGER) {
         return rule->lo + floor(u * (rule->hi - rule->lo + 1));
     }
+    if (rule->shape == SPARSE) {
+        return u < rule->p / 2 ? rule->lo : u < rule->p ? rule->hi : (rule->lo + rule->hi) / 2;
+    }
     return index % row == 0 || u < rule->p ? rule->lo : rule->hi;
 }
 
 void fill_input(const model_t *model, const model_tensor_t *tensor,
                 const sinter_logical_tensor_t *lt, uint64_t seed, void *data)
 {
-    const rule_t rule = rule_of(model, tensor);
+    const rule_t rule = limited_rule(model, tensor);
     const uint64_t key = mix(seed) ^ mix(tensor->id + 1);
     const int64_t n = gr_elements(lt);
     const int64_t row = lt->ndims > 0 && lt->dims[lt->ndims - 1] > 0 ? lt->dims[lt->ndims - 1] : 1;
@@ -498,7 +562,7 @@ enum { REPEATS_AFTER = 8 * 131071 };
 void fill_for_timing(const model_t *model, const model_tensor_t *tensor,
                      const sinter_logical_tensor_t *lt, uint64_t seed, void *data, size_t bytes)
 {
-    const rule_t rule = rule_of(model, tensor);
+    const rule_t rule = limited_rule(model, tensor);
     const int64_t n = gr_elements(lt), bits = gr_dtype(lt->data_type)->bits;
     const int64_t piece = REPEATS_AFTER / 8 * bits;
     sinter_logical_tensor_t first = *lt;

@@ -255,6 +255,17 @@ int model_set_attr(model_t *model, model_op_t *op, const orc_attr_t *value, gr_e
     return 0;
 }
 
+int64_t model_inner_dim(const model_op_t *op, int slot)
+{
+    const sinter_logical_tensor_t *lt = &op->inputs[slot];
+    const orc_attr_t *transpose =
+        model_attr(op, slot ? sinter_op_attr_transpose_b : sinter_op_attr_transpose_a);
+    int swapped = transpose && transpose->b;
+    int last = slot ? swapped : !swapped; /* A ends with K, B has it before N */
+
+    return lt->ndims < 2 ? 0 : lt->dims[last ? lt->ndims - 1 : lt->ndims - 2];
+}
+
 /* ---- oracle ---------------------------------------------------------------------------------- */
 
 int model_to_oracle(model_t *model, orc_graph_t *graph, gr_error_t *err)

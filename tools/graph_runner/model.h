@@ -79,6 +79,8 @@ model_op_t *model_find_op(const model_t *model, uint64_t id);
 sinter_logical_tensor_t *model_at(const model_t *model, const model_use_t *use);
 sinter_logical_tensor_t *model_lt(const model_t *model, const model_tensor_t *tensor);
 const orc_attr_t *model_attr(const model_op_t *op, sinter_op_attr_t attr);
+/* The dim of a MatMul's input 0 or 1 that the product sums over; 0: there is none. */
+int64_t model_inner_dim(const model_op_t *op, int slot);
 /* Replaces or adds an attribute; value's arrays must live as long as the model. */
 int model_set_attr(model_t *model, model_op_t *op, const orc_attr_t *value, gr_error_t *err);
 
