@@ -39,7 +39,7 @@ sinter_status_t dims_channel_params(const struct node *node, lt_t *in, lt_t *out
 sinter_status_t dims_planes(const struct node *node, lt_t *in, lt_t *out);
 sinter_status_t dims_grad(const struct node *node, lt_t *in, lt_t *out);
 /* Why a node cannot be executed though its op kind is. */
-const char *limit_rows(const struct graph *g, const struct node *node);
+const char *limit_tensor_attrs(const struct graph *g, const struct node *node);
 const char *limit_products(const struct graph *g, const struct node *node);
 const char *limit_convolution(const struct graph *g, const struct node *node);
 const char *limit_slice(const struct graph *g, const struct node *node);

@@ -31,6 +31,7 @@ bool dtype_in_set(sinter_data_type_t type, dtype_set_t set)
 
 #define ANY 0xFFFFFFFFu
 #define FLT (ONLY(f32) | ONLY(f16) | ONLY(bf16) | ONLY(f64))
+#define FLT32 (FLT & ~ONLY(f64)) /* where the op computes in f32: f64 would lose digits unsaid */
 /* The floats of 8 bits, and what quantisation may make: floats of up to 8 bits, integers of 4 to 8
  * bits. Both follow from the rows of dtypes.def, so that a new format belongs to them by itself. */
 enum { IS_FLOAT, IS_INT, IS_SCALE, IS_BOOL };
@@ -48,9 +49,9 @@ enum {
 #include <sinter/dtypes.def>
 #undef SINTER_DTYPE
 };
-#define SCALES (ONLY(f32) | ONLY(f16) | ONLY(bf16) | ONLY(e8m0) | ONLY(f8_e4m3))
+#define SCALES (FLT32 | ONLY(e8m0) | ONLY(f8_e4m3))
 #define ZPS (ONLY(s8) | ONLY(u8) | ONLY(s4) | ONLY(u4) | ONLY(s32))
-#define ANY_ZPS (ZPS | ONLY(f32) | ONLY(f16) | ONLY(bf16)) /* what codes are restored with */
+#define ANY_ZPS (ZPS | FLT32) /* what codes are restored with */
 #define HIGH ONLY(u2) /* the high plane of codes that attribute split_type splits: the last port */
 #define REAL (FLT | F8) /* what elementwise ops and MatMul take and give; they compute in f32 */
 /* Operands of binary ops: all of them float, or all s32 (index arithmetic of masks). */
@@ -154,15 +155,15 @@ CARD card_prelu = {IN(2, 2, REAL), OUT(1, 1, REAL),
 CARD card_prelu_bwd = {IN(3, 3, FLT), OUT(2, 2, FLT), ATTRS(DATA_FORMAT)};
 
 /* matmul, softmax, moves */
-CARD card_matmul = {IN(2, 3, REAL, REAL, FLT), OUT(1, 1, REAL),
+CARD card_matmul = {IN(2, 3, FLT32 | F8, FLT32 | F8, FLT), OUT(1, 1, REAL),
                     ATTRS(NUM(transpose_a, 0), NUM(transpose_b, 0),
                           WORD(accumulation_mode, "strict", "strict|relaxed|any|s32|f32|f16")),
                     .limit = limit_products, .flags = OP_MATMUL};
-CARD card_softmax = {IN(1, 2, FLT), OUT(1, 2, FLT, ONLY(f32)),
+CARD card_softmax = {IN(1, 2, FLT32), OUT(1, 2, FLT, ONLY(f32)),
                      ATTRS(NUM(axis, 1), WORD(mode, "none", "none|inf_as_zero")),
-                     .limit = limit_products, .flags = OP_SOFTMAX};
-CARD card_log_softmax = {IN(1, 1, FLT),     OUT(1, 1, FLT),          ATTRS(NUM(axis, -1)),
-                         .dims = dims_axis, .limit = limit_products, .flags = OP_LOG_SOFTMAX};
+                     .flags = OP_SOFTMAX};
+CARD card_log_softmax = {IN(1, 1, FLT32), OUT(1, 1, FLT), ATTRS(NUM(axis, -1)), .dims = dims_axis,
+                         .flags = OP_LOG_SOFTMAX};
 CARD card_softmax_bwd = {IN(2, 2, FLT), OUT(1, 1, FLT), ATTRS(MAY(axis)), .dims = dims_grad};
 CARD card_reorder = {IN(1, 1, ANY), OUT(1, 1, ANY), .check = check_same_type, .flags = OP_VIEW};
 CARD card_reshape = {IN(1, 1, ANY), OUT(1, 1, ANY), ATTRS(NEED_MIN(shape, -1), NEED(special_zero)),
@@ -182,7 +183,7 @@ CARD card_dequantize = {IN(1, 2, CODES, HIGH),
                         .dims = dims_planes,
                         .flags = OP_DEQUANT};
 CARD card_dyn_quantize = {
-    IN(1, 3, FLT, SCALES, ZPS), OUT(1, 3, CODES, SCALES | HIGH, ANY_ZPS | HIGH),
+    IN(1, 3, FLT, SCALES, ZPS), OUT(1, 3, CODES, SCALES, ANY_ZPS | HIGH),
     ATTRS(
         QTYPE_GROUP, MAY_MANY(axis), MAY_MANY(groups), MAY(group_shape), SPLIT,
         WORD(quantization_kind, "static",
@@ -190,7 +191,7 @@ CARD card_dyn_quantize = {
         ZPS_KIND),
     .check = check_quant, .flags = OP_QUANT};
 CARD card_dyn_dequantize = {
-    IN(2, 4, CODES, SCALES, ANY_ZPS | HIGH, HIGH),
+    IN(2, 3, CODES, SCALES, ANY_ZPS | HIGH),
     OUT(1, 1, FLT),
     ATTRS(QTYPE_GROUP, MAY_MANY(axis), MAY_MANY(groups), MAY(group_shape), SPLIT, ZPS_KIND),
     .check = check_quant,
@@ -199,20 +200,20 @@ CARD card_dyn_dequantize = {
 
 /* pooling and convolution */
 CARD card_avg_pool = {
-    IN(1, 1, FLT), OUT(1, 1, FLT),
+    IN(1, 1, FLT32), OUT(1, 1, FLT32),
     ATTRS(WINDOW, NEED_MIN(kernel, 1), NEED(exclude_pad), DATA_FORMAT, ROUNDING, AUTO_PAD),
-    .limit = limit_rows, .flags = OP_WINDOW};
+    .flags = OP_WINDOW};
 CARD card_avg_pool_bwd = {IN(1, 2, FLT, INDEX), OUT(1, 1, FLT),
                           ATTRS(WINDOW, NEED_MIN(kernel, 1), NEED(exclude_pad), DATA_FORMAT,
                                 AUTO_PAD, MAY_MIN(src_shape, 0))};
 CARD card_max_pool = {
-    IN(1, 1, FLT), OUT(1, 1, FLT),
+    IN(1, 1, FLT32), OUT(1, 1, FLT32),
     ATTRS(WINDOW, NEED_MIN(kernel, 1), MAY_MIN(dilations, 1), DATA_FORMAT, ROUNDING, AUTO_PAD),
-    .limit = limit_rows, .flags = OP_WINDOW};
+    .flags = OP_WINDOW};
 CARD card_max_pool_bwd = {
     IN(2, 2, FLT), OUT(1, 1, FLT),
     ATTRS(WINDOW, NEED_MIN(kernel, 1), MAY_MIN(dilations, 1), DATA_FORMAT, AUTO_PAD)};
-CARD card_conv = {IN(2, 3, FLT), OUT(1, 1, FLT),
+CARD card_conv = {IN(2, 3, FLT32), OUT(1, 1, FLT),
                   ATTRS(CONV_ATTRS, WORD(weights_format, "XIO", "XIO|OIX")),
                   .limit = limit_convolution, .flags = OP_CONVOLUTION};
 CARD card_conv_bwd_data = {IN(2, 3, FLT, FLT, INDEX), OUT(1, 1, FLT),
@@ -224,18 +225,23 @@ CARD card_conv_bwd_weights = {
           {.id = sinter_op_attr_weights_format, .words = "XIO|OIX|XOI|IOX"}),
     .check = check_weights_format};
 CARD card_conv_transpose = {
-    IN(2, 3, FLT), OUT(1, 1, FLT),
+    IN(2, 3, FLT32), OUT(1, 1, FLT),
     ATTRS(CONV_ATTRS, MAY_MIN(output_padding, 0), WORD(weights_format, "XOI", "XOI|IOX")),
     .limit = limit_convolution, .flags = OP_CONVOLUTION};
 CARD card_conv_transpose_bwd_data = {IN(2, 2, FLT), OUT(1, 1, FLT),
                                      ATTRS(CONV_ATTRS, WORD(weights_format, "XOI", "XOI|IOX"))};
-CARD card_interpolate = {IN(1, 2, FLT, INDEX),       OUT(1, 1, FLT),      ATTRS(RESIZE),
-                         .check = check_interpolate, .limit = limit_rows, .flags = OP_WINDOW};
+CARD card_interpolate = {
+    IN(1, 2, FLT32, INDEX),      OUT(1, 1, FLT32),  ATTRS(RESIZE), .check = check_interpolate,
+    .limit = limit_tensor_attrs, .flags = OP_WINDOW};
 CARD card_interpolate_bwd = {IN(2, 3, FLT, FLT, INDEX), OUT(1, 1, FLT), ATTRS(RESIZE)};
 
 /* reductions and norms */
-CARD card_reduce = {IN(1, 2, FLT, INDEX),  OUT(1, 1, FLT),      ATTRS(MAY(axes), NUM(keep_dims, 0)),
-                    .check = check_reduce, .limit = limit_rows, .flags = OP_REDUCE};
+CARD card_reduce = {IN(1, 2, FLT32, INDEX),
+                    OUT(1, 1, FLT32),
+                    ATTRS(MAY(axes), NUM(keep_dims, 0)),
+                    .check = check_reduce,
+                    .limit = limit_tensor_attrs,
+                    .flags = OP_REDUCE};
 CARD card_bn_inf = {IN(5, 5, FLT), OUT(1, 1, FLT), ATTRS(NEED(epsilon), DATA_FORMAT),
                     .dims = dims_channel_params, .flags = OP_ELTWISE};
 CARD card_bn_train = {IN(3, 5, FLT), OUT(5, 5, FLT),
@@ -243,48 +249,39 @@ CARD card_bn_train = {IN(3, 5, FLT), OUT(5, 5, FLT),
                       .dims = dims_channel_params};
 CARD card_bn_bwd = {IN(4, 5, FLT), OUT(1, 3, FLT), ATTRS(NEED(epsilon), DATA_FORMAT)};
 CARD card_layer_norm = {
-    IN(1, 3, FLT),
-    OUT(1, 3, FLT),
+    IN(1, 3, FLT32, FLT),
+    OUT(1, 3, FLT32, FLT),
     ATTRS(NUM(keep_stats, 1), NUM(begin_norm_axis, -1), NUM(use_affine, 1), NUM(epsilon, 1e-5)),
     .check = check_norm,
     .dims = dims_row_params,
-    .limit = limit_rows,
     .flags = OP_NORM};
 CARD card_layer_norm_bwd = {IN(4, 6, FLT), OUT(1, 3, FLT),
                             ATTRS(NUM(begin_norm_axis, -1), NUM(use_affine, 1), NUM(epsilon, 1e-5)),
                             .check = check_norm_bwd};
-CARD card_group_norm = {IN(1, 3, FLT),
-                        OUT(1, 3, FLT),
+CARD card_group_norm = {IN(1, 3, FLT32, FLT),
+                        OUT(1, 3, FLT32, FLT),
                         ATTRS(NUM(keep_stats, 1), NUM(use_affine, 1), NEED_MIN(groups, 1),
                               NUM(epsilon, 1e-5), DATA_FORMAT),
                         .check = check_norm,
                         .dims = dims_channel_params,
-                        .limit = limit_rows,
                         .flags = OP_NORM};
-CARD card_rms_norm = {IN(1, 2, FLT),
-                      OUT(1, 1, FLT),
+CARD card_rms_norm = {IN(1, 2, FLT32, FLT),
+                      OUT(1, 1, FLT32),
                       ATTRS(NUM(begin_norm_axis, -1), NUM(use_affine, 1), NUM(epsilon, 1e-5)),
                       .check = check_rms_norm,
                       .dims = dims_row_params,
-                      .limit = limit_rows,
                       .flags = OP_NORM};
 
 /* Sinter's own */
-CARD card_rotary_embedding = {IN(3, 4, FLT, ONLY(f32) | ONLY(f16) | ONLY(bf16) | INDEX,
-                                 ONLY(f32) | ONLY(f16) | ONLY(bf16) | INDEX, INDEX),
-                              OUT(1, 1, FLT),
+CARD card_rotary_embedding = {IN(3, 4, FLT32, FLT32, FLT32 | INDEX, INDEX),
+                              OUT(1, 1, FLT32),
                               ATTRS(NUM(interleaved, 0), NUM_MIN(rotary_embedding_dim, 0, 0),
                                     NUM_MIN(num_heads, 0, 0), NUM(scale, 1)),
                               .check = check_rotary_embedding,
-                              .limit = limit_rows,
                               .flags = OP_ROTARY,
                               .index_port = 3};
-CARD card_hadamard_transform = {IN(1, 1, FLT),
-                                OUT(1, 1, FLT),
-                                ATTRS(NUM_MIN(block_size, 0, 0)),
-                                .check = check_hadamard_transform,
-                                .limit = limit_rows,
-                                .flags = OP_ROTARY};
+CARD card_hadamard_transform = {IN(1, 1, FLT32), OUT(1, 1, FLT32), ATTRS(NUM_MIN(block_size, 0, 0)),
+                                .check = check_hadamard_transform, .flags = OP_ROTARY};
 CARD card_gather = {IN(2, 2, ANY, INDEX),         OUT(1, 1, ANY),
                     ATTRS(NUM(axis, 0)),          .check = check_same_first,
                     .flags = OP_MOVE | OP_GATHER, .index_port = 1};

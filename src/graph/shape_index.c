@@ -68,7 +68,7 @@ sinter_status_t check_rotary_embedding(const node_t *node, const lt_t *in, const
 {
     const bool frequencies = is_index(in[2].data_type);
     (void)out;
-    if (is_index(in[1].data_type) || (frequencies && node->n_in != 3)) {
+    if (frequencies && node->n_in != 3) {
         return FAIL_OP(node,
                        "the inputs are x, cosines, sines and perhaps positions, or x, inverse "
                        "frequencies and positions; %d inputs are given",

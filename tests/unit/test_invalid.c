@@ -357,10 +357,11 @@ static const struct {
      "7 elements of a head of 7 cannot be rotated in pairs"},
     {"RotaryEmbedding rotary_embedding_dim=10 1:f32:2x3x5x8 2:f32:2x5x5 3:f32:2x5x5 -> 4:f32:*",
      SHAPE, "10 elements of a head of 8 cannot be rotated in pairs"},
-    {"RotaryEmbedding 1:f32:2x3x5x8 2:s32:2x5 3:f32:4 -> 4:f32:*", OP,
-     "the inputs are x, cosines, sines and perhaps positions"},
+    {"RotaryEmbedding 1:f32:2x3x5x8 2:s32:2x5 3:f32:4 -> 4:f32:*", TYPE,
+     "input 1, tensor 2: data type s32 is not allowed here"},
     {"RotaryEmbedding 1:f32:2x3x5x8 2:f32:4 3:s32:2x5 5:s32:2x5 -> 4:f32:*", OP,
-     "4 inputs are given"},
+     "the inputs are x, cosines, sines and perhaps positions, or x, inverse frequencies and "
+     "positions; 4 inputs are given"},
     {"RotaryEmbedding 1:s8:2x3x5x8 2:f32:4 3:s32:2x5 -> 4:f32:*", TYPE,
      "input 0, tensor 1: data type s8"},
 
