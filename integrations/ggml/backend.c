@@ -1,133 +1,12 @@
 /* The registry, the device and the backend that ggml asks for. */
-#include "sinter_ggml.h"
+#include "buffer.h"
+#include "engine.h"
+#include "ops.h"
+#include "plan.h"
 
-#include <pthread.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-extern struct ggml_backend_device sg_device;
-
-/* ---- messages and settings ------------------------------------------------------------------- */
-
-/* The reports of compiled partitions, thousands of lines for a model, are left to the word compile:
- * the library does not see the word dispatch. */
-static void quiet_library(const char *words)
-{
-    char others[256] = "";
-    for (const char *at = words; *at;) {
-        const size_t length = strcspn(at, ",");
-        const bool dropped = length == 8 && !strncmp(at, "dispatch", length);
-        const size_t used = strlen(others);
-        if (!dropped && used + length + 2 < sizeof(others)) {
-            snprintf(others + used, sizeof(others) - used, "%s%.*s", used ? "," : "", (int)length,
-                     at);
-        }
-        at += length + (at[length] == ',');
-    }
-    sinter_set_verbose(*others ? others : "none");
-}
-
-static bool verbose;
-
-static void read_verbose(void)
-{
-    const char *words = getenv("SINTER_VERBOSE");
-    verbose = words && (strstr(words, "dispatch") || strstr(words, "all"));
-    if (verbose) {
-        quiet_library(words);
-    }
-}
-
-static bool is_verbose(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, read_verbose);
-    return verbose;
-}
-
-/* The reasons that were printed already. Once the list is full, a reason is printed each time. */
-enum { MOST_REASONS = 128, REASON_LENGTH = 256 };
-
-typedef struct reason {
-    char text[REASON_LENGTH];
-    int count, told; /* how often it has occurred, and was said to have */
-} reason_t;
-
-static pthread_mutex_t reasons_lock = PTHREAD_MUTEX_INITIALIZER;
-static reason_t reasons[MOST_REASONS];
-static int n_reasons;
-
-void sg_say_reason(const char *node, const char *format, ...)
-{
-    if (!is_verbose()) {
-        return;
-    }
-    char text[REASON_LENGTH];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof(text), format, arguments);
-    va_end(arguments);
-    pthread_mutex_lock(&reasons_lock);
-    int i = 0;
-    while (i < n_reasons && strcmp(reasons[i].text, text) != 0) {
-        i++;
-    }
-    if (i < n_reasons) {
-        reasons[i].count++;
-    } else {
-        fprintf(stderr, "sinter: ggml: %s (%s)\n", text, node);
-    }
-    if (i == n_reasons && i < MOST_REASONS) {
-        reasons[n_reasons++] = (reason_t){.count = 1, .told = 1};
-        memcpy(reasons[i].text, text, sizeof(text));
-    }
-    pthread_mutex_unlock(&reasons_lock);
-}
-
-void sg_say_counts(uint64_t compiled, uint64_t reused)
-{
-    if (!is_verbose()) {
-        return;
-    }
-    pthread_mutex_lock(&reasons_lock);
-    for (int i = 0; i < n_reasons; i++) {
-        if (reasons[i].count > reasons[i].told) {
-            fprintf(stderr, "sinter: ggml: %d times: %s\n", reasons[i].count, reasons[i].text);
-            reasons[i].told = reasons[i].count;
-        }
-    }
-    fprintf(stderr, "sinter: ggml: %llu graphs compiled, %llu runs without a compile\n",
-            (unsigned long long)compiled, (unsigned long long)reused);
-    pthread_mutex_unlock(&reasons_lock);
-}
-
-sinter_engine_t *sg_engine(void)
-{
-    static sinter_engine_t *engine;
-    if (!engine) {
-        (void)is_verbose();
-        sinter_engine_create(&engine, NULL);
-    }
-    return engine;
-}
-
-/* SINTER_GGML_FPMATH: a name of an fpmath mode; strict without it. */
-sinter_fpmath_mode_t sg_fpmath(void)
-{
-    static int mode = -1;
-    if (mode < 0) {
-        const char *name = getenv("SINTER_GGML_FPMATH");
-        sinter_fpmath_mode_t parsed = sinter_fpmath_mode_strict;
-        if (name && !sinter_fpmath_mode_parse(name, &parsed)) {
-            fprintf(stderr, "sinter: ggml: SINTER_GGML_FPMATH=%s is no fpmath mode\n", name);
-        }
-        mode = (int)parsed;
-    }
-    return (sinter_fpmath_mode_t)mode;
-}
 
 /* ---- backend --------------------------------------------------------------------------------- */
 
@@ -135,7 +14,7 @@ enum { MAX_STREAMS = 8 };
 
 /* The host names the number of threads before each graph: one stream for each number. */
 typedef struct context {
-    sg_plans_t *plans;
+    gs_plans_t *plans;
     int threads;
     int n_streams;
     int stream_threads[MAX_STREAMS];
@@ -151,7 +30,7 @@ static const char *backend_name(ggml_backend_t backend)
 static void backend_free(ggml_backend_t backend)
 {
     context_t *context = backend->context;
-    sg_plans_destroy(context->plans);
+    gs_plans_destroy(context->plans);
     for (int i = 0; i < context->n_streams; i++) {
         sinter_stream_destroy(&context->streams[i]);
     }
@@ -171,7 +50,7 @@ static sinter_stream_t *stream_of(context_t *context)
     }
     const sinter_stream_desc_t desc = {.size = sizeof(desc), .threads = context->threads};
     sinter_stream_t *stream = NULL;
-    if (sinter_stream_create(&stream, sg_engine(), &desc) != sinter_success) {
+    if (sinter_stream_create(&stream, gs_engine(), &desc) != sinter_success) {
         return NULL;
     }
     context->stream_threads[context->n_streams] = context->threads;
@@ -185,7 +64,7 @@ static enum ggml_status graph_compute(ggml_backend_t backend, struct ggml_cgraph
     if (!stream) {
         return GGML_STATUS_ALLOC_FAILED;
     }
-    return sg_plans_compute(context->plans, stream, graph);
+    return gs_plans_compute(context->plans, stream, graph);
 }
 
 static ggml_guid_t guid(void)
@@ -200,11 +79,11 @@ static ggml_backend_t init_backend(ggml_backend_dev_t device, const char *params
     (void)params;
     context_t *context = calloc(1, sizeof(*context));
     ggml_backend_t backend = calloc(1, sizeof(*backend));
-    sg_plans_t *plans = sg_plans_create(sg_engine());
+    gs_plans_t *plans = gs_plans_create();
     if (!context || !backend || !plans) {
         free(context);
         free(backend);
-        sg_plans_destroy(plans);
+        gs_plans_destroy(plans);
         return NULL;
     }
     context->plans = plans;
@@ -264,15 +143,15 @@ static void device_props(ggml_backend_dev_t device, struct ggml_backend_dev_prop
 static ggml_backend_buffer_type_t device_buffer_type(ggml_backend_dev_t device)
 {
     (void)device;
-    return sg_buffer_type();
+    return gs_buffer_type();
 }
 
 static bool supports_op(ggml_backend_dev_t device, const struct ggml_tensor *op)
 {
     (void)device;
-    const char *why = sg_refuses(op);
+    const char *why = gs_refuses(op);
     if (why) {
-        sg_say_reason(op->name, "%s is left to the host: %s", ggml_op_desc(op), why);
+        gs_say_reason(op->name, "%s is left to the host: %s", ggml_op_desc(op), why);
     }
     return !why;
 }
@@ -281,7 +160,7 @@ static bool supports_op(ggml_backend_dev_t device, const struct ggml_tensor *op)
 static bool supports_buft(ggml_backend_dev_t device, ggml_backend_buffer_type_t type)
 {
     (void)device;
-    return type == sg_buffer_type() || ggml_backend_buft_is_host(type);
+    return type == gs_buffer_type() || ggml_backend_buft_is_host(type);
 }
 
 /* ---- registry -------------------------------------------------------------------------------- */
@@ -298,10 +177,12 @@ static size_t device_count(ggml_backend_reg_t registry)
     return 1;
 }
 
+static struct ggml_backend_device device;
+
 static ggml_backend_dev_t get_device(ggml_backend_reg_t registry, size_t index)
 {
     (void)registry;
-    return index == 0 ? &sg_device : NULL;
+    return index == 0 ? &device : NULL;
 }
 
 static void *get_proc_address(ggml_backend_reg_t registry, const char *name)
@@ -323,7 +204,7 @@ static struct ggml_backend_reg registry = {
               .get_proc_address = get_proc_address},
 };
 
-struct ggml_backend_device sg_device = {
+static struct ggml_backend_device device = {
     .iface = {.get_name = device_name,
               .get_description = device_description,
               .get_memory = device_memory,
@@ -341,5 +222,6 @@ __attribute__((visibility("default"))) ggml_backend_reg_t ggml_backend_init(void
 
 ggml_backend_reg_t ggml_backend_init(void)
 {
-    return sg_engine() ? &registry : NULL;
+    gs_buffer_type()->device = &device;
+    return gs_engine() ? &registry : NULL;
 }

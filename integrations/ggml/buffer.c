@@ -1,5 +1,8 @@
 /* Buffers in host memory whose quantised tensors are planes (layout.c). */
-#include "sinter_ggml.h"
+#include "buffer.h"
+
+#include "engine.h"
+#include "layout.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,20 +12,26 @@
  * that buffers ask for large pages. */
 enum { ALIGNMENT = 64, HUGE_PAGE = 1 << 21 };
 
-const struct ggml_tensor *sg_root(const struct ggml_tensor *tensor)
+const struct ggml_tensor *gs_root(const struct ggml_tensor *tensor)
 {
     return tensor->view_src ? tensor->view_src : tensor;
 }
 
-bool sg_is_ours(const struct ggml_tensor *tensor)
+bool gs_is_ours(const struct ggml_tensor *tensor)
 {
-    const ggml_backend_buffer_t buffer = sg_root(tensor)->buffer;
-    return buffer && buffer->buft == sg_buffer_type();
+    const ggml_backend_buffer_t buffer = gs_root(tensor)->buffer;
+    return buffer && buffer->buft == gs_buffer_type();
+}
+
+bool gs_is_constant(const struct ggml_tensor *tensor)
+{
+    return gs_is_ours(tensor) &&
+           gs_root(tensor)->buffer->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
 }
 
 static void free_buffer(ggml_backend_buffer_t buffer)
 {
-    sinter_engine_invalidate_constants(sg_engine(), buffer->context, buffer->size);
+    sinter_engine_invalidate_constants(gs_engine(), buffer->context, buffer->size);
     free(buffer->context);
 }
 
@@ -35,14 +44,14 @@ static void *get_base(ggml_backend_buffer_t buffer)
 static void forget_copies(ggml_backend_buffer_t buffer, const void *data, size_t bytes)
 {
     if (buffer->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS) {
-        sinter_engine_invalidate_constants(sg_engine(), data, bytes);
+        sinter_engine_invalidate_constants(gs_engine(), data, bytes);
     }
 }
 
-void sg_forget_copies(const struct ggml_tensor *tensor)
+void gs_forget_copies(const struct ggml_tensor *tensor)
 {
-    const struct ggml_tensor *root = sg_root(tensor);
-    forget_copies(root->buffer, root->data, sg_tensor_bytes(root));
+    const struct ggml_tensor *root = gs_root(tensor);
+    forget_copies(root->buffer, root->data, gs_tensor_bytes(root));
 }
 
 /* The bytes of ggml's blocks that lie in planes, in pieces: as many whole blocks as follow one
@@ -55,7 +64,7 @@ typedef struct piece {
 
 static piece_t piece_at(const struct ggml_tensor *tensor, size_t offset, size_t size)
 {
-    piece_t p = {.root = sg_root(tensor), .block_bytes = ggml_type_size(tensor->type)};
+    piece_t p = {.root = gs_root(tensor), .block_bytes = ggml_type_size(tensor->type)};
     const size_t at = (size_t)((uint8_t *)tensor->data - (uint8_t *)p.root->data) + offset;
     p.first = at / p.block_bytes;
     p.begin = at % p.block_bytes;
@@ -78,19 +87,19 @@ static void set_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor,
     (void)buffer;
     const uint8_t *bytes = data;
     uint8_t block[MOST_BLOCK_BYTES];
-    sg_forget_copies(tensor);
-    if (!sg_layout_of(tensor->type)) {
+    gs_forget_copies(tensor);
+    if (!gs_layout_of(tensor->type)) {
         memcpy((uint8_t *)tensor->data + offset, bytes, size);
         return;
     }
     for (size_t at = 0; at < size;) {
         const piece_t p = piece_at(tensor, offset + at, size - at);
         if (is_whole(&p)) {
-            sg_unpack_blocks(p.root, p.first, p.count, bytes + at);
+            gs_unpack_blocks(p.root, p.first, p.count, bytes + at);
         } else {
-            sg_pack_blocks(p.root, p.first, 1, block);
+            gs_pack_blocks(p.root, p.first, 1, block);
             memcpy(block + p.begin, bytes + at, p.size);
-            sg_unpack_blocks(p.root, p.first, 1, block);
+            gs_unpack_blocks(p.root, p.first, 1, block);
         }
         at += p.size;
     }
@@ -101,16 +110,16 @@ static void get_tensor(ggml_backend_buffer_t buffer, const struct ggml_tensor *t
 {
     (void)buffer;
     uint8_t *bytes = data, block[MOST_BLOCK_BYTES];
-    if (!sg_layout_of(tensor->type)) {
+    if (!gs_layout_of(tensor->type)) {
         memcpy(bytes, (const uint8_t *)tensor->data + offset, size);
         return;
     }
     for (size_t at = 0; at < size;) {
         const piece_t p = piece_at(tensor, offset + at, size - at);
         if (is_whole(&p)) {
-            sg_pack_blocks(p.root, p.first, p.count, bytes + at);
+            gs_pack_blocks(p.root, p.first, p.count, bytes + at);
         } else {
-            sg_pack_blocks(p.root, p.first, 1, block);
+            gs_pack_blocks(p.root, p.first, 1, block);
             memcpy(bytes + at, block + p.begin, p.size);
         }
         at += p.size;
@@ -121,8 +130,8 @@ static void memset_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *tens
                           size_t offset, size_t size)
 {
     uint8_t bytes[1024];
-    if (!sg_layout_of(tensor->type)) {
-        sg_forget_copies(tensor);
+    if (!gs_layout_of(tensor->type)) {
+        gs_forget_copies(tensor);
         memset((uint8_t *)tensor->data + offset, value, size);
         return;
     }
@@ -176,7 +185,7 @@ static size_t get_alignment(ggml_backend_buffer_type_t type)
 static size_t get_alloc_size(ggml_backend_buffer_type_t type, const struct ggml_tensor *tensor)
 {
     (void)type;
-    return sg_tensor_bytes(tensor);
+    return gs_tensor_bytes(tensor);
 }
 
 /* Another backend must not read planes as blocks. */
@@ -186,9 +195,7 @@ static bool is_host(ggml_backend_buffer_type_t type)
     return false;
 }
 
-extern struct ggml_backend_device sg_device;
-
-ggml_backend_buffer_type_t sg_buffer_type(void)
+ggml_backend_buffer_type_t gs_buffer_type(void)
 {
     static struct ggml_backend_buffer_type type = {
         .iface = {.get_name = type_name,
@@ -196,7 +203,6 @@ ggml_backend_buffer_type_t sg_buffer_type(void)
                   .get_alignment = get_alignment,
                   .get_alloc_size = get_alloc_size,
                   .is_host = is_host},
-        .device = &sg_device,
     };
     return &type;
 }

@@ -1,5 +1,5 @@
 /* Quantised tensors as planes: codes, scales, offsets, and fields that only the way back needs. */
-#include "sinter_ggml.h"
+#include "layout.h"
 
 #include <string.h>
 
@@ -37,61 +37,61 @@ static void pairs_to_nibbles(uint8_t *to, const uint8_t *from, int half, uint8_t
 /* Q8_0: f16 scale, 32 codes. */
 static void unpack_q8_0(const uint8_t *block, uint8_t *const *planes)
 {
-    memcpy(planes[SG_SCALES], block, 2);
-    memcpy(planes[SG_CODES], block + 2, 32);
+    memcpy(planes[GS_SCALES], block, 2);
+    memcpy(planes[GS_CODES], block + 2, 32);
 }
 
 static void pack_q8_0(uint8_t *block, uint8_t *const *planes)
 {
-    memcpy(block, planes[SG_SCALES], 2);
-    memcpy(block + 2, planes[SG_CODES], 32);
+    memcpy(block, planes[GS_SCALES], 2);
+    memcpy(block + 2, planes[GS_CODES], 32);
 }
 
 /* Q4_0: f16 scale, 32 codes less 8; as s4 their highest bit is flipped. */
 static void unpack_q4_0(const uint8_t *block, uint8_t *const *planes)
 {
-    memcpy(planes[SG_SCALES], block, 2);
-    nibbles_to_pairs(block + 2, planes[SG_CODES], 16, 0x88);
+    memcpy(planes[GS_SCALES], block, 2);
+    nibbles_to_pairs(block + 2, planes[GS_CODES], 16, 0x88);
 }
 
 static void pack_q4_0(uint8_t *block, uint8_t *const *planes)
 {
-    memcpy(block, planes[SG_SCALES], 2);
-    pairs_to_nibbles(block + 2, planes[SG_CODES], 16, 0x88);
+    memcpy(block, planes[GS_SCALES], 2);
+    pairs_to_nibbles(block + 2, planes[GS_CODES], 16, 0x88);
 }
 
 /* Q4_1: f16 scale, f16 offset, 32 codes. */
 static void unpack_q4_1(const uint8_t *block, uint8_t *const *planes)
 {
-    memcpy(planes[SG_SCALES], block, 2);
-    memcpy(planes[SG_OFFSETS], block + 2, 2);
-    nibbles_to_pairs(block + 4, planes[SG_CODES], 16, 0);
+    memcpy(planes[GS_SCALES], block, 2);
+    memcpy(planes[GS_OFFSETS], block + 2, 2);
+    nibbles_to_pairs(block + 4, planes[GS_CODES], 16, 0);
 }
 
 static void pack_q4_1(uint8_t *block, uint8_t *const *planes)
 {
-    memcpy(block, planes[SG_SCALES], 2);
-    memcpy(block + 2, planes[SG_OFFSETS], 2);
-    pairs_to_nibbles(block + 4, planes[SG_CODES], 16, 0);
+    memcpy(block, planes[GS_SCALES], 2);
+    memcpy(block + 2, planes[GS_OFFSETS], 2);
+    pairs_to_nibbles(block + 4, planes[GS_CODES], 16, 0);
 }
 
 /* Q5_0: f16 scale, the fifth bits, 32 codes less 16. */
 static void unpack_q5_0(const uint8_t *block, uint8_t *const *planes)
 {
-    memcpy(planes[SG_SCALES], block, 2);
+    memcpy(planes[GS_SCALES], block, 2);
     for (int i = 0; i < 32; i++) {
         const int low = i < 16 ? block[6 + i] & 15 : block[6 + i - 16] >> 4;
         const int high = block[2 + i / 8] >> (i % 8) & 1;
-        planes[SG_CODES][i] = (uint8_t)((low | high << 4) - 16);
+        planes[GS_CODES][i] = (uint8_t)((low | high << 4) - 16);
     }
 }
 
 static void pack_q5_0(uint8_t *block, uint8_t *const *planes)
 {
     memset(block, 0, 22);
-    memcpy(block, planes[SG_SCALES], 2);
+    memcpy(block, planes[GS_SCALES], 2);
     for (int i = 0; i < 32; i++) {
-        const int code = (int8_t)planes[SG_CODES][i] + 16;
+        const int code = (int8_t)planes[GS_CODES][i] + 16;
         block[2 + i / 8] |= (uint8_t)((code >> 4 & 1) << (i % 8));
         block[6 + i % 16] |= (uint8_t)((code & 15) << (i < 16 ? 0 : 4));
     }
@@ -105,20 +105,20 @@ static void unpack_q4_k(const uint8_t *block, uint8_t *const *planes)
     for (int g = 0; g < 8; g++) {
         const int scale = g < 4 ? s[g] & 63 : (s[g + 4] & 15) | (s[g - 4] >> 6) << 4;
         const int minimum = g < 4 ? s[g + 4] & 63 : s[g + 4] >> 4 | (s[g] >> 6) << 4;
-        put_float(planes[SG_SCALES], g, d * (float)scale);
-        put_float(planes[SG_OFFSETS], g, -least * (float)minimum);
+        put_float(planes[GS_SCALES], g, d * (float)scale);
+        put_float(planes[GS_OFFSETS], g, -least * (float)minimum);
     }
     for (int i = 0; i < 4; i++) {
-        nibbles_to_pairs(block + 16 + 32 * i, planes[SG_CODES] + 32 * i, 32, 0);
+        nibbles_to_pairs(block + 16 + 32 * i, planes[GS_CODES] + 32 * i, 32, 0);
     }
-    memcpy(planes[SG_KEPT], block, 16);
+    memcpy(planes[GS_KEPT], block, 16);
 }
 
 static void pack_q4_k(uint8_t *block, uint8_t *const *planes)
 {
-    memcpy(block, planes[SG_KEPT], 16);
+    memcpy(block, planes[GS_KEPT], 16);
     for (int i = 0; i < 4; i++) {
-        pairs_to_nibbles(block + 16 + 32 * i, planes[SG_CODES] + 32 * i, 32, 0);
+        pairs_to_nibbles(block + 16 + 32 * i, planes[GS_CODES] + 32 * i, 32, 0);
     }
 }
 
@@ -127,15 +127,15 @@ static void unpack_q6_k(const uint8_t *block, uint8_t *const *planes)
 {
     const float d = half_at(block + 208);
     for (int g = 0; g < 16; g++) {
-        put_float(planes[SG_SCALES], g, d * (float)(int8_t)block[192 + g]);
+        put_float(planes[GS_SCALES], g, d * (float)(int8_t)block[192 + g]);
     }
     for (int i = 0; i < 256; i++) {
         const int part = i / 128, quarter = i % 128 / 32, j = i % 32;
         const int low = block[64 * part + 32 * (quarter % 2) + j] >> (quarter < 2 ? 0 : 4) & 15;
         const int high = block[128 + 32 * part + j] >> (2 * quarter) & 3;
-        planes[SG_CODES][i] = (uint8_t)((low | high << 4) - 32);
+        planes[GS_CODES][i] = (uint8_t)((low | high << 4) - 32);
     }
-    memcpy(planes[SG_KEPT], block + 192, 18);
+    memcpy(planes[GS_KEPT], block + 192, 18);
 }
 
 static void pack_q6_k(uint8_t *block, uint8_t *const *planes)
@@ -143,102 +143,46 @@ static void pack_q6_k(uint8_t *block, uint8_t *const *planes)
     memset(block, 0, 192);
     for (int i = 0; i < 256; i++) {
         const int part = i / 128, quarter = i % 128 / 32, j = i % 32;
-        const int code = (int8_t)planes[SG_CODES][i] + 32;
+        const int code = (int8_t)planes[GS_CODES][i] + 32;
         block[64 * part + 32 * (quarter % 2) + j] |=
             (uint8_t)((code & 15) << (quarter < 2 ? 0 : 4));
         block[128 + 32 * part + j] |= (uint8_t)((code >> 4) << (2 * quarter));
     }
-    memcpy(block + 192, planes[SG_KEPT], 18);
+    memcpy(block + 192, planes[GS_KEPT], 18);
 }
 
 /* MXFP4: e8m0 scale, 32 codes. */
 static void unpack_mxfp4(const uint8_t *block, uint8_t *const *planes)
 {
-    planes[SG_SCALES][0] = block[0];
-    nibbles_to_pairs(block + 1, planes[SG_CODES], 16, 0);
+    planes[GS_SCALES][0] = block[0];
+    nibbles_to_pairs(block + 1, planes[GS_CODES], 16, 0);
 }
 
 static void pack_mxfp4(uint8_t *block, uint8_t *const *planes)
 {
-    block[0] = planes[SG_SCALES][0];
-    pairs_to_nibbles(block + 1, planes[SG_CODES], 16, 0);
+    block[0] = planes[GS_SCALES][0];
+    pairs_to_nibbles(block + 1, planes[GS_CODES], 16, 0);
 }
 
-/* One row a type: block, group, data types, bytes of a block in each plane. */
-static const sg_layout_t layouts[] = {
-    {GGML_TYPE_Q8_0,
-     32,
-     34,
-     32,
-     sinter_s8,
-     sinter_f16,
-     sinter_data_type_undef,
-     {32, 2, 0, 0},
-     unpack_q8_0,
-     pack_q8_0},
-    {GGML_TYPE_Q4_0,
-     32,
-     18,
-     32,
-     sinter_s4,
-     sinter_f16,
-     sinter_data_type_undef,
-     {16, 2, 0, 0},
-     unpack_q4_0,
-     pack_q4_0},
-    {GGML_TYPE_Q4_1,
-     32,
-     20,
-     32,
-     sinter_u4,
-     sinter_f16,
-     sinter_f16,
-     {16, 2, 2, 0},
-     unpack_q4_1,
-     pack_q4_1},
-    {GGML_TYPE_Q5_0,
-     32,
-     22,
-     32,
-     sinter_s8,
-     sinter_f16,
-     sinter_data_type_undef,
-     {32, 2, 0, 0},
-     unpack_q5_0,
-     pack_q5_0},
-    {GGML_TYPE_Q4_K,
-     256,
-     144,
-     32,
-     sinter_u4,
-     sinter_f32,
-     sinter_f32,
-     {128, 32, 32, 16},
-     unpack_q4_k,
-     pack_q4_k},
-    {GGML_TYPE_Q6_K,
-     256,
-     210,
-     16,
-     sinter_s8,
-     sinter_f32,
-     sinter_data_type_undef,
-     {256, 64, 0, 18},
-     unpack_q6_k,
-     pack_q6_k},
-    {GGML_TYPE_MXFP4,
-     32,
-     17,
-     32,
-     sinter_f4_e2m1,
-     sinter_e8m0,
-     sinter_data_type_undef,
-     {16, 1, 0, 0},
-     unpack_mxfp4,
-     pack_mxfp4},
+/* One row for each type: elements and bytes of a block, elements with one scale, the data types of
+ * the planes, and the bytes that a block has in each of them. */
+#define LAYOUT(type, name, elements, bytes, group, codes, scales, offsets, ...)    \
+    {                                                                              \
+        GGML_TYPE_##type, elements, bytes, group, sinter_##codes, sinter_##scales, \
+            sinter_##offsets, {__VA_ARGS__}, unpack_##name, pack_##name            \
+    }
+
+static const gs_layout_t layouts[] = {
+    LAYOUT(Q8_0, q8_0, 32, 34, 32, s8, f16, data_type_undef, 32, 2, 0, 0),
+    LAYOUT(Q4_0, q4_0, 32, 18, 32, s4, f16, data_type_undef, 16, 2, 0, 0),
+    LAYOUT(Q4_1, q4_1, 32, 20, 32, u4, f16, f16, 16, 2, 2, 0),
+    LAYOUT(Q5_0, q5_0, 32, 22, 32, s8, f16, data_type_undef, 32, 2, 0, 0),
+    LAYOUT(Q4_K, q4_k, 256, 144, 32, u4, f32, f32, 128, 32, 32, 16),
+    LAYOUT(Q6_K, q6_k, 256, 210, 16, s8, f32, data_type_undef, 256, 64, 0, 18),
+    LAYOUT(MXFP4, mxfp4, 32, 17, 32, f4_e2m1, e8m0, data_type_undef, 16, 1, 0, 0),
 };
 
-const sg_layout_t *sg_layout_of(enum ggml_type type)
+const gs_layout_t *gs_layout_of(enum ggml_type type)
 {
     for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
         if (layouts[i].type == type) {
@@ -248,10 +192,10 @@ const sg_layout_t *sg_layout_of(enum ggml_type type)
     return NULL;
 }
 
-size_t sg_plane_offset(const struct ggml_tensor *root, int plane)
+size_t gs_plane_offset(const struct ggml_tensor *root, int plane)
 {
     enum { ALIGNMENT = 64 };
-    const sg_layout_t *layout = sg_layout_of(root->type);
+    const gs_layout_t *layout = gs_layout_of(root->type);
     size_t offset = 0;
     for (int i = 0; i < plane; i++) {
         const size_t bytes =
@@ -261,35 +205,35 @@ size_t sg_plane_offset(const struct ggml_tensor *root, int plane)
     return offset;
 }
 
-size_t sg_tensor_bytes(const struct ggml_tensor *tensor)
+size_t gs_tensor_bytes(const struct ggml_tensor *tensor)
 {
     const size_t bytes = ggml_nbytes(tensor);
-    const size_t planes = sg_layout_of(tensor->type) ? sg_plane_offset(tensor, SG_PLANES) : 0;
+    const size_t planes = gs_layout_of(tensor->type) ? gs_plane_offset(tensor, GS_PLANES) : 0;
     return planes > bytes ? planes : bytes;
 }
 
 /* Where a block begins in each plane. In all planes block follows block, whatever the rows are. */
 static void begin_of_block(const struct ggml_tensor *root, size_t block, uint8_t **planes)
 {
-    const sg_layout_t *layout = sg_layout_of(root->type);
-    for (int i = 0; i < SG_PLANES; i++) {
-        planes[i] = (uint8_t *)root->data + sg_plane_offset(root, i) +
+    const gs_layout_t *layout = gs_layout_of(root->type);
+    for (int i = 0; i < GS_PLANES; i++) {
+        planes[i] = (uint8_t *)root->data + gs_plane_offset(root, i) +
                     block * (size_t)layout->plane_bytes[i];
     }
 }
 
-static void next_block(const sg_layout_t *layout, uint8_t **planes)
+static void next_block(const gs_layout_t *layout, uint8_t **planes)
 {
-    for (int i = 0; i < SG_PLANES; i++) {
+    for (int i = 0; i < GS_PLANES; i++) {
         planes[i] += layout->plane_bytes[i];
     }
 }
 
-void sg_unpack_blocks(const struct ggml_tensor *root, size_t first, size_t count,
+void gs_unpack_blocks(const struct ggml_tensor *root, size_t first, size_t count,
                       const uint8_t *blocks)
 {
-    const sg_layout_t *layout = sg_layout_of(root->type);
-    uint8_t *planes[SG_PLANES];
+    const gs_layout_t *layout = gs_layout_of(root->type);
+    uint8_t *planes[GS_PLANES];
     begin_of_block(root, first, planes);
     for (size_t i = 0; i < count; i++) {
         layout->unpack(blocks + i * (size_t)layout->bytes, planes);
@@ -297,10 +241,10 @@ void sg_unpack_blocks(const struct ggml_tensor *root, size_t first, size_t count
     }
 }
 
-void sg_pack_blocks(const struct ggml_tensor *root, size_t first, size_t count, uint8_t *blocks)
+void gs_pack_blocks(const struct ggml_tensor *root, size_t first, size_t count, uint8_t *blocks)
 {
-    const sg_layout_t *layout = sg_layout_of(root->type);
-    uint8_t *planes[SG_PLANES];
+    const gs_layout_t *layout = gs_layout_of(root->type);
+    uint8_t *planes[GS_PLANES];
     begin_of_block(root, first, planes);
     for (size_t i = 0; i < count; i++) {
         layout->pack(blocks + i * (size_t)layout->bytes, planes);

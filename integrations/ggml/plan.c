@@ -1,24 +1,20 @@
 /* Plans: a run of nodes as compiled Sinter graphs, kept for later runs of the same structure. */
-#include "sinter_ggml.h"
+#include "plan.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-typedef struct ggml_tensor tensor_t;
+#include "engine.h"
+#include "ops.h"
 
 /* A part of a plan: nodes first ... end - 1 as one compiled graph, by loops of the backend, or,
  * where Sinter refuses them together, one by one. */
 typedef struct step {
     int first, end;
     sinter_compiled_graph_t *whole;
-    sg_native_t native;
+    gs_loop_t loop;
     bool singly;
     bool writes_weights;
-    sg_input_t *inputs;
-    sg_output_t *outputs;
-    int n_inputs, n_outputs;
-    void **memory;
-    int n_memory;
+    gs_ports_t ports;
 } step_t;
 
 /* A dim that has had several sizes is open. Two open dims are of one class if they have had the
@@ -50,8 +46,7 @@ typedef struct plan {
 
 enum { MAX_PLANS = 512 };
 
-struct sg_plans {
-    sinter_engine_t *engine;
+struct gs_plans {
     plan_t *list; /* used last first */
     int count;
     uint64_t hits, misses;
@@ -59,153 +54,45 @@ struct sg_plans {
      * moves. */
     uint64_t uid;
     plan_t *last;
-    sg_tensors_t last_tensors;
+    gs_tensors_t last_tensors;
 };
-
-/* ---- the tensors of a run of nodes ----------------------------------------------------------- */
-
-static void tensors_free(sg_tensors_t *tensors)
-{
-    free(tensors->list);
-    free(tensors->outer_uses);
-    free(tensors->open);
-    free(tensors->slots);
-    free(tensors->src);
-    *tensors = (sg_tensors_t){0};
-}
-
-static uint64_t mix(uint64_t hash, uint64_t value)
-{
-    hash = (hash ^ value) * 0x9E3779B97F4A7C15u;
-    return hash ^ hash >> 29;
-}
-
-int sg_tensors_find(const sg_tensors_t *tensors, const tensor_t *tensor)
-{
-    const uint64_t hash = mix(0, (uint64_t)(uintptr_t)tensor);
-    for (int i = (int)(hash % (uint64_t)tensors->n_slots);; i = (i + 1) % tensors->n_slots) {
-        if (tensors->slots[i] < 0) {
-            return -1;
-        }
-        if (tensors->list[tensors->slots[i]] == tensor) {
-            return tensors->slots[i];
-        }
-    }
-}
-
-static int tensors_add(sg_tensors_t *tensors, const tensor_t *tensor)
-{
-    const uint64_t hash = mix(0, (uint64_t)(uintptr_t)tensor);
-    int i = (int)(hash % (uint64_t)tensors->n_slots);
-    while (tensors->slots[i] >= 0) {
-        if (tensors->list[tensors->slots[i]] == tensor) {
-            return tensors->slots[i];
-        }
-        i = (i + 1) % tensors->n_slots;
-    }
-    tensors->list[tensors->count] = tensor;
-    return tensors->slots[i] = tensors->count++;
-}
-
-/* Uses of a node in all of the host's graph. A node that nobody uses is what the host wants, and
- * one that the graph does not know may be. */
-static int uses_of(const struct ggml_cgraph *graph, const tensor_t *node)
-{
-    if (!graph || !graph->use_counts || !graph->visited_hash_set.keys) {
-        return INT32_MAX;
-    }
-    const size_t at = ggml_hash_find(&graph->visited_hash_set, node);
-    if (at == GGML_HASHSET_FULL || !ggml_bitset_get(graph->visited_hash_set.used, at) ||
-        graph->visited_hash_set.keys[at] != node) {
-        return INT32_MAX;
-    }
-    return graph->use_counts[at] > 0 ? graph->use_counts[at] : INT32_MAX;
-}
-
-static bool tensors_collect(sg_tensors_t *tensors, tensor_t *const *nodes, int n_nodes,
-                            const struct ggml_cgraph *graph)
-{
-    *tensors = (sg_tensors_t){.n_nodes = n_nodes};
-    int most = 64;
-    for (int n = 0; n < n_nodes; n++) {
-        most += 2;
-        for (int s = 0; s < GGML_MAX_SRC; s++) {
-            most += nodes[n]->src[s] ? 2 : 0;
-        }
-    }
-    tensors->n_slots = 2 * most;
-    tensors->list = malloc((size_t)most * sizeof(*tensors->list));
-    tensors->slots = malloc((size_t)tensors->n_slots * sizeof(*tensors->slots));
-    tensors->src = malloc((size_t)(n_nodes + 1) * sizeof(*tensors->src));
-    tensors->outer_uses = calloc((size_t)n_nodes + 1, sizeof(*tensors->outer_uses));
-    if (!tensors->list || !tensors->slots || !tensors->src || !tensors->outer_uses) {
-        tensors_free(tensors);
-        return false;
-    }
-    memset(tensors->slots, 0xFF, (size_t)tensors->n_slots * sizeof(*tensors->slots));
-    for (int n = 0; n < n_nodes; n++) {
-        tensors_add(tensors, nodes[n]);
-    }
-    for (int n = 0; n < n_nodes; n++) {
-        for (int s = 0; s < GGML_MAX_SRC; s++) {
-            const tensor_t *src = nodes[n]->src[s];
-            tensors->src[n][s] = src ? tensors_add(tensors, src) : -1;
-            if (src) {
-                tensors_add(tensors, sg_root(src));
-            }
-        }
-        tensors_add(tensors, sg_root(nodes[n]));
-    }
-    for (int n = 0; n < n_nodes; n++) {
-        tensors->outer_uses[n] = uses_of(graph, nodes[n]);
-    }
-    for (int n = 0; n < n_nodes; n++) {
-        for (int s = 0; s < GGML_MAX_SRC; s++) {
-            const int src = tensors->src[n][s];
-            if (src >= 0 && src < n_nodes && tensors->outer_uses[src] != INT32_MAX) {
-                tensors->outer_uses[src]--;
-            }
-        }
-    }
-    return true;
-}
 
 static size_t offset_in_root(const tensor_t *t)
 {
-    return (size_t)((const char *)t->data - (const char *)sg_root(t)->data);
+    return (size_t)((const char *)t->data - (const char *)gs_root(t)->data);
 }
 
 /* All that decides what the graphs look like, but for dims and strides by themselves. */
-static uint64_t structure_of(const sg_tensors_t *tensors)
+static uint64_t structure_of(const gs_tensors_t *tensors)
 {
-    uint64_t hash = mix((uint64_t)tensors->n_nodes, (uint64_t)tensors->count);
+    uint64_t hash = gs_mix((uint64_t)tensors->n_nodes, (uint64_t)tensors->count);
     for (int i = 0; i < tensors->count; i++) {
         const tensor_t *t = tensors->list[i];
-        const ggml_backend_buffer_t buffer = sg_root(t)->buffer;
+        const ggml_backend_buffer_t buffer = gs_root(t)->buffer;
         uint64_t bits = (uint64_t)t->op << 32 | (uint64_t)t->type << 24;
         for (int d = 0; d < GGML_MAX_DIMS; d++) {
             bits |= (uint64_t)((t->ne[d] == 1) | (t->ne[d] == 0) << 1) << (2 * d);
         }
-        bits |= (uint64_t)ggml_is_contiguous(t) << 8 | (uint64_t)sg_is_ours(t) << 9;
+        bits |= (uint64_t)ggml_is_contiguous(t) << 8 | (uint64_t)gs_is_ours(t) << 9;
         bits |= (uint64_t)(buffer && buffer->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS) << 10;
         bits |= (uint64_t)((t->flags & GGML_TENSOR_FLAG_OUTPUT) != 0) << 11;
-        hash = mix(hash, bits);
-        hash = mix(hash, (uint64_t)sg_tensors_find(tensors, sg_root(t)));
+        hash = gs_mix(hash, bits);
+        hash = gs_mix(hash, (uint64_t)gs_tensors_find(tensors, gs_root(t)));
         if (t->view_src) {
-            hash = mix(hash, sg_kind_of_view(t));
+            hash = gs_mix(hash, gs_kind_of_view(t));
         }
         if (i >= tensors->n_nodes) {
             continue;
         }
-        hash = mix(hash, (uint64_t)(tensors->outer_uses[i] > 0) | (uint64_t)!sg_native(t) << 1);
+        hash = gs_mix(hash, (uint64_t)(tensors->outer_uses[i] > 0) | (uint64_t)!gs_loop_of(t) << 1);
         for (int s = 0; s < GGML_MAX_SRC; s++) {
-            hash = mix(hash, (uint64_t)tensors->src[i][s]);
+            hash = gs_mix(hash, (uint64_t)tensors->src[i][s]);
         }
         if (t->op != GGML_OP_VIEW) {
             for (size_t p = 0; p < sizeof(t->op_params) / sizeof(t->op_params[0]); p += 2) {
                 uint64_t two;
                 memcpy(&two, &t->op_params[p], sizeof(two));
-                hash = mix(hash, two);
+                hash = gs_mix(hash, two);
             }
         }
     }
@@ -217,12 +104,7 @@ static uint64_t structure_of(const sg_tensors_t *tensors)
 static void step_free(step_t *step)
 {
     sinter_compiled_graph_destroy(&step->whole);
-    for (int i = 0; i < step->n_memory; i++) {
-        free(step->memory[i]);
-    }
-    free(step->memory);
-    free(step->inputs);
-    free(step->outputs);
+    gs_ports_free(&step->ports);
 }
 
 static void plan_free(plan_t *plan)
@@ -236,31 +118,27 @@ static void plan_free(plan_t *plan)
     free(plan);
 }
 
-sg_plans_t *sg_plans_create(sinter_engine_t *engine)
+gs_plans_t *gs_plans_create(void)
 {
-    sg_plans_t *plans = calloc(1, sizeof(*plans));
-    if (plans) {
-        plans->engine = engine;
-    }
-    return plans;
+    return calloc(1, sizeof(gs_plans_t));
 }
 
-void sg_plans_destroy(sg_plans_t *plans)
+void gs_plans_destroy(gs_plans_t *plans)
 {
     if (!plans) {
         return;
     }
-    sg_say_counts(plans->misses, plans->hits);
+    gs_say_counts(plans->misses, plans->hits);
     while (plans->list) {
         plan_t *next = plans->list->next;
         plan_free(plans->list);
         plans->list = next;
     }
-    tensors_free(&plans->last_tensors);
+    gs_tensors_free(&plans->last_tensors);
     free(plans);
 }
 
-static bool plan_fits(const plan_t *plan, const sg_tensors_t *tensors)
+static bool plan_fits(const plan_t *plan, const gs_tensors_t *tensors)
 {
     for (int i = 0; i < tensors->count; i++) {
         const tensor_t *t = tensors->list[i];
@@ -283,27 +161,32 @@ static bool plan_fits(const plan_t *plan, const sg_tensors_t *tensors)
     return true;
 }
 
-/* Which nodes of [first, end) later nodes or the host read, and those that write memory that
- * existed before. */
-static bool export_nodes(sg_builder_t *b, int first, int end)
+static void say_error(const tensor_t *node, const char *why)
 {
-    const sg_tensors_t *tensors = b->tensors;
+    GGML_LOG_ERROR("sinter: %s %s: %s\n", ggml_op_desc(node), node->name, why);
+}
+
+/* Makes outputs of the nodes that later nodes or the host read, and of those that write memory that
+ * existed before. */
+static bool add_outputs(gs_builder_t *b)
+{
+    const gs_tensors_t *tensors = b->tensors;
     bool *needed = calloc((size_t)tensors->n_nodes + 1, sizeof(*needed));
     bool ok = needed != NULL;
-    for (int n = tensors->n_nodes - 1; n >= first && ok; n--) {
-        if (n < end) {
-            const tensor_t *t = tensors->list[n];
-            const int root = sg_tensors_find(tensors, sg_root(t));
+    for (int n = tensors->n_nodes - 1; n >= b->first && ok; n--) {
+        const tensor_t *t = tensors->list[n];
+        if (n < b->end) {
+            const int root = gs_tensors_find(tensors, gs_root(t));
             needed[n] |= tensors->outer_uses[n] > 0 || (t->flags & GGML_TENSOR_FLAG_OUTPUT);
-            needed[n] |= t->view_src && !sg_is_view(t) && !(root >= first && root < end);
-            if (needed[n] && !sg_is_view(t) && t->op != GGML_OP_SET_ROWS && !ggml_is_empty(t)) {
-                ok = sg_export(b, n);
+            needed[n] |= t->view_src && !gs_is_view(t) && !(root >= b->first && root < b->end);
+            if (needed[n] && !gs_is_view(t) && t->op != GGML_OP_SET_ROWS && !ggml_is_empty(t)) {
+                ok = gs_add_output(b, 0, n);
             }
         }
-        for (int s = 0; s < GGML_MAX_SRC && ok; s++) {
+        for (int s = 0; s < GGML_MAX_SRC; s++) {
             const int src = tensors->src[n][s];
             if (src >= 0 && src < tensors->n_nodes) {
-                needed[src] |= n >= end || (needed[n] && sg_is_view(tensors->list[n]));
+                needed[src] |= n >= b->end || (needed[n] && gs_is_view(t));
             }
         }
     }
@@ -311,100 +194,36 @@ static bool export_nodes(sg_builder_t *b, int first, int end)
     return ok;
 }
 
-static void builder_free(sg_builder_t *b)
-{
-    sinter_graph_destroy(&b->graph);
-    for (int i = 0; i < b->n_memory; i++) {
-        free(b->memory[i]);
-    }
-    free(b->memory);
-    free(b->inputs);
-    free(b->outputs);
-    free(b->silent);
-    free(b->values);
-    free(b->versions);
-    *b = (sg_builder_t){0};
-}
-
-static bool builder_open(sg_builder_t *b, sg_plans_t *plans, sg_tensors_t *tensors, int first,
-                         int end)
-{
-    *b = (sg_builder_t){.tensors = tensors, .first = first, .end = end, .node = first};
-    b->values = calloc((size_t)tensors->count + 1, sizeof(*b->values));
-    b->versions = calloc((size_t)tensors->count + 1, sizeof(*b->versions));
-    return b->values && b->versions &&
-           sinter_graph_create_with_fpmath_mode(&b->graph, plans->engine, sinter_cpu, sg_fpmath(),
-                                                sg_fpmath() != sinter_fpmath_mode_strict) ==
-               sinter_success;
-}
-
 /* Translates the nodes; where it ended. */
-static int translate(sg_builder_t *b)
+static int translate(gs_builder_t *b)
 {
     int n = b->first;
-    while (n < b->end && !sg_native(b->tensors->list[n]) && sg_translate(b, n)) {
+    while (n < b->end && !gs_loop_of(b->tensors->list[n]) && gs_translate(b, n)) {
         n++;
     }
     return n;
 }
 
-static bool compile(sg_builder_t *b, sg_plans_t *plans, step_t *step)
-{
-    const int count = b->n_outputs + b->n_silent;
-    uint64_t *outputs = malloc((size_t)(count + 1) * sizeof(*outputs));
-    if (!outputs) {
-        return false;
-    }
-    for (int i = 0; i < b->n_outputs; i++) {
-        outputs[i] = b->outputs[i].id;
-    }
-    if (b->n_silent) {
-        memcpy(outputs + b->n_outputs, b->silent, (size_t)b->n_silent * sizeof(*outputs));
-    }
-    const bool ok =
-        sinter_graph_set_ports(b->graph, 0, NULL, (size_t)count, outputs) == sinter_success &&
-        sinter_graph_finalize(b->graph) == sinter_success &&
-        sinter_graph_compile(b->graph, plans->engine, 0, NULL, &step->whole) == sinter_success;
-    free(outputs);
-    return ok;
-}
-
-/* Inputs that the graph does not read in the end have no port. */
-static void drop_dead_inputs(step_t *step)
-{
-    int kept = 0;
-    for (int i = 0; i < step->n_inputs; i++) {
-        sinter_logical_tensor_t lt;
-        if (sinter_compiled_graph_query_logical_tensor(step->whole, step->inputs[i].id, &lt) ==
-            sinter_success) {
-            step->inputs[kept++] = step->inputs[i];
-        }
-    }
-    step->n_inputs = kept;
-}
-
 /* Makes a step of as many nodes as go into one graph. */
-static bool build_step(sg_plans_t *plans, sg_tensors_t *tensors, int first, int end, step_t *step)
+static bool build_step(gs_plans_t *plans, const gs_tensors_t *tensors, int first, step_t *step)
 {
-    sg_builder_t b;
-    *step = (step_t){.first = first, .end = end};
-    if (sg_native(tensors->list[first])) {
-        step->native = sg_native(tensors->list[first]);
-        step->end = first + 1;
+    const tensor_t *node = tensors->list[first];
+    gs_builder_t b;
+    *step = (step_t){.first = first, .end = first + 1, .loop = gs_loop_of(node)};
+    if (step->loop) {
         return true; /* it writes by ggml_backend_tensor_set, which knows of copies */
     }
     /* Once to see where the graph ends, then with its outputs known. */
-    bool ok = builder_open(&b, plans, tensors, first, end);
+    bool ok = gs_builder_open(&b, tensors, first, tensors->n_nodes);
     step->end = ok ? translate(&b) : first;
-    if (step->end < end && step->end > first) {
+    if (step->end < tensors->n_nodes && step->end > first) {
         const tensor_t *next = tensors->list[step->end];
-        sg_say_reason(next->name, "a graph ends before %s: %s", ggml_op_name(next->op),
-                      sg_native(next) ? "it is a loop of the backend's own" : b.why);
+        gs_say_reason(next->name, "a graph ends before %s: %s", ggml_op_name(next->op),
+                      gs_loop_of(next) ? "it is a loop of the backend's own" : b.why);
     }
     while (ok && step->end > first) {
-        builder_free(&b);
-        ok = builder_open(&b, plans, tensors, first, step->end) &&
-             export_nodes(&b, first, step->end);
+        gs_builder_free(&b);
+        ok = gs_builder_open(&b, tensors, first, step->end) && add_outputs(&b);
         const int reached = ok ? translate(&b) : first;
         if (reached == step->end) {
             break;
@@ -413,33 +232,28 @@ static bool build_step(sg_plans_t *plans, sg_tensors_t *tensors, int first, int 
     }
     ok = ok && step->end > first;
     if (!ok) {
-        GGML_LOG_ERROR("sinter: %s %s: %s\n", ggml_op_name(tensors->list[first]->op),
-                       tensors->list[first]->name, b.why);
-    } else if (b.n_outputs + b.n_silent > 0) {
-        ok = compile(&b, plans, step);
+        say_error(node, b.why);
+    } else if (b.ports.n_outputs > 0) {
+        step->whole = gs_builder_compile(&b);
         plans->misses++;
-        if (!ok && step->end - first > 1) {
-            sg_say_reason(tensors->list[first]->name, "%d nodes run one by one: %s",
-                          step->end - first, sinter_last_error_message());
-            step->singly = ok = true;
-        } else if (!ok) {
-            GGML_LOG_ERROR("sinter: %s %s: %s\n", ggml_op_name(tensors->list[first]->op),
-                           tensors->list[first]->name, sinter_last_error_message());
-        }
-        if (ok && step->whole) {
-            step->inputs = b.inputs, step->n_inputs = b.n_inputs;
-            step->outputs = b.outputs, step->n_outputs = b.n_outputs;
-            step->memory = b.memory, step->n_memory = b.n_memory;
-            b.inputs = NULL, b.outputs = NULL, b.memory = NULL;
-            b.n_memory = 0;
-            drop_dead_inputs(step);
+        if (step->whole) {
+            step->ports = b.ports;
+            b.ports = (gs_ports_t){0};
+            gs_ports_drop_dead(&step->ports, step->whole);
+        } else if (step->end - first > 1) {
+            gs_say_reason(node->name, "%d nodes run one by one: %s", step->end - first,
+                          sinter_last_error_message());
+            step->singly = true;
+        } else {
+            say_error(node, sinter_last_error_message());
+            ok = false;
         }
     }
     for (int n = first; n < step->end; n++) {
         const tensor_t *t = tensors->list[n];
-        step->writes_weights |= !sg_is_view(t) && sg_is_constant(t);
+        step->writes_weights |= !gs_is_view(t) && gs_is_constant(t);
     }
-    builder_free(&b);
+    gs_builder_free(&b);
     return ok;
 }
 
@@ -480,7 +294,7 @@ static bool changes(const plan_t *older, int tensor, int dim, int64_t now)
 }
 
 /* Opens the dims that differ from those of older plans of the same structure. */
-static bool classify_dims(plan_t *plan, sg_tensors_t *tensors, const plan_t *older)
+static bool classify_dims(plan_t *plan, gs_tensors_t *tensors, const plan_t *older)
 {
     int *firsts = NULL, n_firsts = 0, capacity = 0;
     for (int i = 0; i < tensors->count; i++) {
@@ -497,16 +311,13 @@ static bool classify_dims(plan_t *plan, sg_tensors_t *tensors, const plan_t *old
                      same_before(older, firsts[c], number))) {
                 c++;
             }
-            if (c == capacity) {
-                capacity = capacity ? 2 * capacity : 16;
-                int *more = realloc(firsts, (size_t)capacity * sizeof(*more));
+            if (c == n_firsts) {
+                int *more = gs_grown(firsts, n_firsts, &capacity, sizeof(*more));
                 if (!more) {
                     free(firsts);
                     return false;
                 }
                 firsts = more;
-            }
-            if (c == n_firsts) {
                 firsts[n_firsts++] = number;
             }
             plan->geometry[i].open[d] = tensors->open[i][d] = firsts[c] + 1;
@@ -517,7 +328,7 @@ static bool classify_dims(plan_t *plan, sg_tensors_t *tensors, const plan_t *old
 }
 
 /* older: the first of the plans whose dims tell which ones change, or NULL where none is open. */
-static plan_t *plan_create(sg_plans_t *plans, sg_tensors_t *tensors, uint64_t structure,
+static plan_t *plan_create(gs_plans_t *plans, gs_tensors_t *tensors, uint64_t structure,
                            const plan_t *older)
 {
     const size_t count = (size_t)tensors->count;
@@ -540,24 +351,13 @@ static plan_t *plan_create(sg_plans_t *plans, sg_tensors_t *tensors, uint64_t st
         g->offset = offset_in_root(t);
     }
     for (int first = 0; first < tensors->n_nodes && ok;) {
-        if (plan->n_steps == plan->steps_capacity) {
-            const int more = plan->steps_capacity ? 2 * plan->steps_capacity : 4;
-            step_t *steps = realloc(plan->steps, (size_t)more * sizeof(*steps));
-            if (!steps) {
-                ok = false;
-                break;
-            }
+        step_t *steps = gs_grown(plan->steps, plan->n_steps, &plan->steps_capacity, sizeof(*steps));
+        ok = steps != NULL;
+        if (ok) {
             plan->steps = steps;
-            plan->steps_capacity = more;
+            ok = build_step(plans, tensors, first, &steps[plan->n_steps]);
+            first = steps[plan->n_steps++].end;
         }
-        step_t *step = &plan->steps[plan->n_steps];
-        ok = build_step(plans, tensors, first, tensors->n_nodes, step);
-        if (!ok) {
-            step_free(step);
-            break;
-        }
-        first = step->end;
-        plan->n_steps++;
     }
     if (!ok) {
         plan_free(plan);
@@ -566,7 +366,7 @@ static plan_t *plan_create(sg_plans_t *plans, sg_tensors_t *tensors, uint64_t st
     return plan;
 }
 
-static void forget_oldest(sg_plans_t *plans)
+static void forget_oldest(gs_plans_t *plans)
 {
     plan_t **oldest = NULL;
     for (plan_t **at = &plans->list; *at; at = &(*at)->next) {
@@ -583,7 +383,7 @@ static void forget_oldest(sg_plans_t *plans)
 }
 
 /* The plan for these nodes: one that fits, or a new one. A single node has fixed dims. */
-static plan_t *plan_of(sg_plans_t *plans, sg_tensors_t *tensors)
+static plan_t *plan_of(gs_plans_t *plans, gs_tensors_t *tensors)
 {
     const uint64_t structure = structure_of(tensors);
     for (plan_t **at = &plans->list; *at; at = &(*at)->next) {
@@ -614,65 +414,18 @@ static plan_t *plan_of(sg_plans_t *plans, sg_tensors_t *tensors)
 
 /* ---- execute --------------------------------------------------------------------------------- */
 
-static sinter_status_t bind_input(const step_t *step, const sg_input_t *in,
-                                  const sg_tensors_t *tensors)
-{
-    sinter_dim_t dims[SG_MAX_RANK], strides[SG_MAX_RANK];
-    if (in->tensor < 0) {
-        dims[0] = in->rank;
-        return sinter_compiled_graph_bind(step->whole, in->id, 1, dims, NULL, (void *)in->own,
-                                          (size_t)in->rank * sizeof(float));
-    }
-    const tensor_t *t = tensors->list[in->tensor];
-    for (int i = 0; i < in->rank; i++) {
-        dims[i] = in->size_dim[i] < 0 ? 1
-                                      : sg_size(t, in->plane, in->size_dim[i],
-                                                tensors->list[in->size_of[i]]->ne[in->size_dim[i]]);
-        strides[i] = in->stride_dim[i] < 0 ? 0 : sg_stride(t, in->plane, in->stride_dim[i]);
-    }
-    return sinter_compiled_graph_bind(step->whole, in->id, in->rank, dims, strides,
-                                      sg_begin(t, in->plane), SINTER_BYTES_TRUSTED);
-}
-
-static sinter_status_t bind_output(const step_t *step, const sg_output_t *out,
-                                   const sg_tensors_t *tensors)
-{
-    const tensor_t *t = tensors->list[out->tensor];
-    sinter_dim_t dims[SG_MAX_RANK], strides[SG_MAX_RANK];
-    for (int i = 0; i < out->rank; i++) {
-        dims[i] = t->ne[out->dim[i]];
-        strides[i] = sg_stride(t, -1, out->dim[i]);
-    }
-    return sinter_compiled_graph_bind(step->whole, out->id, out->rank, dims, strides, t->data,
-                                      SINTER_BYTES_TRUSTED);
-}
-
-static sinter_status_t bind_step(const step_t *step, const sg_tensors_t *tensors)
-{
-    sinter_status_t status = sinter_success;
-    for (int i = 0; i < step->n_inputs && status == sinter_success; i++) {
-        status = bind_input(step, &step->inputs[i], tensors);
-    }
-    for (int i = 0; i < step->n_outputs && status == sinter_success; i++) {
-        status = bind_output(step, &step->outputs[i], tensors);
-    }
-    return status;
-}
-
-static enum ggml_status compute(sg_plans_t *plans, sinter_stream_t *stream, tensor_t *const *nodes,
+static enum ggml_status compute(gs_plans_t *plans, sinter_stream_t *stream, tensor_t *const *nodes,
                                 int n_nodes, const struct ggml_cgraph *graph);
 
-static enum ggml_status fail_step(const step_t *step, const sg_tensors_t *tensors,
+static enum ggml_status fail_step(const step_t *step, const gs_tensors_t *tensors,
                                   sinter_status_t status)
 {
-    const tensor_t *node = tensors->list[step->first];
-    GGML_LOG_ERROR("sinter: %s %s: %s\n", ggml_op_name(node->op), node->name,
-                   step->native ? "it failed" : sinter_last_error_message());
+    say_error(tensors->list[step->first], step->loop ? "it failed" : sinter_last_error_message());
     return status == sinter_out_of_memory ? GGML_STATUS_ALLOC_FAILED : GGML_STATUS_FAILED;
 }
 
-static enum ggml_status run_singly(sg_plans_t *plans, const step_t *step, sinter_stream_t *stream,
-                                   const sg_tensors_t *tensors)
+static enum ggml_status run_singly(gs_plans_t *plans, const step_t *step, sinter_stream_t *stream,
+                                   const gs_tensors_t *tensors)
 {
     tensor_t *const *nodes = (tensor_t *const *)tensors->list;
     enum ggml_status status = GGML_STATUS_SUCCESS;
@@ -682,10 +435,11 @@ static enum ggml_status run_singly(sg_plans_t *plans, const step_t *step, sinter
     return status;
 }
 
-static enum ggml_status run_whole(sg_plans_t *plans, step_t *step, sinter_stream_t *stream,
-                                  const sg_tensors_t *tensors, bool bind)
+static enum ggml_status run_whole(gs_plans_t *plans, step_t *step, sinter_stream_t *stream,
+                                  const gs_tensors_t *tensors, bool bind)
 {
-    sinter_status_t status = bind ? bind_step(step, tensors) : sinter_success;
+    sinter_status_t status =
+        bind ? gs_ports_bind(&step->ports, step->whole, tensors) : sinter_success;
     if (status == sinter_success) {
         status = sinter_compiled_graph_execute(step->whole, stream);
     }
@@ -697,45 +451,47 @@ static enum ggml_status run_whole(sg_plans_t *plans, step_t *step, sinter_stream
     }
     /* An execute that fails has written nothing, because no index is computed within the graph. If
      * the nodes fail, too, the data were wrong, and those of the next run may be right. */
-    sg_say_reason(tensors->list[step->first]->name, "%d nodes run one by one: %s",
+    gs_say_reason(tensors->list[step->first]->name, "%d nodes run one by one: %s",
                   step->end - step->first, sinter_last_error_message());
     const enum ggml_status after = run_singly(plans, step, stream, tensors);
     step->singly = after == GGML_STATUS_SUCCESS;
     return after;
 }
 
-static void forget_copies(const step_t *step, const sg_tensors_t *tensors)
+static void forget_copies(const step_t *step, const gs_tensors_t *tensors)
 {
     for (int n = step->first; n < step->end; n++) {
         const tensor_t *t = tensors->list[n];
-        if (!sg_is_view(t) && sg_is_constant(t)) {
-            sg_forget_copies(t);
+        if (!gs_is_view(t) && gs_is_constant(t)) {
+            gs_forget_copies(t);
         }
     }
 }
 
-static enum ggml_status run(sg_plans_t *plans, plan_t *plan, sinter_stream_t *stream,
-                            const sg_tensors_t *tensors, bool bind)
+static enum ggml_status run(gs_plans_t *plans, plan_t *plan, sinter_stream_t *stream,
+                            const gs_tensors_t *tensors, bool bind)
 {
     enum ggml_status status = GGML_STATUS_SUCCESS;
+    plan->runs = true;
     for (int i = 0; i < plan->n_steps && status == GGML_STATUS_SUCCESS; i++) {
         step_t *step = &plan->steps[i];
         if (step->singly) {
             status = run_singly(plans, step, stream, tensors);
         } else if (step->whole) {
             status = run_whole(plans, step, stream, tensors, bind);
-        } else if (step->native && !step->native(tensors->list[step->first])) {
+        } else if (step->loop && !step->loop(tensors->list[step->first])) {
             status = fail_step(step, tensors, sinter_success);
         }
         if (step->writes_weights) {
             forget_copies(step, tensors);
         }
     }
+    plan->runs = false;
     return status;
 }
 
 /* True if the bound tensors are not those that the plan must run on. */
-static bool has_moved(const plan_t *plan, const sg_tensors_t *tensors)
+static bool has_moved(const plan_t *plan, const gs_tensors_t *tensors)
 {
     bool moved = !plan->is_bound;
     for (int i = 0; i < tensors->count && !moved; i++) {
@@ -747,7 +503,7 @@ static bool has_moved(const plan_t *plan, const sg_tensors_t *tensors)
     return moved;
 }
 
-static void note_bound(plan_t *plan, const sg_tensors_t *tensors)
+static void note_bound(plan_t *plan, const gs_tensors_t *tensors)
 {
     for (int i = 0; i < tensors->count; i++) {
         const tensor_t *t = tensors->list[i];
@@ -760,14 +516,12 @@ static void note_bound(plan_t *plan, const sg_tensors_t *tensors)
 }
 
 /* Where a run fails, steps behind that point are not bound yet: the next run binds all. */
-static enum ggml_status run_plan(sg_plans_t *plans, plan_t *plan, sinter_stream_t *stream,
-                                 const sg_tensors_t *tensors)
+static enum ggml_status run_plan(gs_plans_t *plans, plan_t *plan, sinter_stream_t *stream,
+                                 const gs_tensors_t *tensors)
 {
     const bool bind = has_moved(plan, tensors);
     plan->is_bound &= !bind;
-    plan->runs = true;
     const enum ggml_status status = run(plans, plan, stream, tensors, bind);
-    plan->runs = false;
     if (bind && status == GGML_STATUS_SUCCESS) {
         note_bound(plan, tensors);
     }
@@ -778,52 +532,48 @@ static enum ggml_status run_plan(sg_plans_t *plans, plan_t *plan, sinter_stream_
 static bool refuses(tensor_t *const *nodes, int n_nodes)
 {
     for (int n = 0; n < n_nodes; n++) {
-        const char *why = sg_refuses(nodes[n]);
+        const char *why = gs_refuses(nodes[n]);
         if (why) {
-            GGML_LOG_ERROR("sinter: %s %s: %s\n", ggml_op_desc(nodes[n]), nodes[n]->name, why);
+            say_error(nodes[n], why);
             return true;
         }
     }
     return false;
 }
 
-static enum ggml_status compute(sg_plans_t *plans, sinter_stream_t *stream, tensor_t *const *nodes,
+static enum ggml_status compute(gs_plans_t *plans, sinter_stream_t *stream, tensor_t *const *nodes,
                                 int n_nodes, const struct ggml_cgraph *graph)
 {
-    sg_tensors_t tensors;
-    if (n_nodes == 1 && (sg_is_view(nodes[0]) || ggml_is_empty(nodes[0]))) {
+    gs_tensors_t tensors;
+    if (n_nodes == 1 && (gs_is_view(nodes[0]) || ggml_is_empty(nodes[0]))) {
         return GGML_STATUS_SUCCESS;
     }
     if (refuses(nodes, n_nodes)) {
         return GGML_STATUS_FAILED;
     }
-    if (!tensors_collect(&tensors, nodes, n_nodes, graph)) {
+    if (!gs_tensors_collect(&tensors, nodes, n_nodes, graph)) {
         return GGML_STATUS_ALLOC_FAILED;
     }
     plan_t *plan = plan_of(plans, &tensors);
     const enum ggml_status status =
         plan ? run_plan(plans, plan, stream, &tensors) : GGML_STATUS_FAILED;
     if (graph && graph->uid && status == GGML_STATUS_SUCCESS) {
-        tensors_free(&plans->last_tensors);
+        gs_tensors_free(&plans->last_tensors);
         plans->uid = graph->uid;
         plans->last = plan;
         plans->last_tensors = tensors;
     } else {
-        tensors_free(&tensors);
+        gs_tensors_free(&tensors);
     }
     return status;
 }
 
-enum ggml_status sg_plans_compute(sg_plans_t *plans, sinter_stream_t *stream,
+enum ggml_status gs_plans_compute(gs_plans_t *plans, sinter_stream_t *stream,
                                   struct ggml_cgraph *graph)
 {
     if (graph->uid && graph->uid == plans->uid) {
-        plan_t *plan = plans->last;
         plans->hits++;
-        plan->runs = true;
-        const enum ggml_status status = run(plans, plan, stream, &plans->last_tensors, false);
-        plan->runs = false;
-        return status;
+        return run(plans, plans->last, stream, &plans->last_tensors, false);
     }
     plans->uid = 0;
     plans->last = NULL;

@@ -1,0 +1,126 @@
+/* The engine, settings from the environment, and messages of the backend. */
+#include "engine.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The reports of compiled partitions, thousands of lines for a model, are left to the word compile:
+ * the library does not see the word dispatch. */
+static void quiet_library(const char *words)
+{
+    char others[256] = "";
+    for (const char *at = words; *at;) {
+        const size_t length = strcspn(at, ",");
+        const bool dropped = length == 8 && !strncmp(at, "dispatch", length);
+        const size_t used = strlen(others);
+        if (!dropped && used + length + 2 < sizeof(others)) {
+            snprintf(others + used, sizeof(others) - used, "%s%.*s", used ? "," : "", (int)length,
+                     at);
+        }
+        at += length + (at[length] == ',');
+    }
+    sinter_set_verbose(*others ? others : "none");
+}
+
+static bool verbose;
+
+static void read_verbose(void)
+{
+    const char *words = getenv("SINTER_VERBOSE");
+    verbose = words && (strstr(words, "dispatch") || strstr(words, "all"));
+    if (verbose) {
+        quiet_library(words);
+    }
+}
+
+static bool is_verbose(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_verbose);
+    return verbose;
+}
+
+/* The reasons that were printed already. Once the list is full, a reason is printed each time. */
+enum { MOST_REASONS = 128, REASON_LENGTH = 256 };
+
+typedef struct reason {
+    char text[REASON_LENGTH];
+    int count, told; /* how often it has occurred, and was said to have */
+} reason_t;
+
+static pthread_mutex_t reasons_lock = PTHREAD_MUTEX_INITIALIZER;
+static reason_t reasons[MOST_REASONS];
+static int n_reasons;
+
+void gs_say_reason(const char *node, const char *format, ...)
+{
+    if (!is_verbose()) {
+        return;
+    }
+    char text[REASON_LENGTH];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    pthread_mutex_lock(&reasons_lock);
+    int i = 0;
+    while (i < n_reasons && strcmp(reasons[i].text, text) != 0) {
+        i++;
+    }
+    if (i < n_reasons) {
+        reasons[i].count++;
+    } else {
+        fprintf(stderr, "sinter: ggml: %s (%s)\n", text, node);
+    }
+    if (i == n_reasons && i < MOST_REASONS) {
+        reasons[n_reasons++] = (reason_t){.count = 1, .told = 1};
+        memcpy(reasons[i].text, text, sizeof(text));
+    }
+    pthread_mutex_unlock(&reasons_lock);
+}
+
+void gs_say_counts(uint64_t compiled, uint64_t reused)
+{
+    if (!is_verbose()) {
+        return;
+    }
+    pthread_mutex_lock(&reasons_lock);
+    for (int i = 0; i < n_reasons; i++) {
+        if (reasons[i].count > reasons[i].told) {
+            fprintf(stderr, "sinter: ggml: %d times: %s\n", reasons[i].count, reasons[i].text);
+            reasons[i].told = reasons[i].count;
+        }
+    }
+    fprintf(stderr, "sinter: ggml: %llu graphs compiled, %llu runs without a compile\n",
+            (unsigned long long)compiled, (unsigned long long)reused);
+    pthread_mutex_unlock(&reasons_lock);
+}
+
+sinter_engine_t *gs_engine(void)
+{
+    static sinter_engine_t *engine;
+    if (!engine) {
+        (void)is_verbose();
+        sinter_engine_create(&engine, NULL);
+    }
+    return engine;
+}
+
+/* SINTER_GGML_FPMATH: a name of an fpmath mode; strict without it. */
+sinter_fpmath_mode_t gs_fpmath(void)
+{
+    static int mode = -1;
+    if (mode < 0) {
+        const char *name = getenv("SINTER_GGML_FPMATH");
+        sinter_fpmath_mode_t parsed = sinter_fpmath_mode_strict;
+        if (name && !sinter_fpmath_mode_parse(name, &parsed)) {
+            fprintf(stderr, "sinter: ggml: SINTER_GGML_FPMATH=%s is no fpmath mode\n", name);
+        }
+        mode = (int)parsed;
+    }
+    return (sinter_fpmath_mode_t)mode;
+}

@@ -1,0 +1,18 @@
+/* What all of the process shares: the engine, the settings from the environment, and messages. */
+#ifndef SINTER_GGML_ENGINE_H
+#define SINTER_GGML_ENGINE_H
+
+#include <stdint.h>
+
+#include <sinter/sinter.h>
+
+sinter_engine_t *gs_engine(void); /* NULL: out of memory */
+sinter_fpmath_mode_t gs_fpmath(void);
+
+/* Where SINTER_VERBOSE lists dispatch, these print on stderr: a reason, the first time that it
+ * occurs, with the node that it is about; and at the end how often each has occurred, and what was
+ * compiled. */
+void gs_say_reason(const char *node, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void gs_say_counts(uint64_t compiled, uint64_t reused);
+
+#endif

@@ -1,0 +1,38 @@
+/* Quantised tensors in our buffers. ggml mixes scales and codes in blocks. In a buffer of ours such
+ * a tensor is planes instead: the codes of all rows, then the scales, the offsets, and what else
+ * the way back needs. They are then ordinary tensors. */
+#ifndef SINTER_GGML_LAYOUT_H
+#define SINTER_GGML_LAYOUT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <sinter/sinter.h>
+
+#include "ggml-backend-impl.h"
+#include "ggml-impl.h"
+
+enum { GS_CODES, GS_SCALES, GS_OFFSETS, GS_KEPT, GS_PLANES };
+
+typedef struct gs_layout {
+    enum ggml_type type;
+    int elements, bytes; /* of a block of ggml */
+    int group;           /* elements with one scale */
+    sinter_data_type_t codes, scales, offsets;
+    int plane_bytes[GS_PLANES]; /* that a block of ggml has in each plane */
+    void (*unpack)(const uint8_t *block, uint8_t *const *planes);
+    void (*pack)(uint8_t *block, uint8_t *const *planes);
+} gs_layout_t;
+
+/* The layout of a type, or NULL where its blocks stay as they are. */
+const gs_layout_t *gs_layout_of(enum ggml_type type);
+/* Where a plane of a tensor that is no view begins, from its data on. */
+size_t gs_plane_offset(const struct ggml_tensor *root, int plane);
+/* Bytes of a tensor in a buffer of ours. */
+size_t gs_tensor_bytes(const struct ggml_tensor *tensor);
+/* Blocks of a tensor that is not a view, to planes and back. */
+void gs_unpack_blocks(const struct ggml_tensor *root, size_t first, size_t count,
+                      const uint8_t *blocks);
+void gs_pack_blocks(const struct ggml_tensor *root, size_t first, size_t count, uint8_t *blocks);
+
+#endif

@@ -1,0 +1,311 @@
+/* The table of ops: a row says that an op of ggml is taken, what it becomes, and by what function
+ * where that is more than one op of Sinter. A row without a function of its own is a plain op: its
+ * sources are the op's inputs, and they and the result have to be floats, of which the second and
+ * later ones broadcast. */
+#include "ops.h"
+
+enum { MOST_ATTRS = 3 };
+
+/* An attribute of kind f32 that is parameter number s64 of the node. */
+#define PARAMETER ((sinter_op_part_kind_t)0)
+
+typedef struct op_row {
+    enum ggml_op op;
+    int which; /* of UNARY and GLU: which of them */
+    sinter_op_kind_t kind;
+    sinter_op_part_t attrs[MOST_ATTRS];
+    float operand; /* a constant second input; 0: none */
+    float swish;   /* instead of kind: x * sigmoid(swish * x); 0: not */
+    const gs_special_t *special;
+} op_row_t;
+
+static const op_row_t *row_of(const tensor_t *t);
+
+/* ---- plain ops ------------------------------------------------------------------------------- */
+
+/* Dims of b are those of a, or 1. */
+static bool broadcasts(const tensor_t *a, const tensor_t *b)
+{
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        if (b->ne[i] != a->ne[i] && b->ne[i] != 1) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static const char *refuse_plain(const tensor_t *t)
+{
+    for (int i = 0; i < GGML_MAX_SRC; i++) {
+        const char *why = t->src[i] ? gs_no_floats(t->src[i]) : NULL;
+        if (why) {
+            return why;
+        }
+        if (t->src[i] && !broadcasts(t->src[0], t->src[i])) {
+            return "a source that is repeated";
+        }
+    }
+    return gs_is_float(t) ? NULL : "a result that is not f32, f16 or bf16";
+}
+
+/* y = x * sigmoid(factor * x) */
+static bool swish(gs_builder_t *b, float factor, const lt_t *x, const lt_t *y)
+{
+    lt_t scaled = *x, s = gs_inner(b, sinter_f32);
+    return (factor == 1 || gs_times(b, x, factor, &scaled)) &&
+           gs_add(b, sinter_op_sigmoid, sinter_in(&scaled), sinter_out(&s)) &&
+           gs_add(b, sinter_op_multiply, sinter_in(x), sinter_in(&s), sinter_out(y));
+}
+
+/* y = what the row says of the inputs. */
+static bool apply(gs_builder_t *b, const op_row_t *row, const tensor_t *t, int n_inputs,
+                  const lt_t *inputs, const lt_t *y)
+{
+    sinter_op_part_t parts[GGML_MAX_SRC + 2 + MOST_ATTRS];
+    lt_t operand;
+    int n = 0;
+    if (row->swish != 0) {
+        return swish(b, row->swish, inputs, y);
+    }
+    while (n < n_inputs) {
+        parts[n] = sinter_in(&inputs[n]);
+        n++;
+    }
+    if (row->operand != 0) {
+        if (!gs_scalar(b, row->operand, &operand)) {
+            return false;
+        }
+        parts[n++] = sinter_in(&operand);
+    }
+    parts[n++] = sinter_out(y);
+    for (int i = 0; i < MOST_ATTRS && row->attrs[i].attr != sinter_op_attr_undef; i++) {
+        parts[n] = row->attrs[i];
+        if (parts[n].kind == PARAMETER) {
+            parts[n] = sinter_attr_f32(parts[n].attr, gs_param(t, (int)parts[n].s64));
+        }
+        n++;
+    }
+    return gs_add_parts(b, row->kind, n, parts);
+}
+
+static bool translate_plain(gs_builder_t *b, const tensor_t *t)
+{
+    const int rank = gs_rank(t);
+    lt_t inputs[GGML_MAX_SRC];
+    int n = 0;
+    for (int i = 0; i < GGML_MAX_SRC; i++) {
+        const bool vector = i > 0 && t->src[i] && ggml_nrows(t->src[i]) == 1 && ggml_nrows(t) > 1;
+        if (t->src[i] && !gs_use_plain(b, t->src[i], vector ? 1 : rank, &inputs[n++])) {
+            return false;
+        }
+    }
+    const lt_t y = gs_result(b, rank, gs_plain_order(rank));
+    return apply(b, row_of(t), t, n, inputs, &y) && gs_done(b, &y, rank, gs_plain_order(rank));
+}
+
+/* ---- MUL, SCALE ------------------------------------------------------------------------------ */
+
+/* RMS_NORM times a vector is one op. The norm without it is dropped where nobody else reads it. */
+static bool translate_mul(gs_builder_t *b, const tensor_t *t)
+{
+    const tensor_t *norm = t->src[0], *gamma = t->src[1];
+    const int rank = gs_rank(t);
+    lt_t x, g;
+    if (norm->op != GGML_OP_RMS_NORM || !gs_in_graph(b, norm) || ggml_nrows(gamma) != 1 ||
+        gamma->ne[0] != t->ne[0] || rank != gs_rank(norm)) {
+        return translate_plain(b, t);
+    }
+    if (!gs_use_plain(b, gamma, 1, &g) || !gs_use_plain(b, norm->src[0], rank, &x)) {
+        return false;
+    }
+    const lt_t y = gs_result(b, rank, gs_plain_order(rank));
+    return gs_add(b, sinter_op_rms_norm, sinter_in(&x), sinter_in(&g), sinter_out(&y),
+                  sinter_attr_f32(sinter_op_attr_epsilon, gs_param(norm, 0)),
+                  sinter_attr_bool(sinter_op_attr_use_affine, 1)) &&
+           gs_done(b, &y, rank, gs_plain_order(rank));
+}
+
+static const gs_special_t mul = {.translate = translate_mul};
+
+static bool translate_scale(gs_builder_t *b, const tensor_t *t)
+{
+    const float offset = gs_param(t, 1);
+    const int rank = gs_rank(t);
+    lt_t x, factor, o;
+    if (!gs_use_plain(b, t->src[0], rank, &x) || !gs_scalar(b, gs_param(t, 0), &factor) ||
+        (offset != 0 && !gs_scalar(b, offset, &o))) {
+        return false;
+    }
+    const lt_t y = gs_result(b, rank, gs_plain_order(rank));
+    const lt_t z = offset != 0 ? gs_inner(b, sinter_f32) : y;
+    return gs_add(b, sinter_op_multiply, sinter_in(&x), sinter_in(&factor), sinter_out(&z)) &&
+           (offset == 0 ||
+            gs_add(b, sinter_op_add, sinter_in(&z), sinter_in(&o), sinter_out(&y))) &&
+           gs_done(b, &y, rank, gs_plain_order(rank));
+}
+
+static const gs_special_t scale = {.translate = translate_scale};
+
+/* ---- GLU ------------------------------------------------------------------------------------- */
+
+/* min(gate, limit) * sigmoid(alpha * min(gate, limit)) * (clamp(up, -limit, limit) + 1) */
+static bool swiglu_oai(gs_builder_t *b, const tensor_t *t, const lt_t *gate, const lt_t *up,
+                       const lt_t *y)
+{
+    const float limit = gs_param(t, 3);
+    lt_t most, one, g, u1, a = gs_inner(b, sinter_f32), u = gs_inner(b, sinter_f32);
+    return gs_scalar(b, limit, &most) && gs_scalar(b, 1.0f, &one) &&
+           gs_binary(b, sinter_op_minimum, gate, &most, &g) && swish(b, gs_param(t, 2), &g, &a) &&
+           gs_add(b, sinter_op_clamp, sinter_in(up), sinter_out(&u),
+                  sinter_attr_f32(sinter_op_attr_min, -limit),
+                  sinter_attr_f32(sinter_op_attr_max, limit)) &&
+           gs_binary(b, sinter_op_add, &u, &one, &u1) &&
+           gs_add(b, sinter_op_multiply, sinter_in(&a), sinter_in(&u1), sinter_out(y));
+}
+
+/* The row is the activation of the gate. */
+static bool translate_glu(gs_builder_t *b, const tensor_t *t)
+{
+    const int rank = gs_rank(t);
+    lt_t gate, up, both;
+    if (t->src[1]) {
+        if (!gs_use_plain(b, t->src[0], rank, &gate) || !gs_use_plain(b, t->src[1], rank, &up)) {
+            return false;
+        }
+    } else {
+        const bool swapped = t->op_params[1];
+        if (!gs_use_plain(b, t->src[0], rank, &both) ||
+            !gs_slice(b, &both, rank, swapped ? t->ne[0] : 0, t->ne[0], &gate) ||
+            !gs_slice(b, &both, rank, swapped ? 0 : t->ne[0], t->ne[0], &up)) {
+            return false;
+        }
+    }
+    const lt_t y = gs_result(b, rank, gs_plain_order(rank));
+    if (ggml_get_glu_op(t) == GGML_GLU_OP_SWIGLU_OAI) {
+        if (!swiglu_oai(b, t, &gate, &up, &y)) {
+            return false;
+        }
+    } else {
+        const lt_t a = gs_inner(b, sinter_f32);
+        if (!apply(b, row_of(t), t, 1, &gate, &a) ||
+            !gs_add(b, sinter_op_multiply, sinter_in(&a), sinter_in(&up), sinter_out(&y))) {
+            return false;
+        }
+    }
+    return gs_done(b, &y, rank, gs_plain_order(rank));
+}
+
+static const gs_special_t glu = {.translate = translate_glu};
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+#define OP(name, kind_) .op = GGML_OP_##name, .kind = sinter_op_##kind_
+#define UNARY(name, kind_) OP(UNARY, kind_), .which = GGML_UNARY_OP_##name
+#define GLU(name, kind_) OP(GLU, kind_), .which = GGML_GLU_OP_##name, .special = &glu
+#define ATTR(name, kind_, field, value)                                                           \
+    {                                                                                             \
+        .kind = sinter_op_part_##kind_, .attr = sinter_op_attr_##name, .field = value, .count = 1 \
+    }
+#define F32(name, value) ATTR(name, f32, f32, value)
+#define FLAG(name, value) ATTR(name, bool, s64, value)
+#define WORD(name, value) ATTR(name, str, text, value)
+#define PARAM(name, index)                                             \
+    {                                                                  \
+        .kind = PARAMETER, .attr = sinter_op_attr_##name, .s64 = index \
+    }
+
+/* Those that a model has most of come first. */
+static const op_row_t rows[] = {
+    {.op = GGML_OP_MUL_MAT, .special = &gs_mul_mat},
+    {OP(ADD, add)},
+    {OP(MUL, multiply), .special = &mul},
+    {OP(RMS_NORM, rms_norm), .attrs = {PARAM(epsilon, 0), FLAG(use_affine, 0)}},
+    {.op = GGML_OP_ROPE, .special = &gs_rope},
+    {.op = GGML_OP_SET_ROWS, .special = &gs_set_rows},
+    {.op = GGML_OP_FLASH_ATTN_EXT, .special = &gs_attention},
+    {.op = GGML_OP_SOFT_MAX, .special = &gs_soft_max},
+    {.op = GGML_OP_GET_ROWS, .special = &gs_get_rows},
+    {.op = GGML_OP_CPY, .special = &gs_copy},
+    {.op = GGML_OP_CONT, .special = &gs_copy},
+    {.op = GGML_OP_DUP, .special = &gs_copy},
+    {OP(NORM, layer_norm), .attrs = {PARAM(epsilon, 0), FLAG(use_affine, 0), FLAG(keep_stats, 0)}},
+    {OP(SUB, subtract)},
+    {OP(DIV, divide)},
+    {OP(SCALE, multiply), .special = &scale},
+    {OP(CLAMP, clamp), .attrs = {PARAM(min, 0), PARAM(max, 1)}},
+    {OP(SQR, square)},
+    {OP(SQRT, sqrt)},
+    {UNARY(ABS, abs)},
+    {UNARY(TANH, tanh)},
+    {UNARY(ELU, elu), .attrs = {F32(alpha, 1)}},
+    {UNARY(RELU, relu)},
+    {UNARY(SIGMOID, sigmoid)},
+    {UNARY(GELU, gelu), .attrs = {WORD(mode, "gelu_tanh")}},
+    {UNARY(GELU_ERF, gelu), .attrs = {WORD(mode, "gelu_erf")}},
+    {UNARY(GELU_QUICK, sigmoid), .swish = 1.702f},
+    {UNARY(SILU, sigmoid), .swish = 1},
+    {UNARY(HARDSWISH, hard_swish)},
+    {UNARY(HARDSIGMOID, hard_sigmoid), .attrs = {F32(alpha, 1.0f / 6), F32(beta, 0.5f)}},
+    {UNARY(EXP, exp)},
+    {GLU(REGLU, relu)},
+    {GLU(GEGLU, gelu), .attrs = {WORD(mode, "gelu_tanh")}},
+    {GLU(GEGLU_ERF, gelu), .attrs = {WORD(mode, "gelu_erf")}},
+    {GLU(GEGLU_QUICK, sigmoid), .swish = 1.702f},
+    {GLU(SWIGLU, sigmoid), .swish = 1},
+    {GLU(SWIGLU_OAI, sigmoid)},
+};
+
+static const op_row_t *row_of(const tensor_t *t)
+{
+    const int which = t->op == GGML_OP_UNARY ? (int)ggml_get_unary_op(t)
+                      : t->op == GGML_OP_GLU ? (int)ggml_get_glu_op(t)
+                                             : 0;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (rows[i].op == t->op && rows[i].which == which) {
+            return &rows[i];
+        }
+    }
+    return NULL;
+}
+
+const char *gs_refuses(const tensor_t *op)
+{
+    if (gs_is_view(op) || ggml_is_empty(op)) {
+        return NULL;
+    }
+    const op_row_t *row = row_of(op);
+    if (!row) {
+        return "no such op here";
+    }
+    return row->special && row->special->refuse ? row->special->refuse(op) : refuse_plain(op);
+}
+
+bool gs_translate(gs_builder_t *b, int node)
+{
+    const tensor_t *t = b->tensors->list[node];
+    b->node = node;
+    if (gs_is_view(t) || ggml_is_empty(t)) {
+        return true;
+    }
+    const op_row_t *row = row_of(t);
+    if (!row) {
+        return gs_fail(b, "no such op here");
+    }
+    if (!(row->special ? row->special->translate(b, t) : translate_plain(b, t)) ||
+        !gs_copy_to_output(b)) {
+        return false;
+    }
+    /* A result in memory that existed before: whoever reads that from now on needs a new graph. */
+    const int root = gs_tensors_find(b->tensors, gs_root(t));
+    if (t->view_src && t->op != GGML_OP_SET_ROWS && root >= 0 && !gs_in_graph(b, t->view_src)) {
+        b->versions[root] = (gs_value_t){.known = true};
+    }
+    return true;
+}
+
+gs_loop_t gs_loop_of(const tensor_t *node)
+{
+    const op_row_t *row = ggml_is_empty(node) ? NULL : row_of(node);
+    const gs_special_t *special = row ? row->special : NULL;
+    return special && special->takes_loop && special->takes_loop(node) ? special->loop : NULL;
+}

@@ -1,0 +1,231 @@
+/* MUL_MAT, FLASH_ATTN_EXT and SOFT_MAX. */
+#include "special.h"
+
+/* ---- groups of matrices ---------------------------------------------------------------------- */
+
+/* Dim 2 of t in groups, each of which has one matrix of the other operand:
+ * [b3, groups, b2 / groups, rows, columns]. */
+static bool use_grouped(gs_builder_t *b, const tensor_t *t, int64_t groups, lt_t *lt)
+{
+    const sinter_dim_t from[4] = {gs_dim(b, t, 3), t->ne[2], gs_dim(b, t, 1), gs_dim(b, t, 0)};
+    const sinter_dim_t to[5] = {from[0], groups, t->ne[2] / groups, from[2], from[3]};
+    lt_t x;
+    return gs_use_plain(b, t, 4, &x) && gs_reshape(b, &x, from, 4, to, 5, lt);
+}
+
+/* The value of the present node is y, with dim 1 of the order in groups. */
+static bool done_grouped(gs_builder_t *b, const lt_t *y, int64_t groups, const int *order)
+{
+    gs_done(b, y, 4, order);
+    gs_value_t *v = &b->values[b->node];
+    const sinter_dim_t dims[5] = {v->dims[0], groups,
+                                  b->tensors->list[b->node]->ne[order[1]] / groups, v->dims[2],
+                                  v->dims[3]};
+    memcpy(v->dims, dims, sizeof(dims));
+    v->rank = 5;
+    return true;
+}
+
+/* ---- MUL_MAT --------------------------------------------------------------------------------- */
+
+static const char *refuse_mul_mat(const tensor_t *t)
+{
+    const tensor_t *weights = t->src[0], *x = t->src[1];
+    const char *why = gs_unreadable(weights);
+    if (why) {
+        return why;
+    }
+    if (gs_no_floats(x) || t->type != GGML_TYPE_F32) {
+        return "the activation's type";
+    }
+    return weights->ne[3] == x->ne[3] || weights->ne[3] == 1 ? NULL
+                                                             : "weights that are repeated in dim 3";
+}
+
+static bool translate_mul_mat(gs_builder_t *b, const tensor_t *t)
+{
+    const tensor_t *weights = t->src[0], *activation = t->src[1];
+    const int64_t groups = weights->ne[2];
+    const bool shared = groups == 1 && weights->ne[3] == 1,
+               grouped = !shared && activation->ne[2] > groups;
+    const int rank = shared ? gs_rank(t) : 4;
+    lt_t x, w, y;
+    if (grouped ? !use_grouped(b, activation, groups, &x) || !use_grouped(b, weights, groups, &w)
+                : !gs_use_plain(b, activation, rank, &x) ||
+                      !gs_use_plain(b, weights, shared ? 2 : 4, &w)) {
+        return false;
+    }
+    y = grouped ? gs_inner(b, sinter_f32) : gs_result(b, rank, gs_plain_order(rank));
+    return gs_add(b, sinter_op_matmul, sinter_in(&x), sinter_in(&w), sinter_out(&y),
+                  sinter_attr_bool(sinter_op_attr_transpose_b, 1)) &&
+           (grouped ? done_grouped(b, &y, groups, gs_plain_order(4))
+                    : gs_done(b, &y, rank, gs_plain_order(rank)));
+}
+
+const gs_special_t gs_mul_mat = {.translate = translate_mul_mat, .refuse = refuse_mul_mat};
+
+/* ---- masks, sinks, softmax ------------------------------------------------------------------- */
+
+/* Why the scores of node t, as many columns for each row of `rows`, cannot have this mask and these
+ * sinks; NULL: they can. */
+static const char *refuse_scores(const tensor_t *t, const tensor_t *rows, int64_t columns,
+                                 const tensor_t *mask, const tensor_t *sinks)
+{
+    if (gs_param(t, 1) != 0.0f) {
+        return "ALiBi";
+    }
+    if (sinks && sinks->type != GGML_TYPE_F32) {
+        return "sinks that are not f32";
+    }
+    if (!mask) {
+        return NULL;
+    }
+    if (!gs_is_float(mask) || mask->ne[0] != columns || mask->ne[1] < rows->ne[1]) {
+        return "the mask's type or dims";
+    }
+    for (int i = 2; i < GGML_MAX_DIMS; i++) {
+        if (mask->ne[i] != 1 && mask->ne[i] != rows->ne[i]) {
+            return "a mask that is repeated";
+        }
+    }
+    return gs_unreadable(mask);
+}
+
+/* x plus a mask in memory, of which as many rows count as `rows` has. groups: as many of heads, if
+ * x has them in groups; 0: it has not. */
+static bool add_mask(gs_builder_t *b, const lt_t *x, const tensor_t *mask, const tensor_t *rows,
+                     int64_t groups, lt_t *y)
+{
+    static const int plain[4] = {3, 2, 1, 0}, with_gap[5] = {3, 2, -1, 1, 0};
+    const bool gap = groups > 0 && mask->ne[2] == 1;
+    const int rank = gap ? 5 : 4;
+    lt_t m, z;
+    if (gs_in_graph(b, mask) || gs_version_of(b, mask)) {
+        return gs_fail(b, "a mask that is computed");
+    }
+    gs_input_t in = gs_input_in_order(b, mask, -1, rank, gap ? with_gap : plain);
+    in.size_of[rank - 2] = gs_tensors_find(b->tensors, rows);
+    if (!gs_add_input(b, in, &m)) {
+        return false;
+    }
+    if (groups > 0 && !gap) {
+        const sinter_dim_t from[4] = {gs_dim(b, mask, 3), mask->ne[2], gs_dim(b, rows, 1),
+                                      gs_dim(b, mask, 0)};
+        const sinter_dim_t to[5] = {from[0], groups, from[1] / groups, from[2], from[3]};
+        if (!gs_reshape(b, &m, from, 4, to, 5, &z)) {
+            return false;
+        }
+        m = z;
+    }
+    return gs_binary(b, sinter_op_add, x, &m, y);
+}
+
+/* y = softmax of the rows of x. Sinks, if there are any, are one number for each of the heads,
+ * which are dims 1 to rank - 3 of x. */
+static bool softmax_to(gs_builder_t *b, const lt_t *x, const tensor_t *sinks, int rank,
+                       int64_t groups, const lt_t *y)
+{
+    lt_t vector, s;
+    sinter_op_part_t parts[5];
+    int n = 0;
+    parts[n++] = sinter_in(x);
+    if (sinks) {
+        const sinter_dim_t from[1] = {sinks->ne[0]};
+        const sinter_dim_t to[5] = {1, groups, rank == 5 ? from[0] / groups : 1, 1, 1};
+        if (!gs_use_plain(b, sinks, 1, &vector) || !gs_reshape(b, &vector, from, 1, to, rank, &s)) {
+            return false;
+        }
+        parts[n++] = sinter_in(&s);
+    }
+    parts[n++] = sinter_out(y);
+    parts[n++] = sinter_attr_s64(sinter_op_attr_axis, -1);
+    parts[n++] = sinter_attr_str(sinter_op_attr_mode, "inf_as_zero");
+    return gs_add_parts(b, sinter_op_softmax, n, parts);
+}
+
+/* ---- SOFT_MAX -------------------------------------------------------------------------------- */
+
+static const char *refuse_soft_max(const tensor_t *t)
+{
+    const tensor_t *x = t->src[0];
+    const char *why = gs_no_floats(x);
+    return why ? why : refuse_scores(t, x, x->ne[0], t->src[1], t->src[2]);
+}
+
+static bool translate_soft_max(gs_builder_t *b, const tensor_t *t)
+{
+    const float scale = gs_param(t, 0);
+    lt_t x, z;
+    if (!gs_use_plain(b, t->src[0], 4, &x)) {
+        return false;
+    }
+    if (scale != 1.0f) {
+        if (!gs_times(b, &x, scale, &z)) {
+            return false;
+        }
+        x = z;
+    }
+    if (t->src[1]) {
+        if (!add_mask(b, &x, t->src[1], t->src[0], 0, &z)) {
+            return false;
+        }
+        x = z;
+    }
+    const lt_t y = gs_result(b, 4, gs_plain_order(4));
+    return softmax_to(b, &x, t->src[2], 4, t->ne[2], &y) && gs_done(b, &y, 4, gs_plain_order(4));
+}
+
+const gs_special_t gs_soft_max = {.translate = translate_soft_max, .refuse = refuse_soft_max};
+
+/* ---- FLASH_ATTN_EXT -------------------------------------------------------------------------- */
+
+static const char *refuse_attention(const tensor_t *t)
+{
+    const tensor_t *q = t->src[0], *k = t->src[1], *v = t->src[2];
+    if (gs_no_floats(q)) {
+        return "the queries' type";
+    }
+    if (gs_unreadable(k) || gs_unreadable(v)) {
+        return gs_unreadable(k) ? gs_unreadable(k) : gs_unreadable(v);
+    }
+    if (q->ne[2] % k->ne[2] || k->ne[2] != v->ne[2] || k->ne[3] != q->ne[3]) {
+        return "heads of the cache that do not divide those of the queries";
+    }
+    return refuse_scores(t, q, k->ne[1], t->src[3], t->src[4]);
+}
+
+static bool translate_attention(gs_builder_t *b, const tensor_t *t)
+{
+    const int64_t groups = t->src[1]->ne[2];
+    const float cap = gs_param(t, 2), scale = gs_param(t, 0);
+    lt_t q, k, v, x, y;
+    if (!use_grouped(b, t->src[0], groups, &q) || !use_grouped(b, t->src[1], groups, &k) ||
+        !use_grouped(b, t->src[2], groups, &v)) {
+        return false;
+    }
+    x = gs_inner(b, sinter_f32);
+    if (!gs_add(b, sinter_op_matmul, sinter_in(&q), sinter_in(&k), sinter_out(&x),
+                sinter_attr_bool(sinter_op_attr_transpose_b, 1)) ||
+        !gs_times(b, &x, cap ? scale / cap : scale, &y)) {
+        return false;
+    }
+    if (cap) {
+        x = gs_inner(b, sinter_f32);
+        if (!gs_add(b, sinter_op_tanh, sinter_in(&y), sinter_out(&x)) ||
+            !gs_times(b, &x, cap, &y)) {
+            return false;
+        }
+    }
+    if (t->src[3]) {
+        if (!add_mask(b, &y, t->src[3], t->src[0], groups, &x)) {
+            return false;
+        }
+        y = x;
+    }
+    x = gs_inner(b, sinter_f32);
+    return softmax_to(b, &y, t->src[4], 5, groups, &x) &&
+           gs_binary(b, sinter_op_matmul, &x, &v, &y) &&
+           done_grouped(b, &y, groups, gs_heads_first);
+}
+
+const gs_special_t gs_attention = {.translate = translate_attention, .refuse = refuse_attention};

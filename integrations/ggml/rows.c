@@ -1,0 +1,336 @@
+/* GET_ROWS, SET_ROWS and copies: by Sinter, or, where blocks of ggml are involved, by loops around
+ * ggml's own functions. */
+#include <stdlib.h>
+
+#include "layout.h"
+#include "special.h"
+
+/* Where row number i of a tensor with the dims of `like` lies in t. */
+static size_t row_offset(const tensor_t *t, const tensor_t *like, int64_t i)
+{
+    const size_t i1 = (size_t)(i % like->ne[1]), i2 = (size_t)(i / like->ne[1] % like->ne[2]),
+                 i3 = (size_t)(i / like->ne[1] / like->ne[2]);
+    return i1 * t->nb[1] + i2 * t->nb[2] + i3 * t->nb[3];
+}
+
+/* ---- GET_ROWS -------------------------------------------------------------------------------- */
+
+static bool get_rows_of_blocks(const tensor_t *t)
+{
+    return gs_has_blocks(t->src[0]);
+}
+
+static const char *refuse_get_rows(const tensor_t *t)
+{
+    const tensor_t *data = t->src[0], *rows = t->src[1];
+    const bool decoded = gs_has_blocks(data) && ggml_get_type_traits(data->type)->to_float;
+    const char *why = decoded ? gs_broken_blocks(data) : gs_unreadable(data);
+    if (why) {
+        return why;
+    }
+    if (data->ne[2] != 1 || data->ne[3] != 1) {
+        return "several tables";
+    }
+    if (rows->type != GGML_TYPE_I32 || ggml_nrows(rows) != 1) {
+        return "the indices' type or dims";
+    }
+    return t->type == GGML_TYPE_F32 ? NULL : "a result that is not f32";
+}
+
+static bool translate_get_rows(gs_builder_t *b, const tensor_t *t)
+{
+    const tensor_t *data = t->src[0];
+    const int *order = gs_plain_order(2);
+    lt_t rows, from, y;
+    if (!gs_use_plain(b, t->src[1], 1, &rows)) {
+        return false;
+    }
+    if (gs_layout_of(data->type) && !gs_version_of(b, data)) {
+        return gs_dequantised(b, data, 2, order, &rows, &y) && gs_done(b, &y, 2, order);
+    }
+    if (!gs_use_plain(b, data, 2, &from)) {
+        return false;
+    }
+    y = gs_result(b, 2, order);
+    const bool cast = from.data_type != sinter_f32;
+    const lt_t some = cast ? gs_inner(b, from.data_type) : y;
+    return gs_add(b, sinter_op_gather, sinter_in(&from), sinter_in(&rows), sinter_out(&some),
+                  sinter_attr_s64(sinter_op_attr_axis, 0)) &&
+           (!cast || gs_convert(b, &some, &y)) && gs_done(b, &y, 2, order);
+}
+
+/* Few rows of a table in blocks. */
+static bool loop_get_rows(const tensor_t *t)
+{
+    const tensor_t *table = t->src[0], *ids = t->src[1];
+    const struct ggml_type_traits *traits = ggml_get_type_traits(table->type);
+    for (int64_t i = 0; i < ids->ne[0]; i++) {
+        const int32_t row = *(const int32_t *)((const char *)ids->data + (size_t)i * ids->nb[0]);
+        if (row < 0 || row >= table->ne[1]) {
+            return false;
+        }
+        traits->to_float((const char *)table->data + (size_t)row * table->nb[1],
+                         (float *)((char *)t->data + (size_t)i * t->nb[1]), t->ne[0]);
+    }
+    return true;
+}
+
+const gs_special_t gs_get_rows = {.translate = translate_get_rows,
+                                  .refuse = refuse_get_rows,
+                                  .takes_loop = get_rows_of_blocks,
+                                  .loop = loop_get_rows};
+
+/* ---- SET_ROWS -------------------------------------------------------------------------------- */
+
+/* Whether ggml has to make the codes, or rows are not those of one table that is whole. */
+static bool set_rows_takes_loop(const tensor_t *t)
+{
+    const tensor_t *rows = t->src[0], *slots = t->src[1];
+    const bool direct =
+        gs_is_float(t) ||
+        (!gs_has_blocks(t) && (t->type == GGML_TYPE_Q8_0 || t->type == GGML_TYPE_MXFP4));
+    return !direct || t->ne[2] != 1 || t->ne[3] != 1 || rows->ne[2] != 1 || rows->ne[3] != 1 ||
+           ggml_nrows(slots) != 1 || !ggml_is_contiguous(t) || gs_root(t)->ne[0] != t->ne[0];
+}
+
+static const char *refuse_set_rows(const tensor_t *t)
+{
+    const tensor_t *rows = t->src[0], *slots = t->src[1];
+    const bool loop = set_rows_takes_loop(t);
+    if (rows->type != GGML_TYPE_F32 && (loop || rows->type != GGML_TYPE_F16 || !gs_is_float(t))) {
+        return "rows that are not f32";
+    }
+    if (slots->type != GGML_TYPE_I64 && slots->type != GGML_TYPE_I32) {
+        return "the slots' type";
+    }
+    if (loop && !gs_is_float(t) && !ggml_get_type_traits(t->type)->from_float_ref) {
+        return "its data type";
+    }
+    return loop && ggml_is_quantized(t->type) ? gs_broken_blocks(t) : NULL;
+}
+
+/* The first node of the graph that reads what SET_ROWS writes, if it reads the first of these rows
+ * and nothing else, and which of its dims they are. NULL where nobody reads them, or in another
+ * way. */
+static const tensor_t *reader_of(const gs_builder_t *b, const tensor_t *t, int *dim)
+{
+    const tensor_t *root = gs_root(t);
+    for (int i = b->node + 1; i < b->end; i++) {
+        const tensor_t *node = b->tensors->list[i];
+        for (int s = 0; s < GGML_MAX_SRC; s++) {
+            const tensor_t *src = node->src[s];
+            if (!src || gs_is_view(node) || gs_root(src) != root || src == t ||
+                src->op == GGML_OP_NONE) {
+                continue;
+            }
+            int perm[GGML_MAX_DIMS];
+            int64_t heads;
+            if (src->data != t->data || gs_view_of_rows(src, perm, &heads)) {
+                return NULL;
+            }
+            for (int d = 1; d < GGML_MAX_DIMS; d++) {
+                if (perm[d] == 2 && src->ne[d] > 1 && src->ne[d] <= t->ne[1]) {
+                    *dim = d;
+                    return src;
+                }
+            }
+            return NULL;
+        }
+    }
+    return NULL;
+}
+
+static bool translate_set_rows(gs_builder_t *b, const tensor_t *t)
+{
+    const tensor_t *root = gs_root(t);
+    const gs_layout_t *layout = gs_layout_of(t->type);
+    const int root_index = gs_tensors_find(b->tensors, root), *order = gs_plain_order(2);
+    int dim = 1;
+    const tensor_t *reader = reader_of(b, t, &dim);
+    if (root_index < 0 || gs_version_of(b, t) || gs_in_graph(b, t->src[2])) {
+        return gs_fail(b, "memory that is written twice");
+    }
+    lt_t rows, slots, y, new[2], after[2];
+    if (!gs_use_plain(b, t->src[0], 2, &rows) || !gs_use_plain(b, t->src[1], 1, &slots)) {
+        return false;
+    }
+    if (layout) {
+        static const int64_t groups[2] = {1, 32};
+        const char *kind = layout->scales == sinter_e8m0 ? "dynamic_mx" : "dynamic_symmetric";
+        new[0] = gs_inner(b, layout->codes);
+        new[1] = gs_inner(b, layout->scales);
+        if (!gs_add(b, sinter_op_dynamic_quantize, sinter_in(&rows), sinter_out(&new[0]),
+                    sinter_out(&new[1]), sinter_attr_str(sinter_op_attr_quantization_kind, kind),
+                    sinter_attr_str(sinter_op_attr_qtype, "per_group"),
+                    sinter_attr_s64s(sinter_op_attr_group_shape, 2, groups))) {
+            return false;
+        }
+    } else if (rows.data_type == gs_plain_type(t->type)) {
+        new[0] = rows;
+    } else {
+        new[0] = gs_inner(b, gs_plain_type(t->type));
+        if (!gs_convert(b, &rows, &new[0])) {
+            return false;
+        }
+    }
+    for (int p = 0; p < (layout ? 2 : 1); p++) {
+        gs_input_t in = gs_input_in_order(b, t, layout ? p : -1, 2, order);
+        lt_t before;
+        if (reader) {
+            in.size_of[0] = gs_tensors_find(b->tensors, reader);
+            in.size_dim[0] = dim;
+        }
+        if (!gs_add_input(b, in, &before)) {
+            return false;
+        }
+        before.property = sinter_tensor_property_undef;
+        after[p] = before;
+        after[p].id = ++b->ids;
+        if (!gs_add(b, sinter_op_scatter_rows, sinter_in(&before), sinter_in(&slots),
+                    sinter_in(&new[p]), sinter_out(&after[p]),
+                    sinter_attr_s64(sinter_op_attr_axis, 0)) ||
+            !gs_add_output(b, after[p].id, -1)) {
+            return false;
+        }
+    }
+    y = after[0];
+    if (layout && !gs_dequantise(b, t, 2, order, after, &y)) {
+        return false;
+    }
+    /* Nobody but readers of the cache may use the result, which has fewer rows: the node itself has
+     * no value. */
+    b->versions[root_index] =
+        (gs_value_t){.known = true,
+                     .id = y.id,
+                     .type = y.data_type,
+                     .rank = 2,
+                     .dims = {reader ? gs_dim(b, reader, dim) : gs_dim(b, t, 1), t->ne[0]},
+                     .begin = t->data};
+    return true;
+}
+
+/* Codes that ggml makes. */
+static bool loop_set_rows(const tensor_t *t)
+{
+    const tensor_t *from = t->src[0], *slots = t->src[1];
+    const size_t bytes = ggml_row_size(t->type, t->ne[0]);
+    void *blocks = malloc(bytes);
+    bool ok = blocks != NULL;
+    for (int64_t i = 0; i < ggml_nrows(from) && ok; i++) {
+        const size_t i1 = (size_t)(i % from->ne[1]), i2 = (size_t)(i / from->ne[1] % from->ne[2]),
+                     i3 = (size_t)(i / from->ne[1] / from->ne[2]);
+        const char *at = (const char *)slots->data + i1 * slots->nb[0] +
+                         i2 % (size_t)slots->ne[1] * slots->nb[1] +
+                         i3 % (size_t)slots->ne[2] * slots->nb[2];
+        const int64_t slot =
+            slots->type == GGML_TYPE_I64 ? *(const int64_t *)at : *(const int32_t *)at;
+        const float *x = (const float *)((const char *)from->data + row_offset(from, from, i));
+        ok = slot >= 0 && slot < t->ne[1];
+        if (ok && t->type == GGML_TYPE_F32) {
+            memcpy(blocks, x, bytes);
+        } else if (ok) {
+            ggml_get_type_traits(t->type)->from_float_ref(x, blocks, t->ne[0]);
+        }
+        if (ok) {
+            ggml_backend_tensor_set((struct ggml_tensor *)t, blocks,
+                                    (size_t)slot * t->nb[1] + i2 * t->nb[2] + i3 * t->nb[3], bytes);
+        }
+    }
+    free(blocks);
+    return ok;
+}
+
+const gs_special_t gs_set_rows = {.translate = translate_set_rows,
+                                  .refuse = refuse_set_rows,
+                                  .takes_loop = set_rows_takes_loop,
+                                  .loop = loop_set_rows};
+
+/* ---- CPY, CONT, DUP -------------------------------------------------------------------------- */
+
+/* Rows of the same dims, from a quantised type to itself or f32, or from f32 to it. */
+static bool copies_blocks(const tensor_t *t)
+{
+    const tensor_t *src = t->src[0];
+    const struct ggml_type_traits *from = ggml_get_type_traits(src->type),
+                                  *to = ggml_get_type_traits(t->type);
+    return (ggml_is_quantized(src->type) || ggml_is_quantized(t->type)) &&
+           ggml_are_same_shape(src, t) && !gs_broken_blocks(src) && !gs_broken_blocks(t) &&
+           (src->type == t->type || (src->type == GGML_TYPE_F32 && to->from_float_ref) ||
+            (t->type == GGML_TYPE_F32 && from->to_float));
+}
+
+static const char *refuse_copy(const tensor_t *t)
+{
+    if (copies_blocks(t)) {
+        return NULL;
+    }
+    if (!gs_is_float(t->src[0]) || !gs_is_float(t)) {
+        return "a copy of other types than f32, f16 and bf16";
+    }
+    if (gs_unreadable(t->src[0]) || gs_unreadable(t)) {
+        return "strides that are not whole elements";
+    }
+    if (ggml_nelements(t) != ggml_nelements(t->src[0])) {
+        return "a copy of other elements";
+    }
+    for (int i = 1; i < GGML_MAX_DIMS; i++) {
+        /* A result with gaps is fine, one that covers itself is not. */
+        if (t->ne[i] > 1 && t->nb[i] < t->nb[0]) {
+            return "a result whose elements lie in one another";
+        }
+    }
+    return NULL;
+}
+
+static bool translate_copy(gs_builder_t *b, const tensor_t *t)
+{
+    const tensor_t *src = t->src[0];
+    const int rank = gs_rank(t), from = gs_rank(src);
+    lt_t x, z;
+    sinter_dim_t dims[4], to[4];
+    if (!gs_use_plain(b, src, from, &x)) {
+        return false;
+    }
+    for (int i = 0; i < from; i++) {
+        dims[i] = gs_dim(b, src, from - 1 - i);
+    }
+    for (int i = 0; i < rank; i++) {
+        to[i] = gs_dim(b, t, rank - 1 - i);
+    }
+    if (!gs_reshape(b, &x, dims, from, to, rank, &z)) {
+        return false;
+    }
+    const lt_t y = gs_result(b, rank, gs_plain_order(rank));
+    return gs_convert(b, &z, &y) && gs_done(b, &y, rank, gs_plain_order(rank));
+}
+
+/* A copy from or to blocks: through floats, row by row. It is for shifts of a cache, which are
+ * rare. */
+static bool loop_copy(const tensor_t *t)
+{
+    const tensor_t *src = t->src[0];
+    const size_t from = ggml_row_size(src->type, src->ne[0]), to = ggml_row_size(t->type, t->ne[0]);
+    uint8_t *blocks = malloc(from > to ? from : to);
+    float *floats = malloc((size_t)t->ne[0] * sizeof(*floats));
+    const bool ok = blocks && floats;
+    for (int64_t row = 0; row < ggml_nrows(t) && ok; row++) {
+        ggml_backend_tensor_get(src, blocks, row_offset(src, t, row), from);
+        const void *result = blocks;
+        if (src->type == GGML_TYPE_F32) {
+            memcpy(floats, blocks, from);
+            ggml_get_type_traits(t->type)->from_float_ref(floats, blocks, t->ne[0]);
+        } else if (src->type != t->type) {
+            ggml_get_type_traits(src->type)->to_float(blocks, floats, t->ne[0]);
+            result = floats;
+        }
+        ggml_backend_tensor_set((struct ggml_tensor *)t, result, row_offset(t, t, row), to);
+    }
+    free(blocks);
+    free(floats);
+    return ok;
+}
+
+const gs_special_t gs_copy = {.translate = translate_copy,
+                              .refuse = refuse_copy,
+                              .takes_loop = copies_blocks,
+                              .loop = loop_copy};

@@ -1,0 +1,22 @@
+/* Ops that need code of their own, beside the plain ones of ops.c. */
+#ifndef SINTER_GGML_SPECIAL_H
+#define SINTER_GGML_SPECIAL_H
+
+#include "values.h"
+
+/* Computes a node without Sinter; false where it cannot. */
+typedef bool (*gs_loop_t)(const tensor_t *node);
+
+typedef struct gs_special {
+    bool (*translate)(gs_builder_t *b, const tensor_t *node);
+    const char *(*refuse)(const tensor_t *node); /* as of a plain op where this is NULL */
+    /* Nodes that the loop computes instead. NULL: there is none. */
+    bool (*takes_loop)(const tensor_t *node);
+    gs_loop_t loop;
+} gs_special_t;
+
+extern const gs_special_t gs_mul_mat, gs_attention, gs_soft_max; /* products.c */
+extern const gs_special_t gs_rope;                               /* rope.c */
+extern const gs_special_t gs_get_rows, gs_set_rows, gs_copy;     /* rows.c */
+
+#endif

@@ -1,0 +1,167 @@
+/* The tensors of a run of nodes, and what can be asked of one of them. */
+#include "tensors.h"
+
+#include <stdlib.h>
+
+#include "layout.h"
+
+/* ---- one tensor ------------------------------------------------------------------------------ */
+
+bool gs_is_view(const tensor_t *t)
+{
+    return t->op == GGML_OP_NONE || t->op == GGML_OP_RESHAPE || t->op == GGML_OP_VIEW ||
+           t->op == GGML_OP_PERMUTE || t->op == GGML_OP_TRANSPOSE;
+}
+
+bool gs_is_float(const tensor_t *t)
+{
+    return t->type == GGML_TYPE_F32 || t->type == GGML_TYPE_F16 || t->type == GGML_TYPE_BF16;
+}
+
+bool gs_has_blocks(const tensor_t *t)
+{
+    const bool placed = gs_root(t)->buffer || gs_root(t)->data;
+    return ggml_is_quantized(t->type) && (!gs_layout_of(t->type) || (placed && !gs_is_ours(t)));
+}
+
+const char *gs_broken_blocks(const tensor_t *t)
+{
+    const size_t block = ggml_type_size(t->type);
+    const size_t offset = (size_t)((const char *)t->data - (const char *)gs_root(t)->data);
+    if (t->nb[0] != block) {
+        return "quantised data that is transposed";
+    }
+    bool whole = t->ne[0] % ggml_blck_size(t->type) == 0 && offset % block == 0;
+    for (int i = 1; i < GGML_MAX_DIMS; i++) {
+        whole &= t->nb[i] % block == 0;
+    }
+    return whole ? NULL : "quantised data that is not whole blocks";
+}
+
+const char *gs_unreadable(const tensor_t *t)
+{
+    if (gs_is_float(t)) {
+        for (int i = 0; i < GGML_MAX_DIMS; i++) {
+            if (t->nb[i] % ggml_type_size(t->type)) {
+                return "strides that are not whole elements";
+            }
+        }
+        return NULL;
+    }
+    if (!gs_layout_of(t->type)) {
+        return "its data type";
+    }
+    return gs_has_blocks(t) ? "quantised data in a buffer of the host" : gs_broken_blocks(t);
+}
+
+const char *gs_no_floats(const tensor_t *t)
+{
+    return gs_is_float(t) ? gs_unreadable(t) : "a source that is not f32, f16 or bf16";
+}
+
+/* ---- a run of nodes -------------------------------------------------------------------------- */
+
+void gs_tensors_free(gs_tensors_t *tensors)
+{
+    free(tensors->list);
+    free(tensors->outer_uses);
+    free(tensors->open);
+    free(tensors->slots);
+    free(tensors->src);
+    *tensors = (gs_tensors_t){0};
+}
+
+/* The slot of a tensor, or the free one that it would get. */
+static int slot_of(const gs_tensors_t *tensors, const tensor_t *tensor)
+{
+    const uint64_t hash = gs_mix(0, (uint64_t)(uintptr_t)tensor);
+    int i = (int)(hash % (uint64_t)tensors->n_slots);
+    while (tensors->slots[i] >= 0 && tensors->list[tensors->slots[i]] != tensor) {
+        i = (i + 1) % tensors->n_slots;
+    }
+    return i;
+}
+
+int gs_tensors_find(const gs_tensors_t *tensors, const tensor_t *tensor)
+{
+    return tensors->slots[slot_of(tensors, tensor)];
+}
+
+static int tensors_add(gs_tensors_t *tensors, const tensor_t *tensor)
+{
+    const int slot = slot_of(tensors, tensor);
+    if (tensors->slots[slot] < 0) {
+        tensors->list[tensors->count] = tensor;
+        tensors->slots[slot] = tensors->count++;
+    }
+    return tensors->slots[slot];
+}
+
+/* Uses of a node in all of the host's graph. A node that nobody uses is what the host wants, and
+ * one that the graph does not know may be. */
+static int uses_of(const struct ggml_cgraph *graph, const tensor_t *node)
+{
+    if (!graph || !graph->use_counts || !graph->visited_hash_set.keys) {
+        return INT32_MAX;
+    }
+    const size_t at = ggml_hash_find(&graph->visited_hash_set, node);
+    if (at == GGML_HASHSET_FULL || !ggml_bitset_get(graph->visited_hash_set.used, at) ||
+        graph->visited_hash_set.keys[at] != node) {
+        return INT32_MAX;
+    }
+    return graph->use_counts[at] > 0 ? graph->use_counts[at] : INT32_MAX;
+}
+
+bool gs_tensors_collect(gs_tensors_t *tensors, tensor_t *const *nodes, int n_nodes,
+                        const struct ggml_cgraph *graph)
+{
+    *tensors = (gs_tensors_t){.n_nodes = n_nodes};
+    int most = 64;
+    for (int n = 0; n < n_nodes; n++) {
+        most += 2;
+        for (int s = 0; s < GGML_MAX_SRC; s++) {
+            most += nodes[n]->src[s] ? 2 : 0;
+        }
+    }
+    tensors->n_slots = 2 * most;
+    tensors->list = malloc((size_t)most * sizeof(*tensors->list));
+    tensors->slots = malloc((size_t)tensors->n_slots * sizeof(*tensors->slots));
+    tensors->src = malloc((size_t)(n_nodes + 1) * sizeof(*tensors->src));
+    tensors->outer_uses = calloc((size_t)n_nodes + 1, sizeof(*tensors->outer_uses));
+    if (!tensors->list || !tensors->slots || !tensors->src || !tensors->outer_uses) {
+        gs_tensors_free(tensors);
+        return false;
+    }
+    memset(tensors->slots, 0xFF, (size_t)tensors->n_slots * sizeof(*tensors->slots));
+    for (int n = 0; n < n_nodes; n++) {
+        tensors_add(tensors, nodes[n]);
+        tensors->outer_uses[n] = uses_of(graph, nodes[n]);
+    }
+    for (int n = 0; n < n_nodes; n++) {
+        for (int s = 0; s < GGML_MAX_SRC; s++) {
+            const tensor_t *t = nodes[n]->src[s];
+            const int src = tensors->src[n][s] = t ? tensors_add(tensors, t) : -1;
+            if (t) {
+                tensors_add(tensors, gs_root(t));
+            }
+            if (src >= 0 && src < n_nodes && tensors->outer_uses[src] != INT32_MAX) {
+                tensors->outer_uses[src]--;
+            }
+        }
+        tensors_add(tensors, gs_root(nodes[n]));
+    }
+    return true;
+}
+
+void *gs_grown(void *list, int count, int *capacity, size_t size)
+{
+    if (count < *capacity) {
+        return list;
+    }
+    const int more = *capacity ? 2 * *capacity : 32;
+    void *larger = realloc(list, (size_t)more * size);
+    if (larger) {
+        *capacity = more;
+    }
+    return larger;
+}

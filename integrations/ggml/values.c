@@ -1,0 +1,449 @@
+/* What tensors of ggml are in the graph that is being built. */
+#include "values.h"
+
+#include "layout.h"
+
+const int gs_heads_first[GGML_MAX_DIMS] = {3, 1, 2, 0};
+
+int gs_rank(const tensor_t *t)
+{
+    int rank = GGML_MAX_DIMS;
+    while (rank > 2 && t->ne[rank - 1] == 1) {
+        rank--;
+    }
+    return rank;
+}
+
+const int *gs_plain_order(int rank)
+{
+    static const int order[GGML_MAX_DIMS] = {3, 2, 1, 0};
+    return order + GGML_MAX_DIMS - rank;
+}
+
+bool gs_in_graph(const gs_builder_t *b, const tensor_t *t)
+{
+    const int index = gs_tensors_find(b->tensors, t);
+    if (index < b->first || index >= b->node) {
+        return false;
+    }
+    return !gs_is_view(t) || (t->src[0] && gs_in_graph(b, t->src[0]));
+}
+
+gs_value_t *gs_version_of(const gs_builder_t *b, const tensor_t *t)
+{
+    const int index = gs_tensors_find(b->tensors, gs_root(t));
+    return index >= 0 && b->versions[index].known ? &b->versions[index] : NULL;
+}
+
+/* ---- other dims ------------------------------------------------------------------------------ */
+
+bool gs_reshape(gs_builder_t *b, const lt_t *x, const sinter_dim_t *from, int from_rank,
+                const sinter_dim_t *to, int rank, lt_t *y)
+{
+    if (from_rank == rank && !memcmp(from, to, (size_t)rank * sizeof(*to))) {
+        *y = *x;
+        return true;
+    }
+    int64_t shape[GS_MAX_RANK];
+    int open = 0;
+    bool keep = false;
+    for (int i = 0; i < rank; i++) {
+        shape[i] = to[i];
+        if (to[i] < 0 && i < from_rank && from[i] == to[i] && open > 0) {
+            shape[i] = 0;
+            keep = true;
+        } else if (to[i] < 0) {
+            shape[i] = -1;
+            open++;
+        }
+    }
+    if (open > 1) {
+        return gs_fail(b, "a view of several dims that change");
+    }
+    *y = gs_inner(b, x->data_type);
+    return gs_add(b, sinter_op_static_reshape, sinter_in(x), sinter_out(y),
+                  sinter_attr_s64s(sinter_op_attr_shape, (size_t)rank, shape),
+                  sinter_attr_bool(sinter_op_attr_special_zero, keep));
+}
+
+bool gs_slice(gs_builder_t *b, const lt_t *x, int rank, int64_t start, int64_t count, lt_t *y)
+{
+    *y = gs_inner(b, x->data_type);
+    return gs_add(b, sinter_op_slice, sinter_in(x), sinter_out(y),
+                  sinter_attr_s64(sinter_op_attr_starts, start),
+                  sinter_attr_s64(sinter_op_attr_ends, start + count),
+                  sinter_attr_s64(sinter_op_attr_axes, rank - 1));
+}
+
+/* The tensor of a value with the dims of t in an order. Dims that the order leaves out are 1. */
+static bool arrange(gs_builder_t *b, const gs_value_t *v, int rank, const int *order, lt_t *y)
+{
+    int base[GGML_MAX_DIMS], last = GGML_MAX_DIMS, n = 0;
+    bool sorted = true, used[GGML_MAX_DIMS] = {0};
+    sinter_dim_t dims[GGML_MAX_DIMS];
+    for (int i = 0; i < rank; i++) {
+        const int d = v->perm[order[i]];
+        base[i] = d;
+        dims[i] = v->ne[d];
+        used[d] = true;
+        if (dims[i] != 1) {
+            sorted &= d < last;
+            last = d;
+        }
+    }
+    lt_t x;
+    sinter_logical_tensor_init_unknown(&x, v->id, v->type, SINTER_UNKNOWN_NDIMS,
+                                       sinter_tensor_property_undef);
+    if (sorted) {
+        return gs_reshape(b, &x, v->dims, v->rank, dims, rank, y);
+    }
+    /* All four dims in ggml's order, transposed, and without the dims of size 1 again. */
+    const sinter_dim_t all[4] = {v->ne[3], v->ne[2], v->ne[1], v->ne[0]};
+    int64_t turn[4];
+    sinter_dim_t turned[4];
+    for (int d = GGML_MAX_DIMS - 1; d >= 0; d--) {
+        if (!used[d]) {
+            turn[n++] = 3 - d;
+        }
+    }
+    for (int i = 0; i < rank; i++) {
+        turn[n++] = 3 - base[i];
+    }
+    for (int i = 0; i < 4; i++) {
+        turned[i] = all[turn[i]];
+    }
+    lt_t four, z;
+    if (!gs_reshape(b, &x, v->dims, v->rank, all, 4, &four)) {
+        return false;
+    }
+    z = gs_inner(b, v->type);
+    return gs_add(b, sinter_op_static_transpose, sinter_in(&four), sinter_out(&z),
+                  sinter_attr_s64s(sinter_op_attr_order, 4, turn)) &&
+           gs_reshape(b, &z, turned, 4, dims, rank, y);
+}
+
+/* The value of a tensor whose dims in Sinter are those of t in this order. */
+static gs_value_t value_in_order(const gs_builder_t *b, const tensor_t *t, const lt_t *lt, int rank,
+                                 const int *order)
+{
+    gs_value_t v = {.known = true, .id = lt->id, .type = lt->data_type, .rank = rank};
+    bool used[GGML_MAX_DIMS] = {0};
+    for (int i = 0; i < rank; i++) {
+        const int base = rank - 1 - i;
+        v.dims[i] = v.ne[base] = gs_dim(b, t, order[i]);
+        v.perm[order[i]] = base;
+        used[order[i]] = true;
+    }
+    for (int i = 0, base = rank; i < GGML_MAX_DIMS; i++) {
+        if (!used[i] && base < GGML_MAX_DIMS) {
+            v.perm[i] = base;
+            v.ne[base++] = 1;
+        }
+    }
+    return v;
+}
+
+/* ---- quantised tensors ----------------------------------------------------------------------- */
+
+bool gs_dequantise(gs_builder_t *b, const tensor_t *t, int rank, const int *order,
+                   const lt_t *planes, lt_t *y)
+{
+    const gs_layout_t *layout = gs_layout_of(t->type);
+    int64_t groups[GGML_MAX_DIMS];
+    for (int i = 0; i < rank; i++) {
+        groups[i] = order[i] == 0 ? layout->group : 1;
+    }
+    sinter_op_part_t parts[8];
+    int n = 0;
+    parts[n++] = sinter_in(&planes[GS_CODES]);
+    parts[n++] = sinter_in(&planes[GS_SCALES]);
+    if (layout->offsets != sinter_data_type_undef) {
+        parts[n++] = sinter_in(&planes[GS_OFFSETS]);
+        parts[n++] = sinter_attr_str(sinter_op_attr_zps_kind, "offsets");
+    }
+    *y = gs_inner(b, sinter_f32);
+    parts[n++] = sinter_out(y);
+    parts[n++] = sinter_attr_str(sinter_op_attr_qtype, "per_group");
+    parts[n++] = sinter_attr_s64s(sinter_op_attr_group_shape, (size_t)rank, groups);
+    return gs_add_parts(b, sinter_op_dynamic_dequantize, n, parts);
+}
+
+bool gs_dequantised(gs_builder_t *b, const tensor_t *t, int rank, const int *order,
+                    const lt_t *rows, lt_t *y)
+{
+    const int n_planes = gs_layout_of(t->type)->offsets == sinter_data_type_undef ? 2 : 3;
+    lt_t all, planes[GS_PLANES];
+    for (int p = 0; p < n_planes; p++) {
+        if (!gs_add_input(b, gs_input_in_order(b, t, p, rank, order), &all)) {
+            return false;
+        }
+        planes[p] = rows ? gs_inner(b, all.data_type) : all;
+        if (rows && !gs_add(b, sinter_op_gather, sinter_in(&all), sinter_in(rows),
+                            sinter_out(&planes[p]), sinter_attr_s64(sinter_op_attr_axis, 0))) {
+            return false;
+        }
+    }
+    return gs_dequantise(b, t, rank, order, planes, y);
+}
+
+/* ---- views ----------------------------------------------------------------------------------- */
+
+const char *gs_view_of_rows(const tensor_t *t, int perm[GGML_MAX_DIMS], int64_t *heads)
+{
+    const tensor_t *root = gs_root(t);
+    const size_t row = ggml_row_size(root->type, root->ne[0]);
+    const size_t head = ggml_row_size(t->type, t->ne[0]);
+    if (t->type != root->type || t->ne[0] == 0 || root->ne[0] % t->ne[0] != 0) {
+        return "memory that an earlier node writes";
+    }
+    *heads = root->ne[0] / t->ne[0];
+    bool found[GGML_MAX_DIMS] = {true};
+    int left[GGML_MAX_DIMS], n = 0;
+    perm[0] = 0;
+    for (int i = 1; i < GGML_MAX_DIMS; i++) {
+        const int base = *heads > 1 && t->nb[i] == head && t->ne[i] == *heads ? 1
+                         : t->nb[i] == row && t->ne[i] > 1                    ? 2
+                                                                              : 0;
+        if (base && !found[base]) {
+            perm[i] = base;
+            found[base] = true;
+        } else if (t->ne[i] == 1) {
+            left[n++] = i;
+        } else {
+            return "a view of memory that an earlier node writes";
+        }
+    }
+    if (*heads > 1 && !found[1]) {
+        return "a part of the rows that an earlier node writes";
+    }
+    for (int base = 1; base < GGML_MAX_DIMS; base++) {
+        if (!found[base]) {
+            perm[left[--n]] = base;
+        }
+    }
+    return NULL;
+}
+
+/* A view of the rows of a cache, of which an earlier node has written some. */
+static bool rows_of_version(gs_builder_t *b, const tensor_t *t, const gs_value_t *version,
+                            gs_value_t *v)
+{
+    int64_t heads = 0;
+    *v = (gs_value_t){.known = true, .id = version->id, .type = version->type, .rank = 2};
+    const char *why = gs_view_of_rows(t, v->perm, &heads);
+    if (why || version->id == 0 || t->data != version->begin) {
+        return gs_fail(b, "%s", why ? why : "memory that an earlier node writes");
+    }
+    memcpy(v->dims, version->dims, sizeof(v->dims));
+    v->ne[0] = t->ne[0];
+    v->ne[1] = heads;
+    v->ne[2] = version->dims[0];
+    v->ne[3] = 1;
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        if (v->perm[i] == 2 && gs_dim(b, t, i) != version->dims[0]) {
+            return gs_fail(b, "other rows than an earlier node writes");
+        }
+    }
+    return true;
+}
+
+/* What a view of a value takes of it: all elements, in other dims, or `count` elements of each row
+ * from `start` on. */
+typedef enum part { PART_ALL, PART_OF_ROWS, PART_OTHER } part_t;
+
+static part_t part_of(const tensor_t *t, int64_t *start, int64_t *count)
+{
+    const tensor_t *from = t->src[0];
+    const size_t offset = (size_t)((const char *)t->data - (const char *)from->data);
+    const size_t size = ggml_type_size(t->type);
+    if (ggml_nelements(t) == ggml_nelements(from) && offset == 0 && ggml_is_contiguous(t)) {
+        return PART_ALL;
+    }
+    /* Dims inside of a row of the source, then its rows. */
+    int64_t run = 1, rows = 1;
+    bool fits = ggml_is_contiguous(from);
+    for (int i = 0; i < GGML_MAX_DIMS && fits; i++) {
+        if (t->ne[i] == 1) {
+            continue;
+        }
+        if (rows == 1 && t->nb[i] == (size_t)run * size && run * t->ne[i] <= from->ne[0]) {
+            run *= t->ne[i];
+        } else {
+            fits = t->nb[i] == (size_t)rows * from->nb[1];
+            rows *= t->ne[i];
+        }
+    }
+    *start = (int64_t)(offset / size);
+    *count = run;
+    return fits && rows == ggml_nrows(from) && offset % size == 0 && *start + run <= from->ne[0]
+               ? PART_OF_ROWS
+               : PART_OTHER;
+}
+
+uint64_t gs_kind_of_view(const tensor_t *t)
+{
+    int perm[GGML_MAX_DIMS] = {0};
+    int64_t heads = 0, start = 0, count = 0;
+    const bool of_rows = !gs_view_of_rows(t, perm, &heads);
+    uint64_t kind = (uint64_t)of_rows;
+    for (int i = 1; i < GGML_MAX_DIMS && of_rows; i++) {
+        kind = kind << 2 | (uint64_t)perm[i];
+    }
+    const part_t part = t->op == GGML_OP_VIEW && t->src[0] ? part_of(t, &start, &count) : PART_ALL;
+    kind = kind << 2 | (uint64_t)part;
+    return part == PART_OF_ROWS ? kind << 48 ^ (uint64_t)start << 24 ^ (uint64_t)count : kind << 48;
+}
+
+static bool value_of(gs_builder_t *b, const tensor_t *t, gs_value_t *v);
+
+/* A view of a value: the same elements in other dims, or a run of elements of each row. */
+static bool view_of_value(gs_builder_t *b, const tensor_t *t, gs_value_t *v)
+{
+    const tensor_t *from = t->src[0];
+    gs_value_t source;
+    if (!value_of(b, from, &source)) {
+        return false;
+    }
+    *v = source;
+    if (t->op == GGML_OP_PERMUTE || t->op == GGML_OP_TRANSPOSE) {
+        static const int swap[4] = {1, 0, 2, 3};
+        for (int i = 0; i < GGML_MAX_DIMS; i++) {
+            v->perm[t->op == GGML_OP_TRANSPOSE ? swap[i] : t->op_params[i]] = source.perm[i];
+        }
+        return true;
+    }
+    const int rank = gs_rank(from), *order = gs_plain_order(rank);
+    int64_t start, count;
+    lt_t x, y;
+    const part_t part = part_of(t, &start, &count);
+    if (part == PART_OTHER) {
+        return gs_fail(b, "a view that is no run of each row");
+    }
+    if (!arrange(b, &source, rank, order, &x)) {
+        return false;
+    }
+    *v = value_in_order(b, from, &x, rank, order);
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        v->ne[i] = gs_dim(b, t, i);
+        v->perm[i] = i;
+    }
+    if (part == PART_OF_ROWS) {
+        if (!gs_slice(b, &x, rank, start, count, &y)) {
+            return false;
+        }
+        v->id = y.id;
+        v->dims[rank - 1] = count;
+    }
+    return true;
+}
+
+/* What a tensor is in this graph, where it is more than plain memory. v->known is false where it
+ * is that. */
+static bool value_of(gs_builder_t *b, const tensor_t *t, gs_value_t *v)
+{
+    const int index = gs_tensors_find(b->tensors, t);
+    if (index < 0) {
+        return gs_fail(b, "a tensor that is not in the list");
+    }
+    *v = b->values[index];
+    if (v->known) {
+        return true;
+    }
+    const gs_value_t *version = gs_version_of(b, t);
+    if (gs_in_graph(b, t)) {
+        if (!gs_is_view(t)) {
+            return gs_fail(b, "%s of this graph has no value", ggml_op_name(t->op));
+        }
+        if (!view_of_value(b, t, v)) {
+            return false;
+        }
+    } else if (version) {
+        if (!rows_of_version(b, t, version, v)) {
+            return false;
+        }
+    } else if (gs_layout_of(t->type)) {
+        const int rank = gs_rank(t), *order = gs_plain_order(rank);
+        lt_t y;
+        if (!gs_dequantised(b, t, rank, order, NULL, &y)) {
+            return false;
+        }
+        *v = value_in_order(b, t, &y, rank, order);
+    } else {
+        return true;
+    }
+    b->values[index] = *v;
+    return true;
+}
+
+/* ---- uses ------------------------------------------------------------------------------------ */
+
+bool gs_use(gs_builder_t *b, const tensor_t *t, int rank, const int *order, lt_t *lt)
+{
+    gs_value_t v;
+    if (!value_of(b, t, &v)) {
+        return false;
+    }
+    return v.known ? arrange(b, &v, rank, order, lt)
+                   : gs_add_input(b, gs_input_in_order(b, t, -1, rank, order), lt);
+}
+
+bool gs_use_plain(gs_builder_t *b, const tensor_t *t, int rank, lt_t *lt)
+{
+    return gs_use(b, t, rank, gs_plain_order(rank), lt);
+}
+
+/* ---- results --------------------------------------------------------------------------------- */
+
+lt_t gs_result(gs_builder_t *b, int rank, const int *order)
+{
+    const tensor_t *t = b->tensors->list[b->node];
+    lt_t lt = gs_inner(b, gs_plain_type(t->type));
+    gs_output_t *output = gs_output_of(b, b->node);
+    const bool open = gs_has_open(b, t),
+               plain = order == gs_plain_order(rank) && ggml_is_contiguous(t);
+    if (!output || (open && !plain)) {
+        return lt;
+    }
+    output->id = lt.id;
+    output->rank = rank;
+    memcpy(output->dim, order, (size_t)rank * sizeof(*order));
+    if (!open) {
+        sinter_dim_t dims[GGML_MAX_DIMS], strides[GGML_MAX_DIMS];
+        for (int i = 0; i < rank; i++) {
+            dims[i] = t->ne[order[i]];
+            strides[i] = (sinter_dim_t)(t->nb[order[i]] / ggml_type_size(t->type));
+        }
+        sinter_logical_tensor_init_with_strides(&lt, lt.id, lt.data_type, rank, dims, strides,
+                                                sinter_tensor_property_undef);
+    }
+    return lt;
+}
+
+bool gs_done(gs_builder_t *b, const lt_t *lt, int rank, const int *order)
+{
+    b->values[b->node] = value_in_order(b, b->tensors->list[b->node], lt, rank, order);
+    return true;
+}
+
+bool gs_convert(gs_builder_t *b, const lt_t *x, const lt_t *y)
+{
+    return gs_add(b, x->data_type == y->data_type ? sinter_op_reorder : sinter_op_type_cast,
+                  sinter_in(x), sinter_out(y));
+}
+
+bool gs_copy_to_output(gs_builder_t *b)
+{
+    const tensor_t *t = b->tensors->list[b->node];
+    const gs_output_t *output = gs_output_of(b, b->node);
+    const int rank = gs_rank(t);
+    lt_t x, y;
+    if (!output || output->id != 0) {
+        return true;
+    }
+    if (!gs_use_plain(b, t, rank, &x)) {
+        return false;
+    }
+    y = gs_result(b, rank, gs_plain_order(rank));
+    return output->id != 0 ? gs_convert(b, &x, &y)
+                           : gs_fail(b, "an output of dims that change, in memory with gaps");
+}

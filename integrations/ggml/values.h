@@ -1,0 +1,51 @@
+/* What tensors of ggml are in the graph that is being built: inputs, results of its ops, and views
+ * of either. */
+#ifndef SINTER_GGML_VALUES_H
+#define SINTER_GGML_VALUES_H
+
+#include "graph.h"
+
+/* Dims of a tensor without those of size 1 at the end, which is the begin in Sinter's order. */
+int gs_rank(const tensor_t *t);
+/* ggml's dims in Sinter's order: the last one first. */
+const int *gs_plain_order(int rank);
+/* Heads before rows, where ggml has rows before heads. */
+extern const int gs_heads_first[GGML_MAX_DIMS];
+
+/* true: a node of this graph makes the tensor. */
+bool gs_in_graph(const gs_builder_t *b, const tensor_t *t);
+/* The memory of a tensor that an earlier node of this graph has written, or NULL. */
+gs_value_t *gs_version_of(const gs_builder_t *b, const tensor_t *t);
+
+/* The tensor t for an op that wants its dims in this order. */
+bool gs_use(gs_builder_t *b, const tensor_t *t, int rank, const int *order, lt_t *lt);
+bool gs_use_plain(gs_builder_t *b, const tensor_t *t, int rank, lt_t *lt);
+/* A quantised tensor in memory as floats: all of it, or, if rows is not NULL, these of its rows. */
+bool gs_dequantised(gs_builder_t *b, const tensor_t *t, int rank, const int *order,
+                    const lt_t *rows, lt_t *y);
+/* The same from its planes. */
+bool gs_dequantise(gs_builder_t *b, const tensor_t *t, int rank, const int *order,
+                   const lt_t *planes, lt_t *y);
+/* y = x with the dims `to` instead of `from`. */
+bool gs_reshape(gs_builder_t *b, const lt_t *x, const sinter_dim_t *from, int from_rank,
+                const sinter_dim_t *to, int rank, lt_t *y);
+/* y = elements start to start + count - 1 of each row of x. */
+bool gs_slice(gs_builder_t *b, const lt_t *x, int rank, int64_t start, int64_t count, lt_t *y);
+
+/* The tensor for the result of the present node, with its dims in this order. Where it is an output
+ * it has the strides of the node's memory. */
+lt_t gs_result(gs_builder_t *b, int rank, const int *order);
+/* lt is the value of the present node. Returns true. */
+bool gs_done(gs_builder_t *b, const lt_t *lt, int rank, const int *order);
+/* After an op that could not write its result in place of the node's memory: one more copy. */
+bool gs_copy_to_output(gs_builder_t *b);
+/* y = x, of y's type. */
+bool gs_convert(gs_builder_t *b, const lt_t *x, const lt_t *y);
+
+/* How a view sees the rows of its root, in which heads lie side by side: dim i of the view is
+ * number perm[i] of elements, heads, rows and a dim of 1. NULL, or why it is none of rows. */
+const char *gs_view_of_rows(const tensor_t *t, int perm[GGML_MAX_DIMS], int64_t *heads);
+/* What the translation of a view makes of its strides and offset, as a number. */
+uint64_t gs_kind_of_view(const tensor_t *view);
+
+#endif
