@@ -1,7 +1,7 @@
-/* The table of ops: a row says that an op of ggml is taken, what it becomes, and by what function
- * where that is more than one op of Sinter. A row without a function of its own is a plain op: its
- * sources are the op's inputs, and they and the result have to be floats, of which the second and
- * later ones broadcast. */
+/* The table of ops. A row says that an op of ggml is taken and what it becomes; an op without a row
+ * stays with the host. A row without `special` is a plain op: one op of Sinter, whose inputs are the
+ * sources of the node. It is refused unless they and the result are floats, and all sources
+ * broadcast to the first. */
 #include "ops.h"
 
 enum { MOST_ATTRS = 3 };
@@ -14,9 +14,9 @@ typedef struct op_row {
     int which; /* of UNARY and GLU: which of them */
     sinter_op_kind_t kind;
     sinter_op_part_t attrs[MOST_ATTRS];
-    float operand; /* a constant second input; 0: none */
-    float swish;   /* instead of kind: x * sigmoid(swish * x); 0: not */
-    const gs_special_t *special;
+    float operand;               /* a constant second input; 0: none */
+    float swish;                 /* instead of kind: x * sigmoid(swish * x); 0: not */
+    const gs_special_t *special; /* NULL: a plain op */
 } op_row_t;
 
 static const op_row_t *row_of(const tensor_t *t);
@@ -37,7 +37,7 @@ static bool broadcasts(const tensor_t *a, const tensor_t *b)
 static const char *refuse_plain(const tensor_t *t)
 {
     for (int i = 0; i < GGML_MAX_SRC; i++) {
-        const char *why = t->src[i] ? gs_no_floats(t->src[i]) : NULL;
+        const char *why = t->src[i] ? gs_unreadable_floats(t->src[i]) : NULL;
         if (why) {
             return why;
         }
@@ -57,7 +57,7 @@ static bool swish(gs_builder_t *b, float factor, const lt_t *x, const lt_t *y)
            gs_add(b, sinter_op_multiply, sinter_in(x), sinter_in(&s), sinter_out(y));
 }
 
-/* y = what the row says of the inputs. */
+/* y = what the row makes of the inputs; t has its parameters. */
 static bool apply(gs_builder_t *b, const op_row_t *row, const tensor_t *t, int n_inputs,
                   const lt_t *inputs, const lt_t *y)
 {
@@ -277,7 +277,7 @@ static const op_row_t *row_of(const tensor_t *t)
 
 const char *gs_refuses(const tensor_t *op)
 {
-    if (gs_is_view(op) || ggml_is_empty(op)) {
+    if (gs_is_noop(op)) {
         return NULL;
     }
     const op_row_t *row = row_of(op);
@@ -291,7 +291,7 @@ bool gs_translate(gs_builder_t *b, int node)
 {
     const tensor_t *t = b->tensors->list[node];
     b->node = node;
-    if (gs_is_view(t) || ggml_is_empty(t)) {
+    if (gs_is_noop(t)) {
         return true;
     }
     const op_row_t *row = row_of(t);
@@ -312,7 +312,7 @@ bool gs_translate(gs_builder_t *b, int node)
 
 gs_loop_t gs_loop_of(const tensor_t *node)
 {
-    const op_row_t *row = ggml_is_empty(node) ? NULL : row_of(node);
+    const op_row_t *row = gs_is_noop(node) ? NULL : row_of(node);
     const gs_special_t *special = row ? row->special : NULL;
     return special && special->takes_loop && special->takes_loop(node) ? special->loop : NULL;
 }

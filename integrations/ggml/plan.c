@@ -179,7 +179,7 @@ static bool add_outputs(gs_builder_t *b)
             const int root = gs_tensors_find(tensors, gs_root(t));
             needed[n] |= tensors->outer_uses[n] > 0 || (t->flags & GGML_TENSOR_FLAG_OUTPUT);
             needed[n] |= t->view_src && !gs_is_view(t) && !(root >= b->first && root < b->end);
-            if (needed[n] && !gs_is_view(t) && t->op != GGML_OP_SET_ROWS && !ggml_is_empty(t)) {
+            if (needed[n] && !gs_is_noop(t) && t->op != GGML_OP_SET_ROWS) {
                 ok = gs_add_output(b, 0, n);
             }
         }
@@ -545,7 +545,7 @@ static enum ggml_status compute(gs_plans_t *plans, sinter_stream_t *stream, tens
                                 int n_nodes, const struct ggml_cgraph *graph)
 {
     gs_tensors_t tensors;
-    if (n_nodes == 1 && (gs_is_view(nodes[0]) || ggml_is_empty(nodes[0]))) {
+    if (n_nodes == 1 && gs_is_noop(nodes[0])) {
         return GGML_STATUS_SUCCESS;
     }
     if (refuses(nodes, n_nodes)) {

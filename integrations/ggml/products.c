@@ -35,7 +35,7 @@ static const char *refuse_mul_mat(const tensor_t *t)
     if (why) {
         return why;
     }
-    if (gs_no_floats(x) || t->type != GGML_TYPE_F32) {
+    if (gs_unreadable_floats(x) || t->type != GGML_TYPE_F32) {
         return "the activation's type";
     }
     return weights->ne[3] == x->ne[3] || weights->ne[3] == 1 ? NULL
@@ -91,19 +91,19 @@ static const char *refuse_scores(const tensor_t *t, const tensor_t *rows, int64_
     return gs_unreadable(mask);
 }
 
-/* x plus a mask in memory, of which as many rows count as `rows` has. groups: as many of heads, if
- * x has them in groups; 0: it has not. */
+/* y = x plus a mask in memory, of which the first rows count, as many as `rows` has. groups: into
+ * how many groups x divides the heads; 0: it has them in one dim. */
 static bool add_mask(gs_builder_t *b, const lt_t *x, const tensor_t *mask, const tensor_t *rows,
                      int64_t groups, lt_t *y)
 {
-    static const int plain[4] = {3, 2, 1, 0}, with_gap[5] = {3, 2, -1, 1, 0};
+    static const int with_gap[5] = {3, 2, -1, 1, 0};
     const bool gap = groups > 0 && mask->ne[2] == 1;
     const int rank = gap ? 5 : 4;
     lt_t m, z;
     if (gs_in_graph(b, mask) || gs_version_of(b, mask)) {
         return gs_fail(b, "a mask that is computed");
     }
-    gs_input_t in = gs_input_in_order(b, mask, -1, rank, gap ? with_gap : plain);
+    gs_input_t in = gs_input_in_order(b, mask, -1, rank, gap ? with_gap : gs_plain_order(4));
     in.size_of[rank - 2] = gs_tensors_find(b->tensors, rows);
     if (!gs_add_input(b, in, &m)) {
         return false;
@@ -120,8 +120,8 @@ static bool add_mask(gs_builder_t *b, const lt_t *x, const tensor_t *mask, const
     return gs_binary(b, sinter_op_add, x, &m, y);
 }
 
-/* y = softmax of the rows of x. Sinks, if there are any, are one number for each of the heads,
- * which are dims 1 to rank - 3 of x. */
+/* y = softmax of the rows of x, which has rank 5 and the heads in groups, or rank 4 and as many
+ * heads as `groups` says. Sinks, if there are any, are one number for each head. */
 static bool softmax_to(gs_builder_t *b, const lt_t *x, const tensor_t *sinks, int rank,
                        int64_t groups, const lt_t *y)
 {
@@ -131,7 +131,7 @@ static bool softmax_to(gs_builder_t *b, const lt_t *x, const tensor_t *sinks, in
     parts[n++] = sinter_in(x);
     if (sinks) {
         const sinter_dim_t from[1] = {sinks->ne[0]};
-        const sinter_dim_t to[5] = {1, groups, rank == 5 ? from[0] / groups : 1, 1, 1};
+        const sinter_dim_t to[5] = {1, groups, from[0] / groups, 1, 1};
         if (!gs_use_plain(b, sinks, 1, &vector) || !gs_reshape(b, &vector, from, 1, to, rank, &s)) {
             return false;
         }
@@ -148,7 +148,7 @@ static bool softmax_to(gs_builder_t *b, const lt_t *x, const tensor_t *sinks, in
 static const char *refuse_soft_max(const tensor_t *t)
 {
     const tensor_t *x = t->src[0];
-    const char *why = gs_no_floats(x);
+    const char *why = gs_unreadable_floats(x);
     return why ? why : refuse_scores(t, x, x->ne[0], t->src[1], t->src[2]);
 }
 
@@ -182,7 +182,7 @@ const gs_special_t gs_soft_max = {.translate = translate_soft_max, .refuse = ref
 static const char *refuse_attention(const tensor_t *t)
 {
     const tensor_t *q = t->src[0], *k = t->src[1], *v = t->src[2];
-    if (gs_no_floats(q)) {
+    if (gs_unreadable_floats(q)) {
         return "the queries' type";
     }
     if (gs_unreadable(k) || gs_unreadable(v)) {

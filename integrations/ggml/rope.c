@@ -18,7 +18,7 @@ static const char *refuse(const tensor_t *t)
     if (t->src[1]->type != GGML_TYPE_I32) {
         return "positions that are not i32";
     }
-    return gs_no_floats(t->src[0]);
+    return gs_unreadable_floats(t->src[0]);
 }
 
 /* The angle of a pair is its frequency times the position, with the stretching of YaRN as well. */

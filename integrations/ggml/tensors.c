@@ -13,6 +13,11 @@ bool gs_is_view(const tensor_t *t)
            t->op == GGML_OP_PERMUTE || t->op == GGML_OP_TRANSPOSE;
 }
 
+bool gs_is_noop(const tensor_t *t)
+{
+    return gs_is_view(t) || ggml_is_empty(t);
+}
+
 bool gs_is_float(const tensor_t *t)
 {
     return t->type == GGML_TYPE_F32 || t->type == GGML_TYPE_F16 || t->type == GGML_TYPE_BF16;
@@ -54,7 +59,7 @@ const char *gs_unreadable(const tensor_t *t)
     return gs_has_blocks(t) ? "quantised data in a buffer of the host" : gs_broken_blocks(t);
 }
 
-const char *gs_no_floats(const tensor_t *t)
+const char *gs_unreadable_floats(const tensor_t *t)
 {
     return gs_is_float(t) ? gs_unreadable(t) : "a source that is not f32, f16 or bf16";
 }

@@ -29,8 +29,10 @@ void gs_tensors_free(gs_tensors_t *tensors);
 /* The index of a tensor, or -1. */
 int gs_tensors_find(const gs_tensors_t *tensors, const tensor_t *tensor);
 
-/* Nothing is computed for it. */
+/* A leaf or a view: no op computes it. */
 bool gs_is_view(const tensor_t *t);
+/* The same, or a result without elements. */
+bool gs_is_noop(const tensor_t *t);
 bool gs_is_float(const tensor_t *t); /* f32, f16 or bf16 */
 /* Whether a quantised tensor is blocks of ggml and no planes: in memory of the host, and where the
  * type has no planes. Before memory is given it is taken for ours. */
@@ -41,7 +43,7 @@ const char *gs_broken_blocks(const tensor_t *t);
  * ours. */
 const char *gs_unreadable(const tensor_t *t);
 /* The same where it has to be floats. */
-const char *gs_no_floats(const tensor_t *t);
+const char *gs_unreadable_floats(const tensor_t *t);
 
 /* Parameter number i of a node, of those that are floats. */
 static inline float gs_param(const tensor_t *t, int i)
