@@ -10,11 +10,11 @@
  * where Sinter refuses them together, one by one. */
 typedef struct step {
     int first, end;
-    sinter_compiled_graph_t *whole;
+    sinter_compiled_graph_t *whole; /* NULL: a loop, one by one, or nothing to compute */
+    gs_ports_t ports;               /* of whole */
     gs_loop_t loop;
-    bool singly;
+    bool singly; /* one by one */
     bool writes_weights;
-    gs_ports_t ports;
 } step_t;
 
 /* A dim that has had several sizes is open. Two open dims are of one class if they have had the

@@ -46,7 +46,7 @@ static bool translate_get_rows(gs_builder_t *b, const tensor_t *t)
         return false;
     }
     if (gs_layout_of(data->type) && !gs_version_of(b, data)) {
-        return gs_dequantised(b, data, 2, order, &rows, &y) && gs_done(b, &y, 2, order);
+        return gs_use_quantised(b, data, 2, order, &rows, &y) && gs_done(b, &y, 2, order);
     }
     if (!gs_use_plain(b, data, 2, &from)) {
         return false;
@@ -194,7 +194,7 @@ static bool translate_set_rows(gs_builder_t *b, const tensor_t *t)
         }
     }
     y = after[0];
-    if (layout && !gs_dequantise(b, t, 2, order, after, &y)) {
+    if (layout && !gs_dequantise_planes(b, t, 2, order, after, &y)) {
         return false;
     }
     /* Nobody but readers of the cache may use the result, which has fewer rows: the node itself has

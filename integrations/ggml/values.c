@@ -145,8 +145,8 @@ static gs_value_t value_in_order(const gs_builder_t *b, const tensor_t *t, const
 
 /* ---- quantised tensors ----------------------------------------------------------------------- */
 
-bool gs_dequantise(gs_builder_t *b, const tensor_t *t, int rank, const int *order,
-                   const lt_t *planes, lt_t *y)
+bool gs_dequantise_planes(gs_builder_t *b, const tensor_t *t, int rank, const int *order,
+                          const lt_t *planes, lt_t *y)
 {
     const gs_layout_t *layout = gs_layout_of(t->type);
     int64_t groups[GGML_MAX_DIMS];
@@ -168,8 +168,8 @@ bool gs_dequantise(gs_builder_t *b, const tensor_t *t, int rank, const int *orde
     return gs_add_parts(b, sinter_op_dynamic_dequantize, n, parts);
 }
 
-bool gs_dequantised(gs_builder_t *b, const tensor_t *t, int rank, const int *order,
-                    const lt_t *rows, lt_t *y)
+bool gs_use_quantised(gs_builder_t *b, const tensor_t *t, int rank, const int *order,
+                      const lt_t *rows, lt_t *y)
 {
     const int n_planes = gs_layout_of(t->type)->offsets == sinter_data_type_undef ? 2 : 3;
     lt_t all, planes[GS_PLANES];
@@ -183,7 +183,7 @@ bool gs_dequantised(gs_builder_t *b, const tensor_t *t, int rank, const int *ord
             return false;
         }
     }
-    return gs_dequantise(b, t, rank, order, planes, y);
+    return gs_dequantise_planes(b, t, rank, order, planes, y);
 }
 
 /* ---- views ----------------------------------------------------------------------------------- */
@@ -364,7 +364,7 @@ static bool value_of(gs_builder_t *b, const tensor_t *t, gs_value_t *v)
     } else if (gs_layout_of(t->type)) {
         const int rank = gs_rank(t), *order = gs_plain_order(rank);
         lt_t y;
-        if (!gs_dequantised(b, t, rank, order, NULL, &y)) {
+        if (!gs_use_quantised(b, t, rank, order, NULL, &y)) {
             return false;
         }
         *v = value_in_order(b, t, &y, rank, order);

@@ -9,7 +9,7 @@
 int gs_rank(const tensor_t *t);
 /* ggml's dims in Sinter's order: the last one first. */
 const int *gs_plain_order(int rank);
-/* Heads before rows, where ggml has rows before heads. */
+/* [batch, heads, rows, elements] where dim 1 of ggml is the heads and dim 2 the rows. */
 extern const int gs_heads_first[GGML_MAX_DIMS];
 
 /* true: a node of this graph makes the tensor. */
@@ -21,11 +21,11 @@ gs_value_t *gs_version_of(const gs_builder_t *b, const tensor_t *t);
 bool gs_use(gs_builder_t *b, const tensor_t *t, int rank, const int *order, lt_t *lt);
 bool gs_use_plain(gs_builder_t *b, const tensor_t *t, int rank, lt_t *lt);
 /* A quantised tensor in memory as floats: all of it, or, if rows is not NULL, these of its rows. */
-bool gs_dequantised(gs_builder_t *b, const tensor_t *t, int rank, const int *order,
-                    const lt_t *rows, lt_t *y);
-/* The same from its planes. */
-bool gs_dequantise(gs_builder_t *b, const tensor_t *t, int rank, const int *order,
-                   const lt_t *planes, lt_t *y);
+bool gs_use_quantised(gs_builder_t *b, const tensor_t *t, int rank, const int *order,
+                      const lt_t *rows, lt_t *y);
+/* The floats of these planes, which have the dims of t in this order. */
+bool gs_dequantise_planes(gs_builder_t *b, const tensor_t *t, int rank, const int *order,
+                          const lt_t *planes, lt_t *y);
 /* y = x with the dims `to` instead of `from`. */
 bool gs_reshape(gs_builder_t *b, const lt_t *x, const sinter_dim_t *from, int from_rank,
                 const sinter_dim_t *to, int rank, lt_t *y);
@@ -39,7 +39,7 @@ lt_t gs_result(gs_builder_t *b, int rank, const int *order);
 bool gs_done(gs_builder_t *b, const lt_t *lt, int rank, const int *order);
 /* After an op that could not write its result in place of the node's memory: one more copy. */
 bool gs_copy_to_output(gs_builder_t *b);
-/* y = x, of y's type. */
+/* y = x, converted where its type is another one. */
 bool gs_convert(gs_builder_t *b, const lt_t *x, const lt_t *y);
 
 /* How a view sees the rows of its root, in which heads lie side by side: dim i of the view is
