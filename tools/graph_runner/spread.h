@@ -14,9 +14,9 @@ typedef struct spread {
 } spread_t;
 
 /* Follows the inputs' values through the graph to each op for which values can be too large, and
- * scales the inputs that they come from down. An error of an operand of SoftMax or Exp is a relative
- * one of the result, so that they should spread by about 1; a Quantize whose operands lie far
- * outside of its codes makes the ends of its type alone.
+ * scales the inputs that they come from down. An error of an operand of SoftMax or Exp is a
+ * relative one of the result, so that they should spread by about 1; a Quantize whose operands lie
+ * far outside of its codes makes the ends of its type alone.
  *
  * spread: those of the inputs, and room for the others; gain: what the distances of an input's
  * values from its centre are multiplied with. Both by index of the tensor. Where an op cannot be
