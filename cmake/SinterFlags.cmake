@@ -63,12 +63,22 @@ if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
     set(SINTER_EXTRA_CODES -fno-version-loops-for-strides)
 endif()
 
+# Loops over elementwise functions become vectors only where nobody asks which of them raised a
+# floating-point exception or set errno; values stay the same.
+set(SINTER_ELTWISE -fno-trapping-math -fno-math-errno)
+
 function(sinter_isa_flags)
     foreach(file ${ARGN})
         cmake_path(GET file STEM name)
+        if(name MATCHES "^eltwise_")
+            set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS "${SINTER_ELTWISE}")
+        endif()
         string(REGEX REPLACE ".*_" "" isa ${name})
         if(DEFINED SINTER_FLAGS_${isa})
             set(flags ${SINTER_FLAGS_${isa}} ${SINTER_EXTRA_SANITIZE})
+            if(name MATCHES "^eltwise_")
+                list(APPEND flags ${SINTER_ELTWISE})
+            endif()
             if(name MATCHES "^(attention_decode|matmul_rows|matmul_columns)_avx")
                 list(APPEND flags ${SINTER_EXTRA_CODES})
             endif()

@@ -551,7 +551,7 @@ static void wide_integers(void)
               chain_finish(&b, -1, true, &step.post) == sinter_success,
           "s32");
     const kernel_t *kernels[RIG_KERNELS];
-    CHECK(rig_kernels(&r, &step, kernels) == 1, "one f64 kernel");
+    CHECK(rig_kernels(&r, &step, kernels) >= 1, "an f64 kernel");
     CHECK(rig_run(&r, kernels[0], &step, 2) == sinter_success, "s32: %s",
           sinter_last_error_message());
     for (int64_t i = 0; i < 3; i++) {

@@ -14,6 +14,7 @@
 #include "check.h"
 #include "eltwise_vectors.h"
 #include "graph/op_schema.h"
+#include "numeric/dtype.h"
 #include "oracle.h"
 #include "random.h"
 
@@ -209,7 +210,7 @@ static int near_double(double got, double want)
                        : got == want || fabs(got - want) <= 1e-13 * fabs(want) + 1e-300;
 }
 
-/* The references, and the library's functions in double. */
+/* The references. */
 static void test_references(void)
 {
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
@@ -219,11 +220,8 @@ static void test_references(void)
                     0);
         for (int i = 0; v != NULL && i < v->n; i++) {
             const eltwise_vector_t *e = &eltwise_vectors[v->first + i];
-            double got = e->x;
             check_value(near_double(cases[k].ref(e->x, p), e->y), "reference", cases[k].name, e->x,
                         cases[k].ref(e->x, p), e->y);
-            eltwise_f64[cases[k].kind](&got, &got, NULL, NULL, 1, p);
-            check_value(near_double(got, e->y), "f64", cases[k].name, e->x, got, e->y);
         }
     }
 }
@@ -629,16 +627,157 @@ static void convert_types(const char *isa, const eltwise_table_t *t, sinter_data
     }
 }
 
-static void test_f64(void)
+/* A number at an end of some type, at a tie, or anywhere. */
+static long double any_number(int i)
 {
+    static const double ends[] = {0,        -0.0,     0.5,       1.5,      2.5,     -0.5,
+                                  127.5,    -128.5,   255.5,     -1,       0x1p23,  0x1p24 + 1,
+                                  0x1p31,   -0x1p31,  0x1p52,    0x1p53,   0x1p63,  -0x1p63,
+                                  0x1p64,   FLT_MAX,  DBL_MAX,   -DBL_MAX, FLT_MIN, 0x1p-149,
+                                  0x1p-150, INFINITY, -INFINITY, NAN};
+    enum { ENDS = sizeof ends / sizeof *ends };
+    if (i < 4 * ENDS) { /* and its neighbours */
+        const double x = ends[i / 4];
+        return i % 4 == 0   ? x
+               : i % 4 == 1 ? nextafter(x, INFINITY)
+               : i % 4 == 2 ? nextafter(x, -INFINITY)
+                            : x + 1;
+    }
+    const int64_t whole = (int64_t)random_next(&seed) >> random_below(&seed, 64);
+    return i % 2 ? (long double)whole : ldexpl(random_signed(&seed), random_below(&seed, 80) - 10);
+}
+
+/* The integer next to x, ties to even, within the ends; NaN is 0. */
+static int64_t saturated(long double x, int64_t least, int64_t most)
+{
+    return isnan(x) ? 0 : x <= least ? least : x >= most ? most : (int64_t)rintl(x);
+}
+
+/* x as an element of a type, and what the element is. */
+static long double put(sinter_data_type_t type, long double x, void *to)
+{
+    const double f64 = (double)x;
+    const float f32 = (float)x;
+    const int64_t s64 = saturated(x, INT64_MIN, INT64_MAX);
+    const int32_t s32 = (int32_t)saturated(x, INT32_MIN, INT32_MAX);
+    const int8_t s8 = (int8_t)saturated(x, INT8_MIN, INT8_MAX);
+    const uint8_t u8 = (uint8_t)saturated(x, 0, UINT8_MAX), boolean = x != 0;
+    switch (type) {
+    case sinter_f64:
+        return *(double *)memcpy(to, &f64, sizeof f64);
+    case sinter_f32:
+        return *(float *)memcpy(to, &f32, sizeof f32);
+    case sinter_s64:
+        return *(int64_t *)memcpy(to, &s64, sizeof s64);
+    case sinter_s32:
+        return *(int32_t *)memcpy(to, &s32, sizeof s32);
+    case sinter_s8:
+        return *(int8_t *)memcpy(to, &s8, sizeof s8);
+    case sinter_u8:
+        return *(uint8_t *)memcpy(to, &u8, sizeof u8);
+    default:
+        return *(uint8_t *)memcpy(to, &boolean, sizeof boolean);
+    }
+}
+
+/* Conversions in one loop, at odd addresses, against C's own in long double: every pair of types
+ * of which one has numbers that no float is. */
+static void test_conversions(const char *isa, const eltwise_f64_t *t)
+{
+    static const sinter_data_type_t types[] = {sinter_f64, sinter_s64, sinter_s32,    sinter_f32,
+                                               sinter_s8,  sinter_u8,  sinter_boolean};
+    enum { TYPES = sizeof types / sizeof *types, ROUNDS = 40 };
+    int pairs = 0;
+    for (int p = 0; p < TYPES * TYPES; p++) {
+        const sinter_data_type_t from = types[p / TYPES], to = types[p % TYPES];
+        const size_t in = (size_t)dtype_traits(from)->block_bytes,
+                     out = (size_t)dtype_traits(to)->block_bytes;
+        eltwise_convert_t *convert = eltwise_convert(t, from, to);
+        pairs += convert != NULL;
+        for (int r = 0; r < ROUNDS && convert != NULL; r++) {
+            unsigned char x[BLOCK * 8 + 1], y[BLOCK * 8 + 1], want[8] = {0}, guard = 0xA5;
+            long double value[BLOCK];
+            const int n = r < 20 ? r : BLOCK;
+            for (int i = 0; i < n; i++) {
+                unsigned char element[8] = {0};
+                value[i] = put(from, any_number(r * BLOCK + i), element);
+                memcpy(x + 1 + (size_t)i * in, element, in);
+            }
+            y[1 + (size_t)n * out] = guard;
+            convert(x + 1, y + 1, n);
+            for (int i = 0; i < n; i++) {
+                const long double exact = put(to, value[i], want);
+                const unsigned char *got = y + 1 + (size_t)i * out;
+                double as = 0;
+                dtype_traits(to)->codec.load_f64(got, 0, 1, 1, &as);
+                check_value(isnan(exact) ? isnan(as) : memcmp(got, want, out) == 0, isa,
+                            sinter_data_type_name(to), (double)value[i], as, (double)exact);
+            }
+            check_value(y[1 + (size_t)n * out] == guard, isa, "what follows", n, 0, 0);
+        }
+    }
+    check_value(pairs == 32, isa, "pairs of types", pairs, 0, 32);
+}
+
+/* Doubles that become shorter floats by way of floats are rounded once. */
+static void test_sticky(const char *isa, const eltwise_table_t *fn, const eltwise_f64_t *t)
+{
+    static const sinter_data_type_t types[] = {sinter_f16,     sinter_bf16,        sinter_f8_e4m3,
+                                               sinter_f8_e5m2, sinter_f8_e4m3fnuz, sinter_e8m0};
+    for (size_t k = 0; k < sizeof types / sizeof *types; k++) {
+        for (int r = 0; r < 200; r++) {
+            double x[BLOCK];
+            float sticky[BLOCK];
+            uint16_t got[BLOCK] = {0}, want[BLOCK] = {0};
+            for (int i = 0; i < BLOCK; i++) {
+                const float half = of_bits((uint32_t)random_next(&seed) & 0xFFFFF000u);
+                x[i] = i % 3 == 0   ? (double)half /* ties, and what lies next to them */
+                       : i % 3 == 1 ? nextafter((double)half, i % 2 ? INFINITY : 0)
+                                    : (double)any_number(r * BLOCK + i);
+            }
+            t->to_sticky(sticky, x, BLOCK);
+            eltwise_store(fn, types[k], (unsigned char *)got, 0, 1, BLOCK, sticky);
+            dtype_traits(types[k])->codec.store_f64(want, 0, 1, BLOCK, x);
+            for (int i = 0; i < BLOCK; i++) {
+                double g, w;
+                dtype_traits(types[k])->codec.load_f64(got, i, 1, 1, &g);
+                dtype_traits(types[k])->codec.load_f64(want, i, 1, 1, &w);
+                check_value(isnan(w) ? isnan(g) : g == w && !signbit(g) == !signbit(w), isa,
+                            sinter_data_type_name(types[k]), x[i], g, w);
+            }
+        }
+    }
+}
+
+/* The functions in double: the results from outside, and the C library's over all magnitudes. */
+static void test_f64(const char *isa, const eltwise_f64_t *t)
+{
+    enum { RANDOM = 20000 };
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        const eltwise_vectors_of_t *v = vectors_of(&cases[k]);
         const double p[2] = {cases[k].p[0], cases[k].p[1]};
-        for (int i = 0; i < 2000; i++) {
-            const double x = i < N_SPECIAL ? special[i] : random_signed(&seed) * 15,
-                         want = cases[k].ref(x, p);
-            double got = x;
-            eltwise_f64[cases[k].kind](&got, &got, NULL, NULL, 1, p);
-            check_value(near_double(got, want), "f64", cases[k].name, x, got, want);
+        const int vectors = v != NULL ? v->n : 0;
+        double x[BLOCK], got[BLOCK], want[BLOCK];
+        for (int i = 0, n = 0; i < vectors + RANDOM; i++) {
+            const bool vector = i < vectors;
+            if (vector) {
+                x[n] = eltwise_vectors[v->first + i].x;
+            } else {
+                x[n] = i - vectors < N_SPECIAL ? special[i - vectors]
+                       : i % 2                 ? random_signed(&seed) * 15
+                               : ldexp(random_signed(&seed), random_below(&seed, 2098) - 1073);
+            }
+            want[n] = vector ? eltwise_vectors[v->first + i].y : cases[k].ref(x[n], p);
+            n++;
+            if (n < BLOCK && i + 1 < vectors + RANDOM) {
+                continue;
+            }
+            t->op[cases[k].kind](got, x, NULL, NULL, n, p);
+            for (int j = 0; j < n; j++) {
+                check_value(near_double(got[j], want[j]), isa, cases[k].name, x[j], got[j],
+                            want[j]);
+            }
+            n = 0;
         }
     }
 }
@@ -671,6 +810,10 @@ int main(void)
         }
         const eltwise_table_t *t = eltwise_table(features_up_to(levels[l].isa));
         test_vectors(levels[l].name, t);
+        const eltwise_f64_t *wide = eltwise_f64(features_up_to(levels[l].isa));
+        test_f64(levels[l].name, wide);
+        test_conversions(levels[l].name, wide);
+        test_sticky(levels[l].name, t, wide);
         test_unary(levels[l].name, t, 16381);
         test_binary(levels[l].name, t);
         test_rows(levels[l].name, t);
@@ -683,6 +826,5 @@ int main(void)
     }
     test_agrees_with_schema();
     test_references();
-    test_f64();
     return check_finish();
 }

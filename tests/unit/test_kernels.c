@@ -270,7 +270,7 @@ static void test_reasons(sinter_cpu_isa_t machine)
     select_case_t p;
     textbuf_t why;
     make(&p, STEP_CHAIN, sinter_s32, sinter_fpmath_mode_strict, 8, machine);
-    CHECK(strcmp(selected(&p, &why), "chain_runs_f64_generic") == 0 &&
+    CHECK(strstr(selected(&p, &why), "chain_runs_f64_") != NULL &&
               strstr(why.text, "needs double precision") != NULL,
           "s32 chain: %s", why.text);
     rig_free(&p.r);

@@ -6,9 +6,9 @@
 
 enum { PORTS = 6 };
 
-/* An op whose tensors have @ and the number of a port, inputs first, in place of id and type. types:
- * of these ports. Where one of them is tried with another type, so are all with its letter in
- * `together`. Several rows of an op add to one another. */
+/* An op whose tensors have @ and the number of a port, inputs first, in place of id and type.
+ * types: of these ports. Where one of them is tried with another type, so are all with its letter
+ * in `together`. Several rows of an op add to one another. */
 typedef struct row {
     const char *spec;
     const char *types, *together;

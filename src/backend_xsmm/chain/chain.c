@@ -93,6 +93,7 @@ sinter_status_t chain_bind_over(const chain_t *chain, const int64_t *dims,
     out->chain = chain;
     out->fn = eltwise_table(features);
     out->op = chain->words ? out->fn->op_words : out->fn->op;
+    out->f64 = eltwise_f64(features);
     out->tiles = tile_table(features);
     out->quant = quant_rows(features);
     out->features = features;

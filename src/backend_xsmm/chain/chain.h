@@ -116,6 +116,7 @@ typedef struct chain_bound {
     const chain_t *chain;
     const struct eltwise_table *fn; /* functions for the plan's ISA */
     const eltwise_fn_t *op;         /* those of ops, for what registers of 32 bits hold */
+    const eltwise_f64_t *f64;       /* those of doubles */
     const struct tile_table *tiles;
     const struct quant_rows *quant;
     features_t features;
@@ -214,13 +215,15 @@ bool chain_choose_stores(chain_bound_t *bound, int64_t rows, int64_t cols, doubl
 double chain_touched_bytes(const chain_bound_t *bound);
 
 /* Runs a tile of the last two dims, rows x cols <= CHAIN_TILE elements from idx on. Registers start
- * empty. rows is 1 where the space has one dim. For f64 chains rows is 1 and cols <=
- * CHAIN_BLOCK. */
+ * empty. rows is 1 where the space has one dim. The interpreter of f64 chains takes one row of
+ * CHAIN_LONG elements at most. */
 typedef void chain_run_t(const chain_bound_t *bound, const int64_t *idx, int rows, int cols,
                          void *scratch);
 /* The fastest function for this chain: the interpreter, or one that converts or quantises rows in
  * one pass where the chain does nothing else. */
 chain_run_t *chain_runner(const chain_bound_t *bound);
+/* One of them: a conversion for which there is a loop from one type to the other. */
+chain_run_t chain_convert_tile;
 size_t chain_tile_scratch_bytes(const chain_t *chain);
 
 /* The chain loads a tensor and stores it, perhaps as another type, and does nothing else. */

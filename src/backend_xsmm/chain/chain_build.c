@@ -235,7 +235,7 @@ int chain_op(chain_builder_t *b, const node_t *node, const int *regs, int n_regs
     }
     if (node->kind == sinter_op_type_cast || node->kind == sinter_op_reorder) {
         in.op = CHAIN_COPY;
-    } else if (op_slot(node->kind) < 0 || eltwise_f64[op_slot(node->kind)] == NULL) {
+    } else if (op_slot(node->kind) < 0 || eltwise_f64_generic.op[op_slot(node->kind)] == NULL) {
         b->reason = "an op that is no elementwise function";
     } else if (has_channel_operand(node)) {
         r[1] = along_channels(b, node, r[1]);
@@ -563,6 +563,7 @@ static word_t word_op(const chain_instr_t *in, const word_t *word)
     case sinter_op_add:
     case sinter_op_subtract:
     case sinter_op_multiply:
+    case sinter_op_squared_difference:
         return both ? WORD_SUM : WORD_NONE;
     case sinter_op_maximum:
     case sinter_op_minimum:

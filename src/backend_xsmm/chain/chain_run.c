@@ -30,13 +30,13 @@ size_t chain_scratch_bytes(const chain_t *chain)
 
 size_t chain_long_scratch_bytes(const chain_t *chain)
 {
-    return chain->f64 ? chain_scratch_bytes(chain)
-                      : ((size_t)chain->n_regs + N_TMP) * LONG_STEP * sizeof(float);
+    return ((size_t)chain->n_regs + N_TMP) * LONG_STEP *
+           (chain->f64 ? sizeof(double) : sizeof(float));
 }
 
 size_t chain_tile_scratch_bytes(const chain_t *chain)
 {
-    return chain->f64 ? chain_scratch_bytes(chain)
+    return chain->f64 ? chain_long_scratch_bytes(chain)
                       : ((size_t)chain->n_regs + N_TMP) * TILE_STEP * sizeof(float);
 }
 
@@ -745,18 +745,71 @@ bool chain_codes_repeat(const chain_bound_t *b)
 
 /* ---- double ---------------------------------------------------------------------------------- */
 
-static void load_run_f64(const chain_ref_t *ref, const run_t *r, int n, double *dst, double *tmp)
+static void widen(const chain_bound_t *b, const float *x, int n, double *dst)
+{
+    b->f64->convert[WIDE_f32][WIDE_f64]((const unsigned char *)x, (unsigned char *)dst, n);
+}
+
+/* Where an element of a type lies that fills whole bytes. */
+static unsigned char *element(const chain_ref_t *ref, int64_t at)
+{
+    return ref->data + at * ref->traits->block_bytes;
+}
+
+/* Elements that follow each other. Shorter types than s32 fit floats. */
+static void load_f64(const chain_bound_t *b, const chain_ref_t *ref, int64_t first, int n,
+                     double *dst, double *tmp)
+{
+    eltwise_convert_t *convert = eltwise_convert(b->f64, ref->dtype, sinter_f64);
+    if (convert != NULL) {
+        convert(element(ref, first), (unsigned char *)dst, n);
+    } else {
+        float *x = (float *)(void *)tmp;
+        load(b, ref, first, 1, n, x);
+        widen(b, x, n, dst);
+    }
+}
+
+static void load_run_f64(const chain_bound_t *b, const chain_ref_t *ref, const run_t *r, int n,
+                         double *dst, double *tmp)
 {
     const dtype_codec_t *codec = &ref->traits->codec;
     if (is_one(r, n)) {
-        codec->load_f64(ref->data, r->first, 0, n, dst);
+        double x;
+        codec->load_f64(ref->data, r->first, 0, 1, &x);
+        b->f64->fill(dst, n, x);
     } else if (r->group > 1) {
         codec->load_f64(ref->data, r->first, r->stride, n_groups(r, n), tmp);
         for (int i = 0; i < n; i++) {
             dst[i] = tmp[(r->phase + i) / r->group];
         }
+    } else if (r->stride == 1) {
+        load_f64(b, ref, r->first, n, dst, tmp);
     } else {
         codec->load_f64(ref->data, r->first, r->stride, n, dst);
+    }
+}
+
+static void store_run_f64(const chain_bound_t *b, const chain_ref_t *ref, const run_t *r, int n,
+                          const double *src, double *tmp, int reg_size)
+{
+    eltwise_convert_t *convert = eltwise_convert(b->f64, sinter_f64, ref->dtype);
+    if (r->stride != 1) {
+        ref->traits->codec.store_f64(ref->data, r->first, r->stride, n, src);
+    } else if (convert == NULL) {
+        float *x = (float *)(void *)tmp;
+        b->f64->to_sticky(x, src, n);
+        store_run(b, ref, r->first, 1, n, x, x + reg_size);
+    } else if (ref->stream) {
+        const unsigned char *from = (const unsigned char *)src;
+        if (ref->dtype != sinter_f64) {
+            convert(from, (unsigned char *)tmp, n);
+            from = (const unsigned char *)tmp;
+        }
+        b->quant->stream(element(ref, r->first), from,
+                         (size_t)n * (size_t)ref->traits->block_bytes);
+    } else {
+        convert((const unsigned char *)src, element(ref, r->first), n);
     }
 }
 
@@ -766,9 +819,7 @@ static void load_split_f64(const chain_bound_t *b, const chain_instr_t *in, cons
     float *const blocks[N_TMP] = {(float *)(void *)tmp[TMP], (float *)(void *)tmp[TMP_HIGH]};
     float *x = (float *)(void *)tmp[TMP_ZP];
     load_split(b, in, &(block_t){idx, 1, n}, x, blocks);
-    for (int i = 0; i < n; i++) {
-        dst[i] = (double)x[i];
-    }
+    widen(b, x, n, dst);
 }
 
 static void rescale_f64(const chain_bound_t *b, const chain_instr_t *in, const int64_t *idx, int n,
@@ -776,15 +827,15 @@ static void rescale_f64(const chain_bound_t *b, const chain_instr_t *in, const i
 {
     const double *s = tmp[TMP_SCALE], *z = tmp[TMP_ZP];
     run_t run = run_of(b, &b->refs[in->scale], idx);
-    load_run_f64(&b->refs[in->scale], &run, n, tmp[TMP_SCALE], tmp[TMP]);
+    load_run_f64(b, &b->refs[in->scale], &run, n, tmp[TMP_SCALE], tmp[TMP]);
     if (in->op == CHAIN_LOAD_DEQUANT) {
         run = run_of(b, &b->refs[in->operand], idx);
-        load_run_f64(&b->refs[in->operand], &run, n, dst, tmp[TMP]);
+        load_run_f64(b, &b->refs[in->operand], &run, n, dst, tmp[TMP]);
         src = dst;
     }
     if (in->zp >= 0) {
         run = run_of(b, &b->refs[in->zp], idx);
-        load_run_f64(&b->refs[in->zp], &run, n, tmp[TMP_ZP], tmp[TMP]);
+        load_run_f64(b, &b->refs[in->zp], &run, n, tmp[TMP_ZP], tmp[TMP]);
     }
     for (int i = 0; i < n; i++) {
         if (in->op != CHAIN_QUANT) {
@@ -795,26 +846,62 @@ static void rescale_f64(const chain_bound_t *b, const chain_instr_t *in, const i
     }
 }
 
-static void round_f64(sinter_data_type_t type, int n, const double *src, double *dst, void *tmp)
+static void round_f64(const chain_bound_t *b, sinter_data_type_t type, int n, const double *src,
+                      double *dst, double *tmp, int reg_size)
 {
-    const dtype_codec_t *codec = &dtype_traits(type)->codec;
-    codec->store_f64(tmp, 0, 1, n, src);
-    codec->load_f64(tmp, 0, 1, n, dst);
+    unsigned char *const codes = (unsigned char *)tmp;
+    eltwise_convert_t *there = eltwise_convert(b->f64, sinter_f64, type),
+                      *back = eltwise_convert(b->f64, type, sinter_f64);
+    if (there != NULL) {
+        there((const unsigned char *)src, codes, n);
+        back(codes, (unsigned char *)dst, n);
+    } else {
+        float *x = (float *)(void *)tmp;
+        b->f64->to_sticky(x, src, n);
+        round_f32(b, type, n, x, x, x + reg_size);
+        widen(b, x, n, dst);
+    }
 }
 
-static void run_f64(const chain_bound_t *b, const int64_t *idx, int n, float *io, double *scratch)
+/* As in_memory, of doubles. */
+static const double *in_memory_f64(const chain_bound_t *b, const chain_ref_t *ref,
+                                   const int64_t *idx)
+{
+    const run_t r = run_of(b, ref, idx);
+    const bool doubles = ref->dtype == sinter_f64 && (uintptr_t)ref->data % sizeof(double) == 0;
+    return doubles && r.stride == 1 && r.group == 1
+               ? (const double *)(const void *)element(ref, r.first)
+               : NULL;
+}
+
+/* As target, of doubles. */
+static double *target_f64(const chain_bound_t *b, const int64_t *idx, int p, double *reg)
+{
+    const chain_instr_t *in = &b->chain->instrs[p], *next = in + 1;
+    if (p + 1 == b->chain->n_instrs || next->op != CHAIN_STORE || next->a != in->dst) {
+        return reg;
+    }
+    const chain_ref_t *ref = &b->refs[next->operand];
+    const bool there = !ref->stream && in_memory_f64(b, ref, idx) != NULL;
+    return there ? (double *)(void *)element(ref, run_of(b, ref, idx).first) : reg;
+}
+
+static void run_f64(const chain_bound_t *b, const int64_t *idx, int n, float *io, double *scratch,
+                    int reg_size)
 {
     const chain_t *c = b->chain;
     double *r[CHAIN_MAX_REGS], *tmp[N_TMP];
+    const double
+        *x[CHAIN_MAX_REGS]; /* what the registers hold: themselves, or a tensor's elements */
     assert(is_inside(b, &(block_t){idx, 1, n}));
     for (int i = 0; i < N_TMP; i++) {
-        tmp[i] = scratch + i * CHAIN_BLOCK;
+        tmp[i] = scratch + (size_t)i * (size_t)reg_size;
     }
     for (int i = 0; i < c->n_regs; i++) {
-        r[i] = scratch + (i + N_TMP) * CHAIN_BLOCK;
+        x[i] = r[i] = scratch + (size_t)(i + N_TMP) * (size_t)reg_size;
     }
-    for (int i = 0; io != NULL && i < n; i++) {
-        r[0][i] = io[i];
+    if (io != NULL) {
+        widen(b, io, n, r[0]);
     }
     for (int p = 0; p < c->n_instrs; p++) {
         const chain_instr_t *in = &c->instrs[p];
@@ -824,25 +911,38 @@ static void run_f64(const chain_bound_t *b, const int64_t *idx, int n, float *io
         int step, row_step;
         int64_t at;
         if (in->op < CHAIN_LOAD) {
-            eltwise_f64[in->op](dst, r[in->a], r[in->b], r[in->c], n, in->pd);
+            dst = target_f64(b, idx, p, dst);
+            b->f64->op[in->op](dst, x[in->a], x[in->b], x[in->c], n, in->pd);
+            x[in->dst] = dst;
             continue;
+        }
+        const double *from = x[in->a];
+        if (in->op != CHAIN_STORE) {
+            x[in->dst] = dst;
         }
         switch ((chain_opcode_t)in->op) {
         case CHAIN_LOAD:
-            run = run_of(b, ref, idx);
-            load_run_f64(ref, &run, n, dst, tmp[TMP]);
+            from = in->early ? in_memory_f64(b, ref, idx) : NULL;
+            if (from != NULL) {
+                x[in->dst] = from;
+            } else {
+                run = run_of(b, ref, idx);
+                load_run_f64(b, ref, &run, n, dst, tmp[TMP]);
+            }
             break;
         case CHAIN_LOAD_SPLIT:
             load_split_f64(b, in, idx, n, dst, tmp);
             break;
         case CHAIN_STORE:
-            run = run_of(b, ref, idx);
-            ref->traits->codec.store_f64(ref->data, run.first, run.stride, n, r[in->a]);
+            if (from != in_memory_f64(b, ref, idx)) {
+                run = run_of(b, ref, idx);
+                store_run_f64(b, ref, &run, n, from, tmp[TMP], reg_size);
+            }
             break;
         case CHAIN_DEQUANT:
         case CHAIN_LOAD_DEQUANT:
         case CHAIN_QUANT:
-            rescale_f64(b, in, idx, n, dst, r[in->a], tmp);
+            rescale_f64(b, in, idx, n, dst, from, tmp);
             break;
         case CHAIN_INDEX:
             at = index_of(b, idx, in->index, &step, &row_step);
@@ -851,32 +951,28 @@ static void run_f64(const chain_bound_t *b, const int64_t *idx, int n, float *io
             }
             break;
         case CHAIN_COPY:
-            memmove(dst, r[in->a], (size_t)n * sizeof *dst);
+            memmove(dst, from, (size_t)n * sizeof *dst);
             break;
         case CHAIN_ROUND_TO:
-            round_f64(in->dtype, n, r[in->a], dst, tmp[TMP]);
+            round_f64(b, in->dtype, n, from, dst, tmp[TMP], reg_size);
             break;
         case CHAIN_CONST:
-            for (int i = 0; i < n; i++) {
-                dst[i] = in->pd[0];
-            }
+            b->f64->fill(dst, n, in->pd[0]);
             break;
         case CHAIN_TRUNCATE:
-            for (int i = 0; i < n; i++) {
-                dst[i] = trunc(r[in->a][i]);
-            }
+            b->f64->truncate(dst, from, n);
             break;
         }
     }
     for (int i = 0; io != NULL && c->result >= 0 && i < n; i++) {
-        io[i] = (float)r[c->result][i];
+        io[i] = (float)x[c->result][i];
     }
 }
 
 void chain_run(const chain_bound_t *bound, const int64_t *idx, int n, float *io, void *scratch)
 {
     if (bound->chain->f64) {
-        run_f64(bound, idx, n, io, scratch);
+        run_f64(bound, idx, n, io, scratch, CHAIN_BLOCK);
     } else {
         const float *x = run_f32(bound, &(block_t){idx, 1, n}, io, scratch, CHAIN_BLOCK);
         if (io != NULL && x != NULL && x != io) {
@@ -891,10 +987,10 @@ const float *chain_run_long(const chain_bound_t *bound, const int64_t *idx, int 
     if (bound->chain->f64) {
         int64_t at[SINTER_MAX_NDIMS];
         memcpy(at, idx, sizeof(int64_t) * (size_t)bound->ndims);
-        for (int i = 0; i < n; i += CHAIN_BLOCK) {
-            run_f64(bound, at, n - i < CHAIN_BLOCK ? n - i : CHAIN_BLOCK, io + i, scratch);
+        for (int i = 0; i < n; i += CHAIN_LONG) {
+            run_f64(bound, at, n - i < CHAIN_LONG ? n - i : CHAIN_LONG, io + i, scratch, LONG_STEP);
             if (bound->ndims > 0) {
-                at[bound->ndims - 1] += CHAIN_BLOCK;
+                at[bound->ndims - 1] += CHAIN_LONG;
             }
         }
         return io;
@@ -946,11 +1042,35 @@ ahead_t chain_ahead(const chain_bound_t *bound, const int64_t *idx)
     return (ahead_t){ref->data + run_of(bound, ref, idx).first * bytes, bytes};
 }
 
+static bool streams(const chain_bound_t *b)
+{
+    for (int i = 0; i < b->chain->n_operands; i++) {
+        if (b->refs[i].stream) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void run_tile(const chain_bound_t *bound, const int64_t *idx, int rows, int cols,
                      void *scratch)
 {
     if (bound->chain->f64) {
-        run_f64(bound, idx, cols, NULL, scratch);
+        /* While results go past the caches, the hardware does not keep up with fetching. */
+        enum { AHEAD = CONVERTED_AHEAD / sizeof(double) };
+        const bool fetches = bound->ndims > 0 && streams(bound);
+        const int most = fetches ? CHAIN_BLOCK : CHAIN_LONG;
+        int64_t at[SINTER_MAX_NDIMS] = {0}, *last = &at[bound->ndims > 0 ? bound->ndims - 1 : 0];
+        memcpy(at, idx, sizeof(int64_t) * (size_t)bound->ndims);
+        for (int c = 0, n; c < cols; c += n, *last += n) {
+            n = cols - c < most ? cols - c : most;
+            if (fetches) {
+                *last += AHEAD;
+                chain_fetch(bound, at, n);
+                *last -= AHEAD;
+            }
+            run_f64(bound, at, n, NULL, scratch, LONG_STEP);
+        }
     } else {
         run_f32(bound, &(block_t){idx, rows, cols}, NULL, scratch, TILE_STEP);
     }
@@ -1052,6 +1172,31 @@ static void convert_tile(const chain_bound_t *b, const int64_t *idx, int rows, i
     }
 }
 
+void chain_convert_tile(const chain_bound_t *b, const int64_t *idx, int rows, int cols,
+                        void *scratch)
+{
+    const chain_instr_t *in = b->chain->instrs;
+    const chain_ref_t *x = &b->refs[in[0].operand], *to = &b->refs[in[1].operand];
+    const block_t k = {idx, rows, cols};
+    const int64_t from = run_of(b, x, idx).first, first = run_of(b, to, idx).first;
+    eltwise_convert_t *convert = eltwise_convert(b->f64, x->dtype, to->dtype);
+    for (int i = 0; i < rows; i++) {
+        const unsigned char *src = element(x, row_first(b, x, &k, from, i));
+        unsigned char *dst = element(to, row_first(b, to, &k, first, i));
+        for (int c = 0, n; c < cols; c += n) {
+            n = cols - c < CONVERTED ? cols - c : CONVERTED;
+            const size_t bytes = (size_t)n * (size_t)to->traits->block_bytes;
+            fetch_lines(src + CONVERTED_AHEAD, (int64_t)n * x->traits->block_bytes);
+            convert(src, to->stream ? scratch : dst, n);
+            if (to->stream) {
+                b->quant->stream(dst, scratch, bytes);
+            }
+            src += (size_t)n * (size_t)x->traits->block_bytes;
+            dst += bytes;
+        }
+    }
+}
+
 /* ---------------------------------------------------------------------------------------------- */
 
 /* Rows follow each other in memory element by element. */
@@ -1073,15 +1218,18 @@ chain_run_t *chain_runner(const chain_bound_t *b)
 {
     const chain_instr_t *in = b->chain->instrs;
     const int n = b->chain->n_instrs;
-    if (b->chain->f64 || b->ndims == 0 || n < 2 || in[0].op != CHAIN_LOAD ||
-        in[n - 1].op != CHAIN_STORE) {
+    if (b->ndims == 0 || n < 2 || in[0].op != CHAIN_LOAD || in[n - 1].op != CHAIN_STORE) {
         return run_tile;
     }
     const chain_ref_t *x = &b->refs[in[0].operand], *to = &b->refs[in[n - 1].operand];
     if (!runs_on(b, x) || !runs_on(b, to)) {
         return run_tile;
     }
-    return n == 2                                                   ? convert_tile
+    if (n == 2 && eltwise_convert(b->f64, x->dtype, to->dtype) != NULL) {
+        return chain_convert_tile;
+    }
+    return b->chain->f64                                            ? run_tile
+           : n == 2                                                 ? convert_tile
            : n == 3 && in[1].op == CHAIN_QUANT && encodes(b, x, to) ? encode_tile
                                                                     : run_tile;
 }

@@ -1,4 +1,4 @@
-/* Choice of the elementwise table, and the ops in double. */
+/* Choice of the elementwise tables. */
 #include "backend_xsmm/ukernels/eltwise.h"
 
 #include <float.h>
@@ -7,8 +7,6 @@
 #include <stddef.h>
 
 #include "numeric/dtype.h"
-
-#define INLINE static inline __attribute__((always_inline))
 
 void eltwise_load(const eltwise_table_t *fn, sinter_data_type_t type, const unsigned char *base,
                   int64_t first, int64_t stride, int n, float *dst)
@@ -32,64 +30,36 @@ void eltwise_store(const eltwise_table_t *fn, sinter_data_type_t type, unsigned 
 
 /* ---- double ---------------------------------------------------------------------------------- */
 
-static double softplus(double x)
+const eltwise_f64_t *eltwise_f64(features_t features)
 {
-    return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
-}
-
-static double sigmoid(double x)
-{
-    const double e = exp(-fabs(x));
-    return (x < 0 ? e : 1) / (1 + e);
-}
-
-static double unit_clamp(double x)
-{
-    return x < 0 ? 0 : x > 1 ? 1 : x;
-}
-
-/* As in eltwise.inc. */
-static double not_inf_below(double x)
-{
-    return x < -DBL_MAX ? -DBL_MAX : x;
-}
-
-static double gelu(double x, bool by_tanh)
-{
-    const double v = by_tanh ? sigmoid(1.59576912160573071176 * x * (1 + 0.044715 * x * x))
-                             : 0.5 * erfc(-x * 0.70710678118654752440);
-    return not_inf_below(x) * v;
-}
-
-/* As in eltwise.inc, in double. */
-#define ELTWISE(name, operands, attributes, f32, f64)                          \
-    INLINE double name##_f64(double x, double y, double z, double u, double v) \
-    {                                                                          \
-        (void)x, (void)y, (void)z, (void)u, (void)v;                           \
-        return f64;                                                            \
+#if defined(__x86_64__)
+    if (has_features(features, NEEDS_AVX512)) {
+        return &eltwise_f64_avx512;
     }
-#include "backend_xsmm/ukernels/eltwise.def"
-
-INLINE void each(double (*f)(double, double, double, double, double), int operands, double *dst,
-                 const double *a, const double *b, const double *c, int n, const double *p)
-{
-    const double u = p[0], v = p[1];
-    for (int i = 0; i < n; i++) {
-        dst[i] = f(a[i], operands > 1 ? b[i] : 0, operands > 2 ? c[i] : 0, u, v);
+    if (has_features(features, NEEDS_AVX2)) {
+        return &eltwise_f64_avx2;
     }
+#endif
+    (void)features;
+    return &eltwise_f64_generic;
 }
 
-static const double no_attributes[2];
+eltwise_convert_t *eltwise_convert(const eltwise_f64_t *fn, sinter_data_type_t from,
+                                   sinter_data_type_t to)
+{
+    static const int8_t after[] = {[sinter_f64] = 1 + WIDE_f64,        [sinter_s64] = 1 + WIDE_s64,
+                                   [sinter_s32] = 1 + WIDE_s32,        [sinter_f32] = 1 + WIDE_f32,
+                                   [sinter_s8] = 1 + WIDE_s8,          [sinter_u8] = 1 + WIDE_u8,
+                                   [sinter_boolean] = 1 + WIDE_boolean};
+    const size_t f = (size_t)from, t = (size_t)to, n = sizeof after;
+    return f < n && t < n && after[f] > 0 && after[t] > 0 ? fn->convert[after[f] - 1][after[t] - 1]
+                                                          : NULL;
+}
 
-#define ELTWISE(name, operands, attributes, f32, f64)                                            \
-    static void name##_op(double *dst, const double *a, const double *b, const double *c, int n, \
-                          const double *p)                                                       \
-    {                                                                                            \
-        each(name##_f64, operands, dst, a, b, c, n, (attributes) > 0 ? p : no_attributes);       \
-    }
-#include "backend_xsmm/ukernels/eltwise.def"
-
-const eltwise_f64_fn_t eltwise_f64[ELTWISE_KINDS] = {
-#define ELTWISE(name, ...) [OP_SLOT(sinter_op_##name)] = name##_op,
-#include "backend_xsmm/ukernels/eltwise.def"
-};
+const char *eltwise_f64_by_element(const eltwise_f64_t *fn, sinter_op_kind_t kind, double u)
+{
+    const bool whole = u >= -16 && u <= 16 && u == (double)(int)u;
+    return kind == sinter_op_gelu && u == 0                                          ? "erf"
+           : kind == sinter_op_pow && !whole && !(fn->has_pow && fabs(u) <= DBL_MAX) ? "pow"
+                                                                                     : NULL;
+}

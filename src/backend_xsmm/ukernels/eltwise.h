@@ -95,8 +95,28 @@ void eltwise_load(const eltwise_table_t *fn, sinter_data_type_t type, const unsi
 void eltwise_store(const eltwise_table_t *fn, sinter_data_type_t type, unsigned char *base,
                    int64_t first, int64_t stride, int n, const float *src);
 
-/* The same ops in double, portable C: by op_slot. */
-extern const eltwise_f64_fn_t eltwise_f64[ELTWISE_KINDS];
+/* The same ops in double, and conversions between types of which one has numbers that no float is:
+ * portable C, compiled for each instruction set. */
+enum { WIDE_f64, WIDE_s64, WIDE_s32, WIDE_f32, WIDE_s8, WIDE_u8, WIDE_boolean, WIDE_TYPES };
+/* n elements at src, which may have any address, to dst, rounded once as by a cast. dst may be src
+ * if elements of both have one size. */
+typedef void eltwise_convert_t(const unsigned char *src, unsigned char *dst, int n);
+typedef struct eltwise_f64 {
+    bool has_pow;                                       /* Pow in vectors; else by the C library */
+    eltwise_f64_fn_t op[ELTWISE_KINDS];                 /* by op_slot */
+    eltwise_convert_t *convert[WIDE_TYPES][WIDE_TYPES]; /* from, to; NULL: floats do it */
+    /* Floats which types of fewer digits than f32 round as they would round the doubles. */
+    void (*to_sticky)(float *dst, const double *src, int n);
+    void (*truncate)(double *dst, const double *src, int n); /* towards 0 */
+    void (*fill)(double *dst, int n, double x);
+} eltwise_f64_t;
+const eltwise_f64_t *eltwise_f64(features_t features);
+eltwise_convert_t *eltwise_convert(const eltwise_f64_t *fn, sinter_data_type_t from,
+                                   sinter_data_type_t to); /* NULL: there is none */
+/* The function of the C library that an op with attribute u calls for each element; NULL: none. */
+const char *eltwise_f64_by_element(const eltwise_f64_t *fn, sinter_op_kind_t kind, double u);
+
+extern const eltwise_f64_t eltwise_f64_generic, eltwise_f64_avx2, eltwise_f64_avx512;
 
 extern const eltwise_table_t eltwise_table_generic, eltwise_table_avx2, eltwise_table_avx512;
 

@@ -54,6 +54,12 @@ static void shape_transposed(chain_state_t *st)
     st->rows = at_most(b->dims[last - 1], CHAIN_TRANSPOSE_ROWS / part);
 }
 
+/* Registers hold doubles: tiles are runs. */
+static bool in_doubles(const chain_bound_t *b)
+{
+    return b->chain->f64 && chain_runner(b) != chain_convert_tile;
+}
+
 static void shape_tiles(chain_state_t *st)
 {
     const chain_bound_t *b = &st->b;
@@ -63,8 +69,9 @@ static void shape_tiles(chain_state_t *st)
         return;
     }
     st->rows = 1;
-    st->cols = last < 0 ? 1 : at_most(b->dims[last], b->chain->f64 ? CHAIN_BLOCK : RUN);
-    if (b->chain->f64 || b->ndims < 2 || st->cols == 0) {
+    const bool doubles = in_doubles(b);
+    st->cols = last < 0 ? 1 : at_most(b->dims[last], doubles ? CHAIN_LONG : RUN);
+    if (doubles || b->ndims < 2 || st->cols == 0) {
         return;
     }
     if (strided_along(b, last)) {
@@ -77,24 +84,38 @@ static void shape_tiles(chain_state_t *st)
     }
 }
 
-enum { CONVERTED_PAST_CACHES, TRANSPOSED, PAST_CACHES, IN_SQUARES, IN_RUNS };
+enum {
+    CONVERTED_PAST_CACHES,
+    TRANSPOSED,
+    IN_ONE_LOOP,
+    PAST_CACHES,
+    IN_SQUARES,
+    ONE_BY_ONE,
+    IN_RUNS
+};
 
 static const char *refuse_tiles(int way, const void *config, void *state)
 {
     const chain_state_t *st = state;
+    const bool strided = st->b.ndims > 1 && strided_along(&st->b, st->b.ndims - 1);
     (void)config;
-    const bool takes[] = {[CONVERTED_PAST_CACHES] = st->stream != NULL,
-                          [TRANSPOSED] = st->b.transposed_bytes > 0,
-                          [PAST_CACHES] = st->streams,
-                          [IN_SQUARES] = st->b.ndims > 1 && strided_along(&st->b, st->b.ndims - 1)};
-    return takes[way] ? NULL : way == PAST_CACHES ? "what is written may stay in the caches" : "";
+    const bool takes[] = {
+        [CONVERTED_PAST_CACHES] = st->stream != NULL,  [TRANSPOSED] = st->b.transposed_bytes > 0,
+        [IN_ONE_LOOP] = st->run == chain_convert_tile, [PAST_CACHES] = st->streams,
+        [IN_SQUARES] = strided && !in_doubles(&st->b), [ONE_BY_ONE] = strided};
+    return takes[way]                     ? NULL
+           : way == PAST_CACHES           ? "what is written may stay in the caches"
+           : way == IN_SQUARES && strided ? "registers hold doubles"
+                                          : "";
 }
 
 const way_row_t ways_chain_tiles[] = {
     {"conversion past the caches", refuse_tiles, CONVERTED_PAST_CACHES},
     {"transposed tiles", refuse_tiles, TRANSPOSED},
+    {"conversion in one loop", refuse_tiles, IN_ONE_LOOP},
     {"tiles past the caches", refuse_tiles, PAST_CACHES},
     {"square tiles", refuse_tiles, IN_SQUARES},
+    {"elements one by one", refuse_tiles, ONE_BY_ONE},
     {"runs", NULL, IN_RUNS}};
 
 /* Tiles that are larger than registers, whose scales are loaded once for all rows. */
@@ -166,19 +187,38 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
     }
 }
 
+/* Names a function that the C library computes for each element. */
+static const char *note_of_doubles(const kernel_t *self, const chain_t *chain, arena_t *arena)
+{
+    const char *by_element = NULL;
+    for (int i = 0; i < chain->n_instrs && by_element == NULL; i++) {
+        const chain_instr_t *in = &chain->instrs[i];
+        if (in->op < CHAIN_LOAD) {
+            by_element =
+                eltwise_f64_by_element(eltwise_f64(self->needs), op_of_slot(in->op), in->pd[0]);
+        }
+    }
+    textbuf_t note;
+    text_init(&note, arena);
+    text_add(&note, "elementwise in f64, runs of 1024");
+    if (by_element != NULL) {
+        text_add(&note, ", %s by the C library, element by element", by_element);
+    }
+    return note.oom ? NULL : note.text;
+}
+
 static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *arena,
                              candidate_t *out)
 {
-    (void)self, (void)arena;
     out->state_bytes = sizeof(chain_state_t);
     out->share_bytes = chain_tile_scratch_bytes(p->step->post);
     if (out->share_bytes < chain_transpose_scratch_bytes() && chain_converts(p->step->post)) {
         out->share_bytes = chain_transpose_scratch_bytes();
     }
-    out->note = p->step->post->f64     ? "elementwise in f64, runs of 256"
-                : p->step->post->words ? "elementwise in s32, tiles of up to 4096"
-                                       : "elementwise in f32, tiles of up to 4096";
-    return sinter_success;
+    out->note = p->step->post->words  ? "elementwise in s32, tiles of up to 4096"
+                : !p->step->post->f64 ? "elementwise in f32, tiles of up to 4096"
+                                      : note_of_doubles(self, p->step->post, arena);
+    return out->note != NULL ? sinter_success : sinter_out_of_memory;
 }
 
 static const char *refuse(const kernel_t *self, const problem_t *p)

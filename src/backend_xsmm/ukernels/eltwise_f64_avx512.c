@@ -1,0 +1,2 @@
+#define ELTWISE_F64_TABLE eltwise_f64_avx512
+#include "backend_xsmm/ukernels/eltwise_f64.inc"
