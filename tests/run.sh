@@ -1,12 +1,19 @@
 #!/bin/sh
-# Installs what is missing, builds the optimised and the sanitizer build, runs every test through
-# ctest, and ends with the skipped tests by reason and one line that counts all. Arguments go to
-# both builds: tests/run.sh -DSINTER_WERROR=ON.
+# run.sh [--all] [option of CMake...]: installs what is missing, builds the optimised and the
+# sanitizer build, runs the tests through ctest, and ends with the skipped tests by reason, the
+# slowest ones, and one line that counts all. Slow tests (label slow: other projects are compiled,
+# real layers and the checklists of docs/extending.md are run, every level takes the long designs)
+# are left out without --all. The options go to both builds: tests/run.sh -DSINTER_WERROR=ON.
 set -u
 cd "$(dirname "$0")/.."
 passed=0 failed=0 skipped=0
 # The distribution's interpreter, whatever comes first in PATH: scripts must run with it.
 python=/usr/bin/python3
+left_out="-LE slow"
+if [ "${1-}" = --all ]; then
+    left_out=""
+    shift
+fi
 
 finish() {
     echo "$passed passed, $failed failed, $skipped skipped"
@@ -32,7 +39,7 @@ build_and_test() { # preset, options of CMake
     step cmake --build --preset "$preset" -j "$(nproc)"
     report=$PWD/build/$preset/tests.xml
     rm -f "$report"
-    ctest --preset "$preset" -j "$(nproc)" --output-junit "$report"
+    ctest --preset "$preset" -j "$(nproc)" $left_out --output-junit "$report"
     step test -s "$report"
     total=$(count tests "$report") bad=$(count failures "$report")
     not_run=$(count skipped "$report")
@@ -46,5 +53,5 @@ step tools/install_deps.sh format report venv
 [ -x $python ] || python=$(command -v python3)
 build_and_test release "$@"
 build_and_test debug "$@"
-"$python" -B tests/skipped.py build/release/tests.xml build/debug/tests.xml
+"$python" -B tests/summary.py build/release/tests.xml build/debug/tests.xml
 finish

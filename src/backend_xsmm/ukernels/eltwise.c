@@ -1,4 +1,4 @@
-/* Choice of the elementwise tables. */
+/* Elements of tensors as floats, and what doubles convert to and from. */
 #include "backend_xsmm/ukernels/eltwise.h"
 
 #include <float.h>
@@ -29,20 +29,6 @@ void eltwise_store(const eltwise_table_t *fn, sinter_data_type_t type, unsigned 
 }
 
 /* ---- double ---------------------------------------------------------------------------------- */
-
-const eltwise_f64_t *eltwise_f64(features_t features)
-{
-#if defined(__x86_64__)
-    if (has_features(features, NEEDS_AVX512)) {
-        return &eltwise_f64_avx512;
-    }
-    if (has_features(features, NEEDS_AVX2)) {
-        return &eltwise_f64_avx2;
-    }
-#endif
-    (void)features;
-    return &eltwise_f64_generic;
-}
 
 eltwise_convert_t *eltwise_convert(const eltwise_f64_t *fn, sinter_data_type_t from,
                                    sinter_data_type_t to)

@@ -12,6 +12,7 @@
 
 typedef enum family {
     FAMILY_eltwise,
+    FAMILY_eltwise_f64,
     FAMILY_tile,
     FAMILY_codes,
     FAMILY_blocks,
@@ -43,6 +44,11 @@ static const void *best_of(family_t family, features_t have)
 const eltwise_table_t *eltwise_table(features_t features)
 {
     return best_of(FAMILY_eltwise, features);
+}
+
+const eltwise_f64_t *eltwise_f64(features_t features)
+{
+    return best_of(FAMILY_eltwise_f64, features);
 }
 
 const tile_table_t *tile_table(features_t features)
