@@ -1042,23 +1042,27 @@ ahead_t chain_ahead(const chain_bound_t *bound, const int64_t *idx)
     return (ahead_t){ref->data + run_of(bound, ref, idx).first * bytes, bytes};
 }
 
-static bool streams(const chain_bound_t *b)
+/* One tensor is read and results go past the caches: the hardware then does not keep up with
+ * fetching. It does with two tensors, and would be disturbed. */
+static bool needs_fetching(const chain_bound_t *b)
 {
+    int loads = 0;
+    bool streams = false;
     for (int i = 0; i < b->chain->n_operands; i++) {
-        if (b->refs[i].stream) {
-            return true;
-        }
+        streams = streams || b->refs[i].stream;
     }
-    return false;
+    for (int i = 0; i < b->chain->n_instrs; i++) {
+        loads += b->chain->instrs[i].op == CHAIN_LOAD;
+    }
+    return streams && loads == 1 && b->ndims > 0;
 }
 
 static void run_tile(const chain_bound_t *bound, const int64_t *idx, int rows, int cols,
                      void *scratch)
 {
     if (bound->chain->f64) {
-        /* While results go past the caches, the hardware does not keep up with fetching. */
         enum { AHEAD = CONVERTED_AHEAD / sizeof(double) };
-        const bool fetches = bound->ndims > 0 && streams(bound);
+        const bool fetches = needs_fetching(bound);
         const int most = fetches ? CHAIN_BLOCK : CHAIN_LONG;
         int64_t at[SINTER_MAX_NDIMS] = {0}, *last = &at[bound->ndims > 0 ? bound->ndims - 1 : 0];
         memcpy(at, idx, sizeof(int64_t) * (size_t)bound->ndims);
