@@ -1,6 +1,6 @@
 /* The table of ops. A row says that an op of ggml is taken and what it becomes; an op without a row
- * stays with the host. A row without `special` is a plain op: one op of Sinter, whose inputs are the
- * sources of the node. It is refused unless they and the result are floats, and all sources
+ * stays with the host. A row without `special` is a plain op: one op of Sinter, whose inputs are
+ * the sources of the node. It is refused unless they and the result are floats, and all sources
  * broadcast to the first. */
 #include "ops.h"
 
