@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Sums up JUnit reports of ctest: the skipped tests by the reason that each of them printed, and the
-tests that took longest."""
+"""Sums up JUnit reports of ctest: the skipped tests by the reason that each of them printed, and
+the tests that took longest."""
 import collections
 import os
 import re
