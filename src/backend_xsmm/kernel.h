@@ -96,7 +96,7 @@ static inline sinter_data_type_t problem_type(const problem_t *p, int value)
 typedef struct way_row {
     const char *name;
     /* Why the step cannot go this way in this execute; NULL: it can; "": it cannot, and the reason
-     * is no news, for example because compile ruled it out. It may fill the state for this way. */
+     * was already reported at compile. It may fill the state for this way. */
     const char *(*refuse)(int kind, const void *config, void *state);
     int kind; /* for rows that share one refuse */
 } way_row_t;
@@ -116,7 +116,7 @@ extern const int sinter_n_way_tables;
 typedef struct way {
     const char *of; /* the operand or the part of the work that it is about; NULL: the whole step */
     const way_row_t *row;
-    /* Why not a faster one; NULL: there is none, or its reason is no news. */
+    /* Why not a faster one; NULL: there is none, or its reason was already reported at compile. */
     const char *why;
 } way_t;
 

@@ -29,7 +29,7 @@ typedef struct bound {
     int strip;
     /* Elements of a block, and from one block to the next: the last dim lies in blocks, within
      * which its stride is 1. 0: no blocks. Only a MatMul's B does. */
-    int64_t block, apart;
+    int64_t block, block_stride;
 } bound_t;
 
 typedef struct frame {
@@ -229,7 +229,7 @@ typedef struct step {
     /* Quantises post->result where it is made (quant_tail.h); NULL: none. */
     const dynquant_params_t *tail;
     /* STEP_DYNQUANT: why it is not a tail of the step before; NULL: no such step. */
-    const char *apart;
+    const char *why_separate;
     union {
         matmul_params_t matmul;
         softmax_params_t softmax;

@@ -69,20 +69,6 @@ void lt_set_dense(lt_t *lt)
     dense_strides(lt->ndims, lt->dims, lt->strides);
 }
 
-bool lt_is_dense(const lt_t *lt)
-{
-    if (!lt_dims_known(lt) || !lt_strides_known(lt)) {
-        return false;
-    }
-    int64_t dense[SINTER_MAX_NDIMS];
-    dense_strides(lt->ndims, lt->dims, dense);
-    bool same = true;
-    for (int i = 0; i < lt->ndims; i++) {
-        same = same && (lt->dims[i] == 1 || lt->strides[i] == dense[i]);
-    }
-    return same || lt_elems(lt) == 0;
-}
-
 /* ---- rules ----------------------------------------------------------------------------------- */
 
 /* The number of elements from the first one to the last one, with gaps; unknown dims and strides

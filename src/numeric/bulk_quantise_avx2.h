@@ -84,17 +84,17 @@ OP vi quad_codes(const code_t *c, dtype_way_t way, sinter_data_type_t from, cons
     return is_integer(c) && c->bits == 4 ? bytes_at_most(false, bytes, 15) : bytes;
 }
 
-OP void put_register(bool past, unsigned char *p, vi x)
+OP void put_register(bool nontemporal, unsigned char *p, vi x)
 {
-    if (past) {
+    if (nontemporal) {
         vi_stream(p, x);
     } else {
         vi_store(p, x);
     }
 }
-OP void put_32_bytes(bool past, unsigned char *p, __m256i x)
+OP void put_32_bytes(bool nontemporal, unsigned char *p, __m256i x)
 {
-    if (past) {
+    if (nontemporal) {
         _mm256_stream_si256((__m256i *)(void *)p, x);
     } else {
         _mm256_storeu_si256((__m256i *)(void *)p, x);
@@ -106,7 +106,7 @@ OP int quads_at_once(int bits, sinter_data_type_t from)
 {
     return bits == 6 ? BLOCK_QUADS : bits == 8 && from == sinter_f32 ? 1 : 2;
 }
-OP void put_6(sinter_data_type_t from, bool past, unsigned char *p, const vi *bytes)
+OP void put_6(sinter_data_type_t from, bool nontemporal, unsigned char *p, const vi *bytes)
 {
     vi ordered[BLOCK_QUADS];
     __m256i dense[3];
@@ -117,21 +117,22 @@ OP void put_6(sinter_data_type_t from, bool past, unsigned char *p, const vi *by
     dense_6(ordered, dense);
     UNROLL
     for (int k = 0; k < 3; k++) {
-        put_32_bytes(past, p + 32 * k, dense[k]);
+        put_32_bytes(nontemporal, p + 32 * k, dense[k]);
     }
 }
-OP void put_quads(int bits, sinter_data_type_t from, bool past, unsigned char *p, const vi *bytes)
+OP void put_quads(int bits, sinter_data_type_t from, bool nontemporal, unsigned char *p,
+                  const vi *bytes)
 {
     if (bits == 8) {
         UNROLL
         for (int q = 0; q < quads_at_once(8, from); q++) {
-            put_register(past, p + q * REGISTER, in_order(from, bytes[q]));
+            put_register(nontemporal, p + q * REGISTER, in_order(from, bytes[q]));
         }
     } else if (bits == 6) {
-        put_6(from, past, p, bytes);
+        put_6(from, nontemporal, p, bytes);
     } else {
         const vi codes = bytes_unsigned(pairs_4(bytes[0]), pairs_4(bytes[1]));
-        put_register(past, p, nibbles_in_order(from, codes));
+        put_register(nontemporal, p, nibbles_in_order(from, codes));
     }
 }
 
@@ -151,7 +152,7 @@ typedef struct encoded {
     const unsigned char *x;
     unsigned char *p;
     int64_t quads;
-    bool one, past;
+    bool one, nontemporal;
 } encoded_t;
 typedef void encode_t(const encoded_t *e, const measured_t *m);
 
@@ -240,7 +241,7 @@ OP void encode_chunk(const code_t *c, dtype_way_t way, sinter_data_type_t from,
             }
             bytes[q] = quantise_quad(c, way, from, own, x + q * QUAD * source_bytes(from));
         }
-        put_quads(c->bits, from, e->past, p, bytes);
+        put_quads(c->bits, from, e->nontemporal, p, bytes);
         x += n * QUAD * source_bytes(from), p += n * QUAD * c->bits / 8;
         f.by += step, f.inverse += step, f.zp += step;
     }
@@ -276,7 +277,7 @@ TARGET static int64_t quantise_chunks(const dtype_blocks_t *b, encode_t *encoder
     encoded_t e = {.p = groups_output(&b->to.codes, b->to.codes.first),
                    .quads = b->chunk / QUAD,
                    .one = long_group,
-                   .past = b->past};
+                   .nontemporal = b->nontemporal};
     int64_t stop = b->n;
     for (int k = 0; k < LANES; k++) { /* those of groups that a chunk lacks must not be slow */
         lanes.top[k] = lanes.bottom[k] = vi_set1(0);

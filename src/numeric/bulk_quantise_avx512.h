@@ -134,40 +134,42 @@ OP __m512i bytes_of_codes(const code_t *c, dtype_way_t way, sinter_data_type_t f
     return is_integer(c) && c->bits == 4 ? _mm512_min_epu8(bytes, _mm512_set1_epi8(15)) : bytes;
 }
 
-OP void put_line(bool past, unsigned char *p, __m512i x)
+OP void put_line(bool nontemporal, unsigned char *p, __m512i x)
 {
-    if (past) {
+    if (nontemporal) {
         _mm512_stream_si512((__m512i *)(void *)p, x);
     } else {
         _mm512_storeu_si512(p, x);
     }
 }
-OP void put_half(bool past, unsigned char *p, __m256i x)
+OP void put_half(bool nontemporal, unsigned char *p, __m256i x)
 {
-    if (past) {
+    if (nontemporal) {
         _mm256_stream_si256((__m256i *)(void *)p, x);
     } else {
         _mm256_storeu_si256((__m256i *)(void *)p, x);
     }
 }
-OP void put_block_8(sinter_data_type_t from, bool past, unsigned char *p, const __m512i *bytes)
+OP void put_block_8(sinter_data_type_t from, bool nontemporal, unsigned char *p,
+                    const __m512i *bytes)
 {
-    put_line(past, p, in_order(from, bytes[0]));
-    put_line(past, p + 64, in_order(from, bytes[1]));
+    put_line(nontemporal, p, in_order(from, bytes[0]));
+    put_line(nontemporal, p + 64, in_order(from, bytes[1]));
 }
-OP void put_block_4(sinter_data_type_t from, bool past, unsigned char *p, const __m512i *bytes)
+OP void put_block_4(sinter_data_type_t from, bool nontemporal, unsigned char *p,
+                    const __m512i *bytes)
 {
     const __m512i pair = _mm512_set1_epi16(0x1001); /* c0 + 16 c1 */
     const __m512i codes = _mm512_packus_epi16(_mm512_maddubs_epi16(bytes[0], pair),
                                               _mm512_maddubs_epi16(bytes[1], pair));
     if (from == sinter_bf16) {
-        put_line(past, p, in_order(sinter_f32, codes));
+        put_line(nontemporal, p, in_order(sinter_f32, codes));
         return;
     }
     const __m512i order = /* as in_order, of pairs of pairs */
         _mm512_set_epi16(31, 23, 15, 7, 30, 22, 14, 6, 29, 21, 13, 5, 28, 20, 12, 4, 27, 19, 11, 3,
                          26, 18, 10, 2, 25, 17, 9, 1, 24, 16, 8, 0);
-    put_line(past, p, _mm512_permutexvar_epi16(order, codes));
+    put_line(nontemporal, p, _mm512_permutexvar_epi16(order, codes));
 }
 /* As pack_6, of sixteen fours: twelve bytes in each 128-bit lane, then side by side. */
 OP __m512i fours_6(__m512i codes)
@@ -179,26 +181,27 @@ OP __m512i fours_6(__m512i codes)
     const __m512i dense = _mm512_setr_epi32(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, 3, 7, 11, 15);
     return _mm512_permutexvar_epi32(dense, _mm512_shuffle_epi8(fours, bytes));
 }
-OP void put_block_6(sinter_data_type_t from, bool past, unsigned char *p, const __m512i *bytes)
+OP void put_block_6(sinter_data_type_t from, bool nontemporal, unsigned char *p,
+                    const __m512i *bytes)
 {
     const __m512i a = fours_6(in_order(from, bytes[0])), b = fours_6(in_order(from, bytes[1]));
     const __m512i middle = _mm512_permutex2var_epi32(
         a, _mm512_setr_epi32(8, 9, 10, 11, 16, 17, 18, 19, 0, 0, 0, 0, 0, 0, 0, 0), b);
     const __m512i end = _mm512_permutexvar_epi32(
         _mm512_setr_epi32(4, 5, 6, 7, 8, 9, 10, 11, 0, 0, 0, 0, 0, 0, 0, 0), b);
-    put_half(past, p, _mm512_castsi512_si256(a));
-    put_half(past, p + 32, _mm512_castsi512_si256(middle));
-    put_half(past, p + 64, _mm512_castsi512_si256(end));
+    put_half(nontemporal, p, _mm512_castsi512_si256(a));
+    put_half(nontemporal, p + 32, _mm512_castsi512_si256(middle));
+    put_half(nontemporal, p + 64, _mm512_castsi512_si256(end));
 }
-OP void put_block(int bits, sinter_data_type_t from, bool past, unsigned char *p,
+OP void put_block(int bits, sinter_data_type_t from, bool nontemporal, unsigned char *p,
                   const __m512i *bytes)
 {
     if (bits == 8) {
-        put_block_8(from, past, p, bytes);
+        put_block_8(from, nontemporal, p, bytes);
     } else if (bits == 6) {
-        put_block_6(from, past, p, bytes);
+        put_block_6(from, nontemporal, p, bytes);
     } else {
-        put_block_4(from, past, p, bytes);
+        put_block_4(from, nontemporal, p, bytes);
     }
 }
 
@@ -219,7 +222,7 @@ typedef struct factors_at {
 } factors_at_t;
 
 OP void quantise_block(const code_t *c, dtype_way_t way, sinter_data_type_t from, factors_at_t f,
-                       const unsigned char *x, unsigned char *p, bool past)
+                       const unsigned char *x, unsigned char *p, bool nontemporal)
 {
     const int half = DTYPE_BLOCK / 2 * source_bytes(from);
     vu code[BLOCK_VECTORS];
@@ -236,7 +239,7 @@ OP void quantise_block(const code_t *c, dtype_way_t way, sinter_data_type_t from
     }
     const __m512i bytes[2] = {bytes_of_codes(c, way, from, code, x),
                               bytes_of_codes(c, way, from, code + 4, x + half)};
-    put_block(c->bits, from, past, p, bytes);
+    put_block(c->bits, from, nontemporal, p, bytes);
 }
 
 /* Chunks are encoded from a ring of copies, but long groups from memory. */
@@ -272,7 +275,8 @@ OP int64_t quantise_chunks(const code_t *c, dtype_way_t way, sinter_data_type_t 
                 next += step, copy += lines, top += folded, bottom += folded;
             }
             if (i >= 0) {
-                quantise_block(c, way, from, f, long_group ? x : (const void *)copied, p, b.past);
+                quantise_block(c, way, from, f, long_group ? x : (const void *)copied, p,
+                               b.nontemporal);
                 f.by += vectors, f.inverse += vectors, f.zp += vectors;
                 x += step, copied += lines, p += DTYPE_BLOCK / 8 * c->bits;
             }

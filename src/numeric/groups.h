@@ -30,7 +30,7 @@ typedef struct groups {
     /* Codes that lie in blocks along the axis with stride 1: so many elements, and elements from
      * one block to the next. All functions but codes_of_block know the first block only. 0: none.
      */
-    int64_t block, apart;
+    int64_t block, block_stride;
 } groups_t;
 
 /* A matrix at one batch index. */
@@ -69,7 +69,7 @@ static inline int64_t codes_at(const groups_t *codes, int64_t row, int64_t colum
 static inline matrix_t codes_of_block(const matrix_t *m, int64_t i)
 {
     matrix_t of = *m;
-    of.codes.first += i * (m->codes.apart - m->codes.block);
+    of.codes.first += i * (m->codes.block_stride - m->codes.block);
     of.codes.block = 0;
     return of;
 }
@@ -142,7 +142,7 @@ struct dtype_blocks {
     matrix_t to;
     /* Codes begin a cache line and go past the caches: a fence must follow before other threads
      * may look. */
-    bool past;
+    bool nontemporal;
     int64_t chunk; /* elements: dtype_chunk, or a half, a quarter ...; at least DTYPE_BLOCK and a
                       group */
     int64_t n;     /* chunks */

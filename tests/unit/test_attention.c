@@ -1801,7 +1801,7 @@ static void test_kernel(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_m
 /* The kernel takes codes of 8 bits in limbs. */
 static bool bytes_in_limbs;
 
-/* Heads of the types that are worked off in integers. */
+/* Heads of the types that are processed in integers. */
 static attention_case_t random_codes(sinter_fpmath_mode_t mode)
 {
     static const sinter_data_type_t types[] = {sinter_s4, sinter_u4, sinter_f4_e2m1, sinter_s8,

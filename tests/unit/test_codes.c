@@ -74,7 +74,7 @@ static void fill(problem_t *p, sinter_data_type_t type, int limbs, bool shifted)
     p->rows = (code_rows_t){.data = p->data,
                             .stride = BYTES,
                             .bytes = BYTES,
-                            .apart = CODES_CHUNK / 2,
+                            .half_stride = CODES_CHUNK / 2,
                             .rows = TOKENS,
                             .tokens = 1,
                             .scale = {.at = p->scale, .ld = GROUPS, .pick = p->corner},

@@ -483,7 +483,7 @@ static void test_norm_rows(const char *isa, const eltwise_table_t *t)
                                         .gamma = form & 1 ? gamma : NULL,
                                         .beta = form & 2 ? beta : NULL,
                                         .each = form & 4,
-                                        .past = form & 8,
+                                        .nontemporal = form & 8,
                                         .ahead = {(const unsigned char *)x, form & 1 ? 4 : 2}};
             const int at = random_below(&seed, ASIDE + 1);
             int bad = 0;

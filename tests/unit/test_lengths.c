@@ -1,5 +1,5 @@
 /* Attention over sequences that have lengths, and windows, of their own: tensors of s32 that
- * broadcast to [batch.., 1, 1]. Results are the oracle's in every way that attention is worked off.
+ * broadcast to [batch.., 1, 1]. Results are the oracle's in every way that attention is processed.
  * Nothing of K and V is read where no row of a batch sees it: there, whole pages are protected and
  * the rest is NaN. The oracle reads numbers in these places. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */

@@ -61,13 +61,10 @@ static void check_softmax(int64_t n, int64_t width, int axis, float other)
     free(logs);
 }
 
-/* The most terms of n that are added one after the other, and the sums of these: blocks of up to
- * 256 terms have sums of their own, and few rows have one in each of 8 lanes at least, or for each
- * 16 rows of weights. */
-static double one_by_one(int64_t n, bool few)
+/* The terms of a chain of n that are added one after the other, and the chains. */
+static double one_by_one(int64_t n, int64_t chain)
 {
-    const double blocks = 256 + (double)n / 256, lanes = (double)n / 8 + 8;
-    return few && lanes > blocks ? lanes : blocks;
+    return (double)chain + (double)n / (double)chain;
 }
 
 /* K equal products for each of rows x N results, weights of some type with K along their rows or
@@ -103,12 +100,14 @@ static void check_product(const char *type, int64_t rows, int64_t K, bool along_
         {1, a}, {2, b}, {3, y}, {codes ? 5 : 0, codes ? &scale : NULL}, {0, NULL}};
     CHECK(spec_run(spec, sinter_partition_policy_fusion, ports) == sinter_success, "%s: %s", spec,
           sinter_last_error_message());
+    /* Few rows have a chain in each of 8 lanes at least, or for each 16 rows of weights. */
+    const double units = one_by_one(K, rows <= 16 ? K / 8 : 1024);
     int bad = 0;
     double worst = 0;
     for (size_t i = 0; i < all; i++) {
         const double off = fabs(y[i] - want);
         worst = off > worst ? off : worst;
-        bad += !(off <= one_by_one(K, rows <= 16) * u * want);
+        bad += !(off <= units * u * want);
     }
     CHECK(bad == 0, "%s: %d of %zu sums; the worst is off by %.3g of %.9g", spec, bad, all, worst,
           want);
@@ -139,7 +138,7 @@ static void check_attention(int64_t rows, int64_t T)
     for (size_t i = 0; i < all; i++) {
         const double off = fabs(y[i] - (double)0.1f) / (double)0.1f;
         worst = off > worst ? off : worst;
-        bad += !(off <= one_by_one(T, false) * u);
+        bad += !(off <= one_by_one(T, 256) * u);
     }
     CHECK(bad == 0, "%s: %d of %zu results; the worst is off by %.3g", spec, bad, all, worst);
     free(q);

@@ -71,22 +71,6 @@ static sinter_status_t bind_index(const chain_index_t *index, const bound_t *v,
     return sinter_success;
 }
 
-/* Does any instruction depend on where along dim d it runs? */
-static bool varies_along(const chain_bound_t *b, int d)
-{
-    for (int i = 0; i < b->chain->n_operands; i++) {
-        if (b->refs[i].stride[d] != 0 && b->dims[d] > 1) {
-            return true;
-        }
-    }
-    for (int k = 0; k < b->chain->n_indices; k++) {
-        if (b->at[k] == d) {
-            return true;
-        }
-    }
-    return false;
-}
-
 sinter_status_t chain_bind_over(const chain_t *chain, const int64_t *dims,
                                 const struct frame *frame, features_t features, chain_bound_t *out)
 {
@@ -119,7 +103,6 @@ sinter_status_t chain_bind_over(const chain_t *chain, const int64_t *dims,
             }
         }
     }
-    out->inner_scalar_only = out->ndims == 0 || !varies_along(out, out->ndims - 1);
     return sinter_success;
 }
 

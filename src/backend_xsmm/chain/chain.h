@@ -122,8 +122,6 @@ typedef struct chain_bound {
     features_t features;
     int ndims;
     int64_t dims[SINTER_MAX_NDIMS];
-    /* No operand varies along the innermost dim: there the result depends on register 0 alone. */
-    bool inner_scalar_only;
     int8_t at[CHAIN_MAX_INDICES]; /* index k of the chain is idx[at[k]]; -1: always 0 */
     /* Set by chain_find_transposition: the type that elements have while they are transposed, and
      * its bytes. 0: the chain transposes nothing. */
@@ -167,7 +165,7 @@ typedef struct chain_affine_run {
     const float *gamma, *beta; /* NULL: none */
     bool each;                 /* they have a value for each element, else one for all */
     float *to;                 /* where all that follows is to store the result; NULL: it is more */
-    bool past;                 /* it goes there past the caches */
+    bool nontemporal;          /* it goes there past the caches */
 } chain_affine_run_t;
 chain_affine_run_t chain_affine_run(const chain_bound_t *bound, const int64_t *idx, int n,
                                     void *scratch);

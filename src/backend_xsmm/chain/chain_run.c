@@ -659,7 +659,7 @@ chain_affine_run_t chain_affine_run(const chain_bound_t *b, const int64_t *idx, 
         affine_values(b, affine->beta, &k, run.each, (float *)scratch + TMP_ZP * LONG_STEP, tmp);
     if (chain_affine_stores(b)) {
         const chain_ref_t *to = &b->refs[b->chain->instrs[affine->next].operand];
-        run.past = to->stream;
+        run.nontemporal = to->stream;
         run.to = (float *)(void *)(to->data + run_of(b, to, idx).first * (int64_t)sizeof(float));
     }
     return run;

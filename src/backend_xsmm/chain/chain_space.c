@@ -247,7 +247,6 @@ void chain_collapse(chain_bound_t *b)
         lengthen_inner(b);
     }
     pair_transposed(b);
-    b->inner_scalar_only = false;
 }
 
 /* ---- stores past the caches ------------------------------------------------------------------ */

@@ -173,7 +173,7 @@ static void bound_from_lt(bound_t *b, const lt_t *lt)
 {
     b->dtype = lt->data_type;
     b->strip = 0;
-    b->block = b->apart = 0;
+    b->block = b->block_stride = 0;
     b->ndims = lt->ndims < 0 ? 0 : lt->ndims;
     memcpy(b->dims, lt->dims, sizeof(b->dims));
     memcpy(b->strides, lt->strides, sizeof(b->strides));
@@ -186,7 +186,7 @@ bool view_in_blocks(const bound_t *base, bound_t *b)
         return false;
     }
     b->block = base->dims[last + 1];
-    b->apart = base->strides[last];
+    b->block_stride = base->strides[last];
     memcpy(b->strides, base->strides, sizeof(int64_t) * (size_t)last);
     b->strides[last] = 1;
     return true;

@@ -349,8 +349,8 @@ static void report_tail(const plan_t *plan, const step_t *step, textbuf_t *text)
                      ->name,
                  split ? " in two planes" : "");
     }
-    if (step->apart != NULL) {
-        text_add(text, "  not part of the step that makes its data: %s\n", step->apart);
+    if (step->why_separate != NULL) {
+        text_add(text, "  not part of the step that makes its data: %s\n", step->why_separate);
     }
 }
 

@@ -23,8 +23,8 @@ typedef struct cluster {
     int dims_value; /* graph value whose dims are the iteration space of the chain */
     int *nodes;     /* elementwise nodes in evaluation order */
     int n_nodes, cap_nodes;
-    int tail;          /* node: a DynamicQuantize run on the results of this step; -1: none */
-    const char *apart; /* of a DynamicQuantize: why it is not a tail */
+    int tail; /* node: a DynamicQuantize run on the results of this step; -1: none */
+    const char *why_separate; /* of a DynamicQuantize: why it is not a tail */
     /* Of a norm, a rotary embedding, a reduction or a window: the nodes that compute its input.
      * NULL: of another kind. */
     struct cluster *pre;

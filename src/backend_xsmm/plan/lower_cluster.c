@@ -505,7 +505,7 @@ static sinter_status_t quantise_node(lowering_t *lo, int node)
         if (ci < 0) {
             return sinter_out_of_memory;
         }
-        lo->clusters[ci].apart = why;
+        lo->clusters[ci].why_separate = why;
     }
     for (int o = 0; o < n->n_out; o++) {
         lo->ready[n->out[o]] = ci;

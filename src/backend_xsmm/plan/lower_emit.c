@@ -495,7 +495,7 @@ static sinter_status_t emit_cluster(emitter_t *e, int ci, step_t *step)
     const cluster_t *cl = &e->lo->clusters[ci];
     step->kind = cl->kind;
     step->mode = sinter_fpmath_mode_strict;
-    step->apart = cl->apart;
+    step->why_separate = cl->why_separate;
     step->copied = step->copy = step->copy_at = -1;
     /* Through a reshape seen backwards, all of a temporary is written in the order of elements. */
     const plan_value_t *to = cl->copy ? &e->lo->plan->values[cl->copy_to] : NULL;

@@ -34,8 +34,8 @@ typedef struct eltwise_norm {
     float shift, factor, offset;
     const float *gamma, *beta; /* NULL: 1 and 0 */
     bool each;                 /* they have a value for each element, else one for all */
-    bool past;     /* dst goes past the caches: the kernel must end with quant->stream_end */
-    ahead_t ahead; /* prefetched meanwhile */
+    bool nontemporal; /* dst goes past the caches: the kernel must end with quant->stream_end */
+    ahead_t ahead;    /* prefetched meanwhile */
 } eltwise_norm_t;
 
 typedef struct eltwise_table {

@@ -189,7 +189,7 @@ static inline __attribute__((always_inline)) void norm_by(float *dst, const floa
 
 static void norm_row(float *dst, const float *src, int n, const eltwise_norm_t *how)
 {
-    if (how->past) {
+    if (how->nontemporal) {
         norm_by(dst, src, n, how, true);
     } else {
         norm_by(dst, src, n, how, false);

@@ -64,13 +64,13 @@ static inline void fill_less_zp(code_less_zp_t *to)
 
 /* Rows of codes with their coefficients. */
 typedef struct code_rows {
-    const unsigned char *data; /* of the first row */
-    int64_t stride, bytes;     /* from row to row; of a row */
-    int64_t apart;             /* in integers: from the first half of a chunk to the second */
-    int64_t group_bytes;       /* attention: of a group of coefficients but the last of a token */
-    int64_t ahead;             /* prefetch distance in bytes, of the first row */
-    int64_t closer;            /* bytes that it shrinks by from row to row */
-    bool in_order;             /* matmul in integers: rows are fetched one after the other */
+    const unsigned char *data;  /* of the first row */
+    int64_t stride, bytes;      /* from row to row; of a row */
+    int64_t half_stride;        /* in integers: from the first half of a chunk to the second */
+    int64_t group_bytes;        /* attention: of a group of coefficients but the last of a token */
+    int64_t ahead;              /* prefetch distance in bytes, of the first row */
+    int64_t ahead_less_per_row; /* bytes that it shrinks by from row to row */
+    bool in_order;              /* matmul in integers: rows are fetched one after the other */
     int rows;
     int tokens; /* attention: 2 where a row is two short heads, which fill a chunk together */
     code_coefs_t scale, zp;
@@ -83,7 +83,7 @@ typedef struct code_rows {
      * 16. */
     const struct codes_type *type;
     const unsigned char *table;
-    bool near;
+    bool picks_fit_one_vector;
     /* In integers: zero points are multiplied with sums of the other operand (attention: of V). */
     bool zps_are_floats;
 } code_rows_t;
@@ -138,7 +138,7 @@ enum { TAME_LEAST = 0x0d800000, TAME_BEYOND = 0x71800000 };
 
 /* Of the bits of a magnitude. Where it is the largest one of a row, the other elements of the row
  * may be anything below it. */
-static inline bool is_tame_bits(int32_t bits)
+static inline bool is_in_product_range(int32_t bits)
 {
     return (bits == 0) | ((uint32_t)bits - TAME_LEAST < TAME_BEYOND - TAME_LEAST);
 }

@@ -35,7 +35,7 @@
 #include "base/features.h"
 
 enum {
-    BLOCKS_K = 256,    /* most elements of K worked off together */
+    BLOCKS_K = 256,    /* most elements of K processed together */
     BLOCKS_STRIP = 64, /* columns of B */
     BLOCKS_LEAST = 16, /* elements of a block, but for the last one, */
     BLOCKS_LONGEST = 128,

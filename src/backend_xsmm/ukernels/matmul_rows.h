@@ -2,7 +2,7 @@
  * is what bounds the time.
  *
  * Weights lie one after the other along K: a column of B, called a line here, is a row in memory.
- * Four lines are worked off together along the whole of K, in chunks of 64 bytes. A chunk is four
+ * Four lines are processed together along the whole of K, in chunks of 64 bytes. A chunk is four
  * quads of 16 bytes; scales and zero points change from chunk to chunk or from quad to quad.
  *
  * In integers, each quad of a row of A becomes `limbs` signed bytes q = x / scale = 256 * high +

@@ -7,7 +7,7 @@
  *   words  c = scale_a * scale_b * (sum of a w)                    a, w less their zero points
  *   bytes  c = scale_a * scale_b * (sum of a' w  -  o * sum of w)  a' - o = a less its zero point
  *
- * Elements are worked off by dwords: two words, or four bytes. What a piece lacks of its last dword
+ * Elements are processed by dwords: two words, or four bytes. What a piece lacks of its last dword
  * is zeros in B, and may be anything in A. */
 #ifndef SINTER_SRC_UKERNELS_MATMUL_TAPS_H
 #define SINTER_SRC_UKERNELS_MATMUL_TAPS_H
@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 enum {
-    TAPS_DWORDS = 192, /* most dwords of a row that are worked off together, */
+    TAPS_DWORDS = 192, /* most dwords of a row that are processed together, */
     TAPS_PIECES = 32,  /* and most pieces */
     TAPS_ROWS = 64,    /* most rows of a call */
     TAPS_GRAIN = 12,   /* rows up to a multiple of this have addresses, and memory in C */

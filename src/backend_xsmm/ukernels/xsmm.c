@@ -82,22 +82,19 @@ const char *xs_refuse(xs_kind_t kind, features_t features)
     if (kind == XS_BF16F32 && !has_features(t.needs, NEEDS_AVX512_BF16)) {
         return "no native bf16 products (CPU without AVX512_BF16 or libxsmm's target below it)";
     }
-    if ((kind == XS_U8S8S32 || kind == XS_S8U8S32) && !has_features(t.needs, NEEDS_AVX512_VNNI)) {
-        return "no VNNI: libxsmm's int8 kernels would saturate";
-    }
     return NULL;
 }
 
 static int size_of_input(xs_kind_t kind)
 {
-    return kind == XS_F32 ? 4 : kind == XS_BF16F32 ? 2 : 1;
+    return kind == XS_F32 ? 4 : 2;
 }
 
 /* Shapes that libxsmm must not be asked for. */
 static const char *refuse_shape(const xs_shape_t *s)
 {
     const int64_t size = size_of_input(s->kind), limit = INT32_MAX;
-    const int pack = s->kind == XS_F32 ? 1 : s->kind == XS_BF16F32 ? 2 : 4;
+    const int pack = s->kind == XS_F32 ? 1 : 2;
     if (s->m < 1 || s->n < 1 || s->k < 1) {
         return "empty product";
     }
@@ -115,11 +112,6 @@ static const char *refuse_shape(const xs_shape_t *s)
         (int64_t)s->ldc * s->m * 4 > limit) {
         return "operand of 2 GiB or more";
     }
-#if !defined(SINTER_LIBXSMM_2)
-    if (s->kind == XS_S8U8S32 && s->n % 64 >= 1 && s->n % 64 <= 16) {
-        return "libxsmm 1.17 computes this N wrongly for s8 x u8";
-    }
-#endif
     return NULL;
 }
 
@@ -127,15 +119,11 @@ static const char *refuse_shape(const xs_shape_t *s)
 
 static xs_kernel_t dispatch(const xs_shape_t *s, const char **why)
 {
-    static const libxsmm_datatype in_b[] = {LIBXSMM_DATATYPE_F32, LIBXSMM_DATATYPE_BF16,
-                                            LIBXSMM_DATATYPE_I8, LIBXSMM_DATATYPE_U8};
-    static const libxsmm_datatype in_a[] = {LIBXSMM_DATATYPE_F32, LIBXSMM_DATATYPE_BF16,
-                                            LIBXSMM_DATATYPE_U8, LIBXSMM_DATATYPE_I8};
-    const bool is_int = s->kind == XS_U8S8S32 || s->kind == XS_S8U8S32;
-    const libxsmm_datatype out = is_int ? LIBXSMM_DATATYPE_I32 : LIBXSMM_DATATYPE_F32;
+    const libxsmm_datatype in = s->kind == XS_F32 ? LIBXSMM_DATATYPE_F32 : LIBXSMM_DATATYPE_BF16,
+                           out = LIBXSMM_DATATYPE_F32;
     const int size = size_of_input(s->kind);
-    libxsmm_gemm_shape shape = libxsmm_create_gemm_shape(s->n, s->m, s->k, s->ldb, s->lda, s->ldc,
-                                                         in_b[s->kind], in_a[s->kind], out, out);
+    libxsmm_gemm_shape shape =
+        libxsmm_create_gemm_shape(s->n, s->m, s->k, s->ldb, s->lda, s->ldc, in, in, out, out);
     libxsmm_gemm_batch_reduce_config config = {0};
     config.br_type = LIBXSMM_GEMM_BATCH_REDUCE_STRIDE;
     config.br_stride_a_hint = s->stride_b * size;
@@ -186,20 +174,13 @@ static xs_kernel_t dispatch(const xs_shape_t *s, const char **why)
     const int flags = s->kind == XS_F32 ? LIBXSMM_GEMM_FLAG_NONE : LIBXSMM_GEMM_FLAG_VNNI_A,
               prefetch = LIBXSMM_GEMM_PREFETCH_NONE;
     const float alpha = 1, beta = s->beta;
-    const int ialpha = 1, ibeta = s->beta;
     void (*fn)(void) = NULL;
     if (s->kind == XS_F32) {
         fn = (void (*)(void))libxsmm_smmdispatch_reducebatch_strd(
             m, n, k, stride_a, stride_b, &lda, &ldb, &ldc, &alpha, &beta, &flags, &prefetch);
-    } else if (s->kind == XS_BF16F32) {
+    } else {
         fn = (void (*)(void))libxsmm_bsmmdispatch_reducebatch_strd(
             m, n, k, stride_a, stride_b, &lda, &ldb, &ldc, &alpha, &beta, &flags, &prefetch);
-    } else if (s->kind == XS_U8S8S32) {
-        fn = (void (*)(void))libxsmm_subimmdispatch_reducebatch_strd(
-            m, n, k, stride_a, stride_b, &lda, &ldb, &ldc, &ialpha, &ibeta, &flags, &prefetch);
-    } else {
-        fn = (void (*)(void))libxsmm_usbimmdispatch_reducebatch_strd(
-            m, n, k, stride_a, stride_b, &lda, &ldb, &ldc, &ialpha, &ibeta, &flags, &prefetch);
     }
     if (!fn) {
         const bool no_memory = atomic_load(&no_code_memory);

@@ -14,9 +14,7 @@ typedef enum xs_kind {
     XS_F32, /* A f32, B f32, C f32 */
     /* A bf16 [M][lda] (K, lda even), B bf16 [K/2][ldb][2], C f32; only where the CPU multiplies
      * bf16 natively */
-    XS_BF16F32,
-    XS_U8S8S32, /* A u8 [M][lda] (K, lda multiples of 4), B s8 [K/4][ldb][4], C s32; needs VNNI */
-    XS_S8U8S32
+    XS_BF16F32
 } xs_kind_t;
 
 typedef struct xs_shape {

@@ -300,7 +300,7 @@ static const char *jit(attention_config_t *c, int64_t rows, int64_t D, int64_t D
 }
 
 /* Tile and block sizes. Wider heads get fewer rows and columns, for a block and its tiles to
- * stay in L2; those that are worked off in chunks load K for one strip at a time. */
+ * stay in L2; those that are processed in chunks load K for one strip at a time. */
 static void size_blocks(attention_config_t *c, int64_t rows, int64_t T, int64_t D, int64_t Dv)
 {
     const bool decode = c->decode, chunks = D < 0 || D > ATT_CHUNK;

@@ -44,7 +44,7 @@ enum {
     ATT_TK = 256,                       /* most columns in a K tile; a chain's block */
     ATT_GRAIN = 16,                     /* strips see whole grains of columns */
     ATT_PIECE_ITEMS = 64,               /* attention with more items takes no pieces */
-    ATT_CHUNK = TAIL_ATTENTION_COLUMNS, /* D and Dv beyond this are worked off in chunks */
+    ATT_CHUNK = TAIL_ATTENTION_COLUMNS, /* D and Dv beyond this are processed in chunks */
     ATT_LADDER = 8,                     /* strip heights that get JIT kernels */
     ATT_ITEMS = 4 /* blocks are made smaller until each thread has this many items */
 };

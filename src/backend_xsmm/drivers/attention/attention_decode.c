@@ -149,13 +149,13 @@ static int shift_of_group(const decode_side_t *side)
 static void fill_corners(decode_side_t *side)
 {
     const int quad = side->codes->elems / CODES_QUADS, quads = side->padded / quad;
-    side->near = true;
+    side->picks_fit_one_vector = true;
     for (int i = 0; i < quads; i++) {
         const int e = i * quad, group = e < side->fold * side->head ? group_of_element(side, e) : 0;
         for (int row = 0; row < CODES_ROWS; row++) {
             const int at = row * side->fold * side->groups + group;
             side->corner[i * CODES_ROWS + row] = at;
-            side->near = side->near && at < 16;
+            side->picks_fit_one_vector = side->picks_fit_one_vector && at < 16;
         }
     }
 }
@@ -348,7 +348,7 @@ size_t decode_buffers(int rows, bool codes, unsigned char *scratch, decode_buffe
     out->coef = carve(scratch, &at, DECODE_HEAD, sizeof(float));
     out->sums = carve(scratch, &at, r * DECODE_GROUPS, sizeof(float));
     out->tile = carve(scratch, &at, DECODE_SLOW * DECODE_HEAD, sizeof(float));
-    out->tame = carve(scratch, &at, 1, sizeof(bool));
+    out->in_product_range = carve(scratch, &at, 1, sizeof(bool));
     out->codes = codes ? carve(scratch, &at, 1, sizeof(codes_query_t)) : NULL;
     out->weights = codes ? carve(scratch, &at, CODES_CHUNKS, sizeof(codes_weights_t)) : NULL;
     return at;
@@ -478,7 +478,7 @@ static int32_t largest(const float *x, int64_t n)
 
 /* Weights other than probabilities may be large. True if they stay finite when they are multiplied
  * with codes, or with n scales (or offsets) and then with codes. */
-static bool weights_are_tame(const decode_task_t *task, const float *scale, int n)
+static bool weights_in_product_range(const decode_task_t *task, const float *scale, int n)
 {
     int32_t most = 0;
     float p_most, scale_most = 1;
@@ -560,9 +560,10 @@ void decode_query(const decode_side_t *k, const decode_buffers_t *b, int rows, c
         }
         return;
     }
-    *b->tame = true;
+    *b->in_product_range = true;
     for (int r = 0; r < rows; r++) {
-        *b->tame = is_tame_bits(largest(q + r * ld, k->head)) && *b->tame;
+        *b->in_product_range =
+            is_in_product_range(largest(q + r * ld, k->head)) && *b->in_product_range;
         place_query(k, b, rows, r, q + r * ld);
         if (k->plus) {
             sum_query(k, b, r, q + r * ld);
@@ -641,7 +642,7 @@ static int flip_of(const decode_side_t *side)
 }
 
 /* Zero points that are floats and meet integers: products stay far from the ends of floats. */
-static bool zps_are_tame(const float *zp, int n)
+static bool zps_in_product_range(const float *zp, int n)
 {
     float most;
     const int32_t bits = largest(zp, n);
@@ -673,7 +674,7 @@ static const char *load_coefs(const decode_task_t *task)
         if (task->m.offsets) {
             quant_rows(side->features)->zps_of_offsets(b->scale, b->zp, n);
         }
-        return zps_are_tame(b->zp, n) ? NULL : far_zps;
+        return zps_in_product_range(b->zp, n) ? NULL : far_zps;
     }
     if (!side->places_zps) {
         return NULL;
@@ -700,12 +701,12 @@ static void rows_at(const decode_task_t *task, int at, int n, code_rows_t *rows)
     rows->group_bytes = side->size * codes->type->bits / 8;
     rows->rows = n / side->fold;
     rows->tokens = side->fold;
-    rows->apart = side->fold == 2 ? rows->stride / 2 : CODES_CHUNK / 2;
+    rows->half_stride = side->fold == 2 ? rows->stride / 2 : CODES_CHUNK / 2;
     rows->ahead = READ_AHEAD;
     if (task->next != NULL) {
         rows->ahead = (int64_t)((uintptr_t)task->next - (uintptr_t)rows->data) +
                       at * rows->bytes / side->fold;
-        rows->closer = rows->stride - rows->bytes;
+        rows->ahead_less_per_row = rows->stride - rows->bytes;
     }
     rows->values = side->values;
     rows->less_zp = &side->less_zp;
@@ -713,7 +714,7 @@ static void rows_at(const decode_task_t *task, int at, int n, code_rows_t *rows)
     rows->row_of_scale = side->group_row;
     rows->type = side->codes;
     rows->table = side->table;
-    rows->near = side->codes != NULL && side->near;
+    rows->picks_fit_one_vector = side->codes != NULL && side->picks_fit_one_vector;
     rows->zps_are_floats = side->zps_are_floats;
     if (!wants_coefs(side)) {
         return;
@@ -744,7 +745,7 @@ static void codes_of(const decode_task_t *task, code_rows_t *codes)
 }
 
 /* Scores of a stretch of tokens with the same scales, which go into the query. Returns false and
- * does nothing if the query then is not tame. */
+ * does nothing if the query then is not in the range of products. */
 static bool folded_scores(const decode_task_t *task, int at, int n)
 {
     const decode_side_t *side = task->side;
@@ -757,7 +758,7 @@ static bool folded_scores(const decode_task_t *task, int at, int n)
         for (int e = 0; e < side->head; e++) {
             b->folded[e] = task->x[r * task->ldx + e] * b->coef[e];
         }
-        if (!is_tame_bits(largest(b->folded, side->head))) {
+        if (!is_in_product_range(largest(b->folded, side->head))) {
             return false;
         }
         place_query(side, b, task->rows, r, b->folded);
@@ -796,7 +797,7 @@ void decode_scores(const decode_task_t *task)
     const decode_side_t *side = task->side;
     const decode_buffers_t *b = task->buffers;
     const int nt = task->tokens;
-    if (side->codes ? !b->codes->usable : side->by_lane && !*b->tame) {
+    if (side->codes ? !b->codes->usable : side->by_lane && !*b->in_product_range) {
         report_detour(task->worker, odd_query);
         slow_scores(task, 0, nt);
         return;
@@ -908,7 +909,7 @@ static void codes_values(const decode_task_t *task)
             }
         }
         at.data += CODES_SPAN * at.stride;
-        at.ahead -= CODES_SPAN * at.closer;
+        at.ahead -= CODES_SPAN * at.ahead_less_per_row;
         at.scale.at += CODES_SPAN * at.scale.ld;
         at.zp.at = at.zp.at ? at.zp.at + CODES_SPAN * at.zp.ld : NULL;
     }
@@ -949,7 +950,7 @@ void decode_accumulate(const decode_task_t *task)
     const decode_side_t *side = task->side;
     const int nt = task->tokens;
     if (is_folded(side)) {
-        if (side->any_weight && !weights_are_tame(task, NULL, 0)) {
+        if (side->any_weight && !weights_in_product_range(task, NULL, 0)) {
             report_detour(task->worker, large_weights);
             slow_values(task, 0, nt);
             return;
@@ -969,9 +970,10 @@ void decode_accumulate(const decode_task_t *task)
     const float *scale = task->buffers->scale;
     const int n_scales = wants_coefs(side) ? nt * side->groups : 0;
     const bool tiny = n_scales > 0 && side->may_be_tiny && side->ops->any_tiny(scale, n_scales);
-    const bool wild = side->by_lane && side->any_weight &&
-                      (!weights_are_tame(task, scale, n_scales) ||
-                       (side->plus && !weights_are_tame(task, task->buffers->zp, n_scales)));
+    const bool wild =
+        side->by_lane && side->any_weight &&
+        (!weights_in_product_range(task, scale, n_scales) ||
+         (side->plus && !weights_in_product_range(task, task->buffers->zp, n_scales)));
     if (tiny || wild) {
         report_detour(task->worker, tiny ? tiny_scales : large_weights);
         slow_values(task, 0, nt);

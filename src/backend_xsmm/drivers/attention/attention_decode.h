@@ -69,7 +69,7 @@ typedef struct decode_side {
     code_less_zp_t less_zp;
     /* codes only: see codes_table_t */
     int32_t corner[CODES_CHUNKS * 16];
-    bool near;
+    bool picks_fit_one_vector;
     unsigned char table[16];
 } decode_side_t;
 
@@ -99,14 +99,15 @@ void decode_start(const matrices_t *op, decode_side_t *side);
 
 /* One thread's buffers. */
 typedef struct decode_buffers {
-    float *q;             /* [rows][padded] */
-    float *scale, *zp;    /* [tokens][groups]; zp may have what offsets add */
-    float *folded, *run;  /* [rows][head]; [rows][padded] */
-    float *coef;          /* [head], the scales of a stretch */
-    float *sums;          /* [rows][DECODE_GROUPS]: of the query, by group of K's offsets */
-    float *tile;          /* [DECODE_SLOW][head] floats */
-    bool *tame;           /* queries are of a size that codes may be multiplied with (few_rows.h) */
-    codes_query_t *codes; /* NULL where neither K nor V is worked off in integers */
+    float *q;            /* [rows][padded] */
+    float *scale, *zp;   /* [tokens][groups]; zp may have what offsets add */
+    float *folded, *run; /* [rows][head]; [rows][padded] */
+    float *coef;         /* [head], the scales of a stretch */
+    float *sums;         /* [rows][DECODE_GROUPS]: of the query, by group of K's offsets */
+    float *tile;         /* [DECODE_SLOW][head] floats */
+    bool *
+        in_product_range; /* queries are of a size that codes may be multiplied with (few_rows.h) */
+    codes_query_t *codes; /* NULL where neither K nor V is processed in integers */
     codes_weights_t *weights;
 } decode_buffers_t;
 

@@ -83,7 +83,7 @@ sinter_status_t operand_bind(const operand_t *op, const frame_t *frame, matrices
     }
     SG_TRY(bind_part(data, data, same, exact, IN_CODES, out));
     out->base.codes.block = data->block;
-    out->base.codes.apart = data->apart;
+    out->base.codes.block_stride = data->block_stride;
     if (op->scale >= 0) {
         SG_TRY(bind_part(data, &frame->v[op->scale], op->scale_dim, op->group_size, IN_SCALE, out));
     }

@@ -25,6 +25,22 @@ static int64_t results_of(const problem_t *p)
     return n;
 }
 
+/* Products in a sum; -1: not known. */
+static int64_t sums_of(const problem_t *p)
+{
+    const matmul_params_t *m = &p->step->p.matmul;
+    if (m->conv == NULL) {
+        return problem_dim(p, m->a.data, m->trans_a ? 2 : 1);
+    }
+    const int ndims = problem_ndims(p, m->b.data);
+    int64_t n = 1;
+    for (int e = 2; e <= ndims && n >= 0; e++) {
+        const int64_t dim = problem_dim(p, m->b.data, e);
+        n = dim < 0 || !mul_i64(n, dim, &n) ? -1 : n;
+    }
+    return ndims < 0 ? -1 : n;
+}
+
 /* The tail has groups of rows that do not divide those of a matrix (see bind_dims). */
 static bool rows_apart(const problem_t *p, int64_t rows)
 {
@@ -195,6 +211,7 @@ const char *matmul_configure(const kernel_t *self, const problem_t *p, int most_
     c->rows = most > MM_HEIGHT ? (int)((most + MM_HEIGHT - 1) / MM_HEIGHT * MM_HEIGHT)
                                : matmul_ladder[height_for((int)most)];
     c->widest = widest_for(N);
+    c->chained = sums_of(p) < 0 || sums_of(p) > MM_CHAIN;
     const char *why = make_kernels(c, rows, m->conv != NULL ? MM_UNIT : MM_HEIGHT,
                                    products_features(self, p, bf16));
     c->jit = why == NULL;
@@ -265,7 +282,7 @@ size_t matmul_buffers(const matmul_config_t *c, const step_t *step, unsigned cha
     out->acc =
         carve(scratch, &at, (blocks_rows(c->rows) + (c->taps != NULL ? TAPS_GRAIN : 0)) * MM_PANEL,
               sizeof(float));
-    out->part = carve(scratch, &at, MM_HEIGHT * MM_PANEL, sizeof(float));
+    out->chains = carve(scratch, &at, c->chained ? rows * MM_PANEL : 0, sizeof(float));
     if (c->bf16) {
         out->a16 = carve(scratch, &at, loaded * MM_LDA, sizeof(uint16_t));
         out->b16 = carve(scratch, &at, MM_K * MM_LDB, sizeof(uint16_t));

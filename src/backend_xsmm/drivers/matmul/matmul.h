@@ -36,7 +36,10 @@ enum {
     MM_TALL = 48,    /* most rows of A that are loaded: whole blocks of own products */
     MM_TALLEST = 96, /* the same of patches */
     MM_K = 256,      /* most K of a block */
-    MM_GRAIN = 32,   /* K of one product; a block is a multiple of it, zero padded */
+    /* Products that are added one after the other. These sums are added to one another: were all
+     * products one chain, the error would grow with K. */
+    MM_CHAIN = 1024,
+    MM_GRAIN = 32, /* K of one product; a block is a multiple of it, zero padded */
     MM_LDA = MM_K + 16,
     MM_LDB = MM_PANEL + 16,
     MM_LADDER = 13,      /* heights with JIT kernels */
@@ -65,6 +68,7 @@ typedef struct matmul_config {
     bool taps_words;              /* whose factors are words, else bytes */
     int rows;                     /* of the buffers, a multiple of a height */
     int tall;                     /* rows of A that are loaded at a time */
+    bool chained;                 /* K may be longer than MM_CHAIN */
     int widest; /* the widest strip worth having for this N, an index into matmul_widths */
     xs_kernel_t kernel[MM_WIDTHS][MM_LADDER];
     int columns[MM_WIDTHS]; /* of one call of these kernels: a strip, or a part of it */
@@ -113,7 +117,7 @@ typedef struct matmul_state {
 /* One thread's buffers inside its scratch; bf16 ones only for the bf16 kernel. */
 typedef struct matmul_buffers {
     float *a, *b, *acc;
-    float *part; /* the sums of one block of K, [MM_HEIGHT][MM_PANEL] */
+    float *chains; /* as acc: the sums of complete chains (MM_CHAIN) */
     uint16_t *a16, *b16;
     blocks_buffers_t blocks;
     blocks_whole_t whole;

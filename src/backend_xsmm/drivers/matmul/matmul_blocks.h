@@ -10,7 +10,7 @@
 
 /* One execute. */
 typedef struct blocks_state {
-    /* Elements of a block, 0: not for integers; of blocks worked off together; of those whose
+    /* Elements of a block, 0: not for integers; of blocks processed together; of those whose
      * coefficients are loaded together. */
     int block, k, span;
     const char *why;     /* why not for integers, where the kernel could have been; NULL */

@@ -347,8 +347,8 @@ typedef struct columns_task {
     int64_t last;  /* column of the range where the last chunk begins; it may be before the range */
     int64_t first; /* the first column that is decoded: that of the range or that one */
     int64_t scale_line, zp_line; /* by column: the groups along K that are there, -1: none */
-    bool tame_a, tame_scale;     /* sums may be scaled */
-    bool sums_fit;               /* the sums of A, so that offsets may be multiplied with them */
+    bool a_in_product_range, scale_in_product_range; /* sums may be scaled */
+    bool sums_fit; /* the sums of A, so that offsets may be multiplied with them */
 } columns_task_t;
 
 /* The zero points of the range: none if these are offsets. */
@@ -390,16 +390,16 @@ static void load_units(const columns_task_t *w, const groups_t *g, int64_t k, in
 /* The detour of sums that may leave the range of floats before they are scaled. */
 #define BY_EACH(what) "some with scales by elements (" what " not finite, too small or too large)"
 
-/* Whether each number by itself is tame. */
-static bool are_tame(const float *x, int64_t n)
+/* Whether each number by itself is in the range of products. */
+static bool all_in_product_range(const float *x, int64_t n)
 {
-    bool tame = true;
+    bool in_product_range = true;
     for (int64_t i = 0; i < n; i++) {
         int32_t bits;
         memcpy(&bits, x + i, sizeof bits);
-        tame &= is_tame_bits(bits & INT32_MAX);
+        in_product_range &= is_in_product_range(bits & INT32_MAX);
     }
-    return tame;
+    return in_product_range;
 }
 
 /* The values of row k for all columns; half of the codes of the step, from `codes` on in rows of
@@ -433,7 +433,7 @@ static void load_scales(columns_task_t *w, int64_t k, const columns_sweep_t *nex
     const groups_t *g = &w->t.b.scale;
     const int64_t line = k / g->row.group;
     if (line != w->scale_line) {
-        w->tame_scale =
+        w->scale_in_product_range =
             load_columns(w, g, k, NULL, next->codes.data, next->codes.stride, w->buf.scale);
         w->scale_line = line;
     }
@@ -499,9 +499,10 @@ static int load_coefs(columns_task_t *w, int64_t k, int n, const columns_sweep_t
 static void load_a(columns_task_t *w, int64_t k, int kn)
 {
     matmul_load_a(&w->t, k, kn);
-    w->tame_a = true;
+    w->a_in_product_range = true;
     for (int r = 0; r < w->t.rows; r++) {
-        w->tame_a = are_tame(w->t.buf.a + (size_t)r * MM_LDA, kn) && w->tame_a;
+        w->a_in_product_range =
+            all_in_product_range(w->t.buf.a + (size_t)r * MM_LDA, kn) && w->a_in_product_range;
     }
     for (int r = 0, n; r < w->t.rows; r += n) {
         float *to = w->buf.a + (size_t)r * MM_K;
@@ -544,11 +545,11 @@ static void add(columns_task_t *w, int64_t k, int kn)
         const int left = (int)at_most(kn - e, COLUMNS_GRAIN);
         sweep.codes.data = groups_byte(b, codes_at(b, k + e, w->t.n0));
         sweep.codes.rows = load_coefs(w, k + e, left, &sweep);
-        const bool exact =
-            (by == IN_SUMS || by == IN_SUMS_SHIFTED) && !(w->tame_a && w->tame_scale);
+        const bool exact = (by == IN_SUMS || by == IN_SUMS_SHIFTED) &&
+                           !(w->a_in_product_range && w->scale_in_product_range);
         if (exact) {
             report_detour(w->t.worker,
-                          w->tame_a ? BY_EACH("scales are") : BY_EACH("rows of A are"));
+                          w->a_in_product_range ? BY_EACH("scales are") : BY_EACH("rows of A are"));
         }
         for (int r = 0, n; r < w->t.rows; r += n) {
             n = rows_batch(w->t.rows - r);

@@ -45,14 +45,14 @@ const char *blocks_refuse(const kernel_t *self, const problem_t *p)
         return MODE_HAS_NO_INTEGERS;
     }
     if (blocks_steps(problem_type(p, b->data)) == 0 || b->split != sinter_data_type_undef) {
-        return "codes of B are no small integers";
+        return "B is not made of integers of 8 bits or fewer";
     }
     if (b->scale < 0) {
         return "B has no scales";
     }
     if (!codes &&
         (a->scale >= 0 || a->zp >= 0 || dtype_traits(problem_type(p, a->data))->bits < 16)) {
-        return "codes of A are no small integers, or their zero points none";
+        return "A is not made of integers of 8 bits or fewer, or its zero points are no integers";
     }
     const blocks_table_t *table = blocks_table(p->plan->features);
     if (table == NULL) {

@@ -97,7 +97,6 @@ void patches_turn(const conv_params_t *c, chain_bound_t *chain)
         to[d] = d == c->channel ? chain->ndims - 1 : d > c->channel ? d - 1 : d;
     }
     chain_permute(chain, to);
-    chain->inner_scalar_only = false;
 }
 
 /* ---- A --------------------------------------------------------------------------------------- */

@@ -45,7 +45,7 @@ static const char *refuse_codes(const kernel_t *self, const problem_t *p)
         return BYTES_NEED_VNNI;
     }
     if (!codes && (a->scale >= 0 || dtype_traits(problem_type(p, a->data))->bits < 16)) {
-        return "codes of A are no small integers, or their zero points none";
+        return "A is not made of integers of 8 bits or fewer, or its zero points are no integers";
     }
     if (codes && b->zp >= 0 && !b->offsets &&
         dtype_traits(problem_type(p, b->zp))->cls != DTYPE_INT) {

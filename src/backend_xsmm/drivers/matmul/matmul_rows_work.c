@@ -31,7 +31,7 @@ static bool place_chunk(const rows_task_t *w, int64_t c, const float *src)
         for (int i = 0; i < n; i++) {
             const int32_t most = f->place(src + (size_t)(r + i) * MM_LDA, f->layout.vectors,
                                           to + i * lanes, n * lanes);
-            usable = usable && is_tame_bits(most);
+            usable = usable && is_in_product_range(most);
         }
     }
     return usable || f->unit == 0;
@@ -289,7 +289,7 @@ static void begin_fours(rows_task_t *w)
         .stride =
             st->gathered > 0 ? st->gathered : b->codes.column.stride * b->codes.type->bits / 8,
         .bytes = st->bytes,
-        .apart = CODES_CHUNK / 2,
+        .half_stride = CODES_CHUNK / 2,
         .ahead = st->ahead,
         .in_order = st->in_order,
         .scale = coefs_of(w, &b->scale, &st->scale, w->buf.raw, w->buf.scale),
@@ -306,7 +306,7 @@ static const unsigned char *gather_lines(const rows_task_t *w, int64_t line, int
     enum { OFTEN = 32 };
     const groups_t *codes = &w->t.b.codes;
     const int64_t bytes = codes->type->bits / 8, block = codes->block * bytes,
-                  apart = codes->apart * bytes, blocks = w->st->panel.K / codes->block;
+                  apart = codes->block_stride * bytes, blocks = w->st->panel.K / codes->block;
     for (int i = 0; i < n; i++) {
         const unsigned char *from = groups_byte(codes, codes_at(codes, 0, line + i));
         unsigned char *to = w->buf.lines + i * w->st->gathered;

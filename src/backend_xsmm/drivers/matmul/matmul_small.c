@@ -18,7 +18,7 @@ typedef struct side {
     int64_t batch[SINTER_MAX_NDIMS], row, column; /* batch: by batch dim of the output */
     bool in_place; /* the micro-kernel reads it where it lies, else from a copy */
     /* As in bound_t; by_row: the blocks are of rows, since the matrix is turned. */
-    int64_t block, apart;
+    int64_t block, block_stride;
     bool by_row;
 } side_t;
 
@@ -108,7 +108,7 @@ static sinter_status_t bind_side(const bound_t *v, bool turned, const bound_t *o
     side->row = v->strides[row];
     side->column = v->strides[column];
     side->block = v->block;
-    side->apart = v->apart;
+    side->block_stride = v->block_stride;
     side->by_row = turned;
     side->in_place =
         (side->column == 1 || v->dims[column] <= 1) && v->block == 0 && (uintptr_t)v->data % 4 == 0;
@@ -193,7 +193,7 @@ static int64_t element_of(const side_t *side, int64_t row, int64_t column)
         return row * side->row + column * side->column;
     }
     return (side->by_row ? column * side->column : row * side->row) +
-           i / side->block * side->apart + i % side->block;
+           i / side->block * side->block_stride + i % side->block;
 }
 
 /* A matrix that the micro-kernel can read, and the floats from one of its rows to the next. */

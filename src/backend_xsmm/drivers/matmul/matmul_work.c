@@ -118,55 +118,36 @@ static const float *find_b(const matmul_task_t *t, int64_t k, int c, int i)
     return (const float *)(const void *)groups_byte(b, at);
 }
 
-/* to[n rows][columns i.. of the piece] += A B over k_pad elements, rows of A from `at` on. */
-static void multiply(const matmul_task_t *t, const float *b, int ldb, float *to, int at, int n,
-                     int i, int columns, int k_pad)
-{
-    if (!t->c->jit) {
-        t->c->tile->gemm(&(gemm_t){.m = n,
-                                   .n = columns,
-                                   .k = k_pad,
-                                   .a = t->buf.a + at * MM_LDA,
-                                   .lda = MM_LDA,
-                                   .b = b,
-                                   .ldb = ldb,
-                                   .c = to,
-                                   .ldc = MM_PANEL,
-                                   .add = true});
-        return;
-    }
-    const xs_kernel_t kernel = t->c->kernel[t->st->width][height_for(n)];
-    xs_call(kernel,
-            t->c->bf16 ? (void *)(t->buf.a16 + at * MM_LDA) : (void *)(t->buf.a + at * MM_LDA),
-            t->c->bf16 ? (const void *)(t->buf.b16 + 2 * i) : (const void *)b, to,
-            (uint64_t)(k_pad / MM_GRAIN));
-}
-
 /* acc[r..r + n)[columns c..c + columns) += A B over k_pad elements from k on, of what buf.a has and
- * buf.b or the strips have. Each block of K has a sum of its own: were its terms added to the sum
- * of all blocks before, the error would grow with K. */
+ * buf.b or the strips have. */
 static void product(const matmul_task_t *t, int r, int n, int c, int columns, int64_t k, int k_pad)
 {
     float *acc = t->buf.acc + (size_t)r * MM_PANEL + c;
-    int ldb;
-    const int step = columns_together(t, columns, &ldb);
+    int ld;
+    const int step = columns_together(t, columns, &ld);
     for (int i = 0; i < columns; i += step) {
         const float *b = find_b(t, k, c, i);
+        if (!t->c->jit) {
+            t->c->tile->gemm(&(gemm_t){.m = n,
+                                       .n = step,
+                                       .k = k_pad,
+                                       .a = t->buf.a,
+                                       .lda = MM_LDA,
+                                       .b = b,
+                                       .ldb = ld,
+                                       .c = acc + i,
+                                       .ldc = MM_PANEL,
+                                       .add = true});
+            continue;
+        }
         for (int at = 0; at < n; at += MM_HEIGHT) {
-            const int rows = (int)at_most(n - at, MM_HEIGHT);
-            float *sums = acc + at * MM_PANEL + i;
-            if (k == 0) {
-                multiply(t, b, ldb, sums, at, rows, i, step, k_pad);
-                continue;
-            }
-            float *part = t->buf.part;
-            for (int row = 0; row < matmul_ladder[height_for(rows)]; row++) {
-                memset(part + row * MM_PANEL, 0, (size_t)step * sizeof *part);
-            }
-            multiply(t, b, ldb, part, at, rows, i, step, k_pad);
-            for (int row = 0; row < rows; row++) {
-                t->c->fn->add_row(sums + row * MM_PANEL, part + row * MM_PANEL, step);
-            }
+            const xs_kernel_t kernel =
+                t->c->kernel[t->st->width][height_for((int)at_most(n - at, MM_HEIGHT))];
+            xs_call(kernel,
+                    t->c->bf16 ? (void *)(t->buf.a16 + at * MM_LDA)
+                               : (void *)(t->buf.a + at * MM_LDA),
+                    t->c->bf16 ? (const void *)(t->buf.b16 + 2 * i) : (const void *)b,
+                    acc + at * MM_PANEL + i, (uint64_t)(k_pad / MM_GRAIN));
         }
     }
 }
@@ -286,12 +267,34 @@ static void clear_sums(const matmul_task_t *t)
     memset(t->buf.acc, 0, (size_t)padded * MM_PANEL * sizeof(float));
 }
 
+/* The sums so far begin those of all chains, or are added to them. */
+static void put_away(const matmul_task_t *t, int columns, bool first)
+{
+    for (int r = 0; r < t->rows; r++) {
+        const size_t at = (size_t)r * MM_PANEL;
+        if (first) {
+            memcpy(t->buf.chains + at, t->buf.acc + at, (size_t)columns * sizeof(float));
+        } else {
+            t->c->fn->add_row(t->buf.chains + at, t->buf.acc + at, columns);
+        }
+    }
+}
+
 void matmul_floats(matmul_task_t *t)
 {
     const matmul_state_t *st = t->st;
+    const int columns = round_up(t->cols, st->strip);
     clear_sums(t);
     for (int64_t k = 0; k < st->K; k += st->k_block) {
+        if (k > 0 && k % MM_CHAIN == 0) {
+            put_away(t, columns, k == MM_CHAIN);
+            clear_sums(t);
+        }
         matmul_add(t, k, (int)at_most(st->K - k, st->k_block), 0, t->cols);
+    }
+    for (int r = 0; r < t->rows && st->K > MM_CHAIN; r++) {
+        const size_t at = (size_t)r * MM_PANEL;
+        t->c->fn->add_row(t->buf.acc + at, t->buf.chains + at, columns);
     }
 }
 

@@ -6,7 +6,7 @@
 #include "backend_xsmm/kernel.h"
 #include "backend_xsmm/ukernels/matmul_taps.h"
 
-/* One execute. K is cut into `parts` pieces for each tap, and worked off in `blocks` blocks, each
+/* One execute. K is cut into `parts` pieces for each tap, and processed in `blocks` blocks, each
  * of per_block pieces. */
 typedef struct taps_state {
     bool on;
@@ -19,7 +19,7 @@ typedef struct taps_state {
     int64_t tap, part;               /* dwords of a tap and of one of its pieces */
     int64_t parts, pieces, per_block, blocks;
     int64_t units, columns; /* of B: packed together, and columns of all of them */
-    int rows;               /* worked off together */
+    int rows;               /* processed together */
     bool codes;             /* the micro-kernel stores the results' codes */
     bool packed;            /* the constant cache has B and its sums, */
     unsigned char *given;   /* here; NULL while the caller asks for sizes */

@@ -52,7 +52,6 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     SG_TRY(chain_bind(p->step->post, p->frame, self->needs, &st->b));
     SG_TRY(quant_tail_bind(p->step->tail, p->frame, self->needs, &st->tail));
     merge_rows(st);
-    st->b.inner_scalar_only = false;
     st->ndims = st->b.ndims;
     st->block = CHAIN_BLOCK / st->tail.cols * st->tail.cols;
     choice->shares_bytes =

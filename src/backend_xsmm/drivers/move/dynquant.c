@@ -8,7 +8,7 @@
 enum {
     NARROW = 16,          /* groups of fewer columns are taken column by column */
     FETCH_COLUMNS = 4096, /* how far ahead of short slabs memory is fetched */
-    TALL_AHEAD = 8,       /* and the last-level cache in rows of tall ones */
+    TALL_AHEAD = 8,       /* and the last-level cache in rows of such slabs */
 };
 
 /* ---- ways ------------------------------------------------------------------------------------ */
@@ -149,7 +149,7 @@ static int64_t fetch_ahead(const quant_space_t *s)
     if (s->by_pieces && s->n_row > 0) {
         return s->row[s->n_row - 1].in;
     }
-    if (s->tall) {
+    if (s->exceeds_l2) {
         return s->n_row > 0 ? TALL_AHEAD * s->row[s->n_row - 1].in : 0;
     }
     return s->rows == 1 && columns > 0 ? (FETCH_COLUMNS + columns - 1) / columns * columns
@@ -161,7 +161,7 @@ static void bind_space(const quant_box_t *box, int shares, dynquant_state_t *st)
 {
     quant_space_bind(&box->in, &st->q.out, box->groups, shares, &st->s);
     st->s.begin = box->begin;
-    st->narrow = st->s.column.n < NARROW;
+    st->column_groups = st->s.column.n < NARROW;
     st->ahead = fetch_ahead(&st->s);
 }
 

@@ -35,8 +35,8 @@ typedef struct quant_space {
     /* All shares work on each slab, first on extremes, then on elements: there are too few slabs
      * for the shares, or they are too tall for a cache. */
     bool by_pieces;
-    bool tall;   /* slabs outgrow the second-level cache: the second walk fetches them again */
-    bool stream; /* the output is too large to be kept in a cache */
+    bool exceeds_l2; /* slabs outgrow the second-level cache: the second walk fetches them again */
+    bool stream;     /* the output is too large to be kept in a cache */
 } quant_space_t;
 
 /* out: bound to the same frame. */
@@ -78,14 +78,14 @@ typedef struct dynquant_state {
     quantiser_t q;
     const dtype_bulk_t *in;
     dynquant_way_t way;
-    bool narrow; /* groups have few columns and are measured column by column */
+    bool column_groups; /* groups have few columns and are measured column by column */
     /* Measures elements of 16 bits where they lie; NULL: they are or become floats first. */
     quant_widen16_t *measure_16;
     int64_t ahead; /* from a column of a slab to that of the next one */
 } dynquant_state_t;
 
 /* A thread's memory: a row of elements, their quotients, and what is known about their groups, or
- * their columns where groups are narrow. */
+ * their columns where groups have few columns. */
 typedef struct dynquant_scratch {
     float *x, *y;
     const float *row; /* the last one that was measured */

@@ -126,27 +126,27 @@ static void write_row(const dynquant_state_t *st, const quant_span_t *p, const f
 /* ---- the first walk -------------------------------------------------------------------------- */
 
 /* Groups of a row as the loops take them: a piece of a long group is one group, and a column is
- * one where groups are narrow. */
+ * one where groups have few columns. */
 typedef struct shape {
     int size, n;
 } shape_t;
 
 static shape_t shape_of(const dynquant_state_t *st, const quant_span_t *p)
 {
-    const int size = st->narrow ? 1 : st->s.pieces > 1 ? (int)p->n : (int)st->s.column.n;
+    const int size = st->column_groups ? 1 : st->s.pieces > 1 ? (int)p->n : (int)st->s.column.n;
     return (shape_t){size, (int)p->n / size};
 }
 
 int64_t dynquant_extremes(const dynquant_state_t *st, const quant_span_t *at)
 {
-    return st->narrow ? at->n * st->s.column.n : at->n;
+    return st->column_groups ? at->n * st->s.column.n : at->n;
 }
 
 /* Elements from a row of n columns to one that is read soon, where neither the hardware nor the
  * encoding loop foresees it: rows of a slab, which are short and far apart. */
 static int64_t rows_ahead(const quant_space_t *s, int64_t n)
 {
-    return (FETCH_COLUMNS / (s->tall ? 1 : 4) + n - 1) / n * row_stride(s);
+    return (FETCH_COLUMNS / (s->exceeds_l2 ? 1 : 4) + n - 1) / n * row_stride(s);
 }
 
 /* Such a row, or, where rows are converted first, one of the next slab. */
@@ -225,7 +225,7 @@ void dynquant_derive(const dynquant_state_t *st, const quant_span_t *at, bool st
 {
     const int n = (int)at->n;
     const bool zps = st->q.zp != NULL;
-    if (st->narrow) {
+    if (st->column_groups) {
         merge_columns(st, n, m->m.top);
         if (zps) {
             merge_columns(st, n, m->m.bottom);
@@ -235,7 +235,7 @@ void dynquant_derive(const dynquant_state_t *st, const quant_span_t *at, bool st
     if (store) {
         quantiser_put_groups(&st->q, at, &st->s.group, n, &m->m);
     }
-    if (st->narrow && st->s.column.n > 1) {
+    if (st->column_groups && st->s.column.n > 1) {
         spread(st, n, m->m.by, m->y);
         if (zps) {
             spread(st, n, m->m.zp, m->y);
@@ -264,9 +264,10 @@ static void encode(const dynquant_state_t *st, const quant_span_t *p, const floa
                    const shape_t *shape, int64_t rows, const dynquant_scratch_t *m)
 {
     const quant_space_t *s = &st->s;
-    const bool past = passes_caches(st, p);
-    const int64_t run =
-        past && (STREAM_RUN % shape->size == 0 || shape->size > STREAM_RUN) ? STREAM_RUN : p->n;
+    const bool nontemporal = passes_caches(st, p);
+    const int64_t run = nontemporal && (STREAM_RUN % shape->size == 0 || shape->size > STREAM_RUN)
+                            ? STREAM_RUN
+                            : p->n;
     dtype_scaled_t how = {.zp_each = true,
                           .way = st->q.zp != NULL                      ? DTYPE_SHIFTED
                                  : quant_by_powers(st->q.formula.kind) ? DTYPE_MULTIPLIED
@@ -284,9 +285,9 @@ static void encode(const dynquant_state_t *st, const quant_span_t *p, const floa
         how.zp = m->m.zp + i / shape->size;
         how.group = shape->size < n ? shape->size : n;
         for (int64_t r = 0; r < rows; r++, to += to_step) {
-            unsigned char *codes = past ? m->m.codes : to;
+            unsigned char *codes = nontemporal ? m->m.codes : to;
             st->q.codes->store_scaled(codes, 0, n, src + i * bytes + r * step, &how);
-            if (past) {
+            if (nontemporal) {
                 st->q.fn->stream(to, codes, (size_t)code_bytes(st, n));
             }
         }
@@ -340,7 +341,7 @@ void dynquant_encode(const dynquant_state_t *st, const quant_span_t *at, int64_t
         const quant_span_t p = piece_at(&st->s, at, &c);
         const float *x = NULL;
         rows = rows_encoded(st, &p, m, rows_in_line(&st->s, &c, end - i));
-        if (st->s.tall && !st->s.by_pieces && rows == 1) {
+        if (st->s.exceeds_l2 && !st->s.by_pieces && rows == 1) {
             fetch_row(st, &p);
         }
         if (st->measure_16 == NULL) {

@@ -299,12 +299,12 @@ static bool choose_items(quant_space_t *s, const matrix_t *out, int shares)
  * twice, in long rows, where they can share slabs. */
 static void place_in_cache(quant_space_t *s, const axes_t *outer, const matrix_t *out, int shares)
 {
-    s->tall = outgrows(s, 2 * SLAB_BYTES);
+    s->exceeds_l2 = outgrows(s, 2 * SLAB_BYTES);
     const bool twice = outgrows(s, TALL_BYTES);
-    const int64_t bytes = s->tall ? TALL_BYTES : SLAB_BYTES;
+    const int64_t bytes = s->exceeds_l2 ? TALL_BYTES : SLAB_BYTES;
     place_slabs(s, outer, twice ? 0 : bytes);
     const bool whole = choose_items(s, out, shares);
-    if (whole && s->tall && (twice || s->by_pieces)) {
+    if (whole && s->exceeds_l2 && (twice || s->by_pieces)) {
         place_slabs(s, outer, 0);
         choose_items(s, out, shares);
         s->by_pieces = true;

@@ -45,7 +45,8 @@ static void place_blocks(const dynquant_state_t *st, const quant_span_t *at, dty
     to->scale.first = at->to[IN_SCALE];
     to->zp.first = at->to[IN_ZP];
     b->x = st->s.in.data + at->in * dtype_traits(st->s.in.dtype)->block_bytes;
-    b->past = st->s.stream && (uintptr_t)groups_byte(&to->codes, to->codes.first) % CACHE_LINE == 0;
+    b->nontemporal =
+        st->s.stream && (uintptr_t)groups_byte(&to->codes, to->codes.first) % CACHE_LINE == 0;
 }
 
 /* A run of groups by chunks. A chunk with a NaN or an infinity, and groups that do not fill a

@@ -203,7 +203,7 @@ static bool normalise_affine(const row_t *row, const row_run_t *run)
                                 .gamma = run->affine->gamma,
                                 .beta = run->affine->beta,
                                 .each = run->affine->each,
-                                .past = run->affine->past,
+                                .nontemporal = run->affine->nontemporal,
                                 .ahead = *run->ahead};
     if (row->factor < least_factor || row->factor > largest_factor) {
         return false;

@@ -101,7 +101,6 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     (void)config;
     SG_TRY(chain_bind(problem->step->pre, frame, self->needs, &st->pre));
     SG_TRY(chain_bind(problem->step->post, frame, self->needs, &st->post));
-    st->pre.inner_scalar_only = st->post.inner_scalar_only = false;
     st->fn = eltwise_table(self->needs);
     st->ndims = st->pre.ndims;
     SG_TRY(find_dims(p, st));

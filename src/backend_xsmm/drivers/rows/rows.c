@@ -118,7 +118,6 @@ sinter_status_t rows_bind(const problem_t *p, features_t features, const int64_t
     SG_TRY(chain_bind(step->pre, frame, features, &r->pre));
     SG_TRY(chain_bind(step->post, frame, features, &r->post));
     r->ndims = r->n_chain = r->post.ndims;
-    r->pre.inner_scalar_only = r->post.inner_scalar_only = false;
     r->row = 1;
     for (int d = 0; d < r->ndims; d++) {
         r->block[d] = block[d];

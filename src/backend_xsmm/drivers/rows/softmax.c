@@ -19,7 +19,7 @@
 #include "numeric/quant_rows.h"
 
 enum { ROW = 4096, SHORT = 16 };
-/* Where a step reads more bytes, the next row is fetched while one is worked off. */
+/* Where a step reads more bytes, the next row is fetched while one is processed. */
 enum { AHEAD_FROM = 1 << 20 };
 
 typedef struct softmax_state {
