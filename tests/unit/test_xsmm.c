@@ -44,7 +44,7 @@ static bool product_is_exact(const xs_shape_t *s, xs_kernel_t kernel, int count)
     const size_t nc = (size_t)(s->m * s->ldc);
     unsigned char *a = calloc(na, 4), *b = calloc(nb, 4);
     int *va = calloc(na, sizeof(int)), *vb = calloc(nb, sizeof(int));
-    int32_t *c = malloc(nc * 4);
+    float *c = malloc(nc * sizeof *c);
     bool ok = a && b && va && vb && c;
     for (size_t i = 0; ok && i < na; i++) {
         va[i] = value();
@@ -54,12 +54,8 @@ static bool product_is_exact(const xs_shape_t *s, xs_kernel_t kernel, int count)
         vb[i] = value();
         put(s->kind, b, (int64_t)i, vb[i]);
     }
-    const float three = 3;
     for (size_t i = 0; ok && i < nc; i++) {
         c[i] = 3;
-        if (s->kind == XS_F32 || s->kind == XS_BF16F32) {
-            memcpy(&c[i], &three, 4);
-        }
     }
     if (ok) {
         xs_call(kernel, a, b, c, (uint64_t)count);
@@ -74,10 +70,7 @@ static bool product_is_exact(const xs_shape_t *s, xs_kernel_t kernel, int count)
                                p % pack];
                 }
             }
-            float f;
-            memcpy(&f, &c[i * s->ldc + j], 4);
-            ok = s->kind == XS_F32 || s->kind == XS_BF16F32 ? f == (float)want
-                                                            : c[i * s->ldc + j] == want;
+            ok = c[i * s->ldc + j] == (float)want;
         }
     }
     free(a), free(b), free(va), free(vb), free(c);
@@ -87,11 +80,8 @@ static bool product_is_exact(const xs_shape_t *s, xs_kernel_t kernel, int count)
 static void test_random(sinter_cpu_isa_t cap)
 {
     for (int round = 0; round < 240; round++) {
-        const xs_kind_t kind = (xs_kind_t)(round % 4);
-        const int pack = kind == XS_F32       ? 1
-                         : kind == XS_BF16F32 ? 2
-                                              : 4,
-                  count = 1 + random_below(&seed, 3);
+        const xs_kind_t kind = (xs_kind_t)(round % 2);
+        const int pack = kind == XS_F32 ? 1 : 2, count = 1 + random_below(&seed, 3);
         xs_shape_t s = {.kind = kind,
                         .m = 1 + random_below(&seed, 40),
                         .n = 1 + random_below(&seed, round % 8 < 4 ? 140 : 20),
