@@ -695,7 +695,7 @@ static void test_conversions(const char *isa, const eltwise_f64_t *t)
         eltwise_convert_t *convert = eltwise_convert(t, from, to);
         pairs += convert != NULL;
         for (int r = 0; r < ROUNDS && convert != NULL; r++) {
-            unsigned char x[BLOCK * 8 + 1], y[BLOCK * 8 + 1], want[8] = {0}, guard = 0xA5;
+            unsigned char x[BLOCK * 8 + 1], y[BLOCK * 8 + 2], want[8] = {0}, guard = 0xA5;
             long double value[BLOCK];
             const int n = r < 20 ? r : BLOCK;
             for (int i = 0; i < n; i++) {

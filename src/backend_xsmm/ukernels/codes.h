@@ -85,7 +85,7 @@ typedef struct codes_weights {
     int8_t byte[CODES_SPAN / CODES_ROWS][CODES_BATCH][2][16]; /* ..., [row][quad] of four rows */
     float scale[CODES_BATCH][16];                             /* of the quad of each corner */
     int32_t shift[CODES_BATCH][16];                           /* the sum of w (zp + offset) */
-    float less[CODES_BATCH][16]; /* zero points that are floats: the sum of w zp; shift has none */
+    float zp_offset[CODES_BATCH][16]; /* floating zero points: the sum of w zp; shift has none */
     /* Without VNNI: what sums of words begin with, for each block of rows, limb and quad. */
     int32_t start[CODES_BLOCKS][2 * CODES_BATCH][4];
 } codes_weights_t;

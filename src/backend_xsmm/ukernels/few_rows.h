@@ -84,7 +84,8 @@ typedef struct code_rows {
     const struct codes_type *type;
     const unsigned char *table;
     bool picks_fit_one_vector;
-    /* In integers: zero points are multiplied with sums of the other operand (attention: of V). */
+    /* In integers: zero points are applied after rounding P, so that codes and zero points meet the
+     * same weights. */
     bool zps_are_floats;
 } code_rows_t;
 

@@ -68,7 +68,7 @@ typedef struct blocks_a {
 typedef struct blocks_b {
     int8_t *byte;   /* bytes: [k / 4][column][4]; words: [k / 2][column][2] */
     float *scale;   /* [block][column] */
-    int32_t *start; /* bytes, [block][column]: what sums start from, or the sum of w */
+    int32_t *start; /* bytes, [block][column]: initial value of each accumulator: -zp_a * sum(w) */
     int32_t *zp;    /* bytes, [block][column]: z, as a float where these are no integers */
     bool shifted;   /* there is a z */
     bool floats;    /* z is a float */
@@ -116,7 +116,7 @@ typedef struct blocks_weights {
     int64_t ldx;
     const float *times, *zps; /* zps: NULL if B has none that are floats */
     int rows, n, block;
-    float *less; /* with zps, [row]: the sum of the products, rounded as they are, times zps */
+    float *zp_offset; /* with zps, [row]: the sum of the products, rounded as they are, times zps */
 } blocks_weights_t;
 
 typedef struct blocks_table {

@@ -66,7 +66,7 @@ typedef struct attention_config {
     bool bf16;
     const blocks_table_t *blocks; /* products of integers; NULL: none */
     int rows, strip, tk, dk, dv;  /* of the buffers: dk, dv are multiples of 16 */
-    /* Of rows of q, k, v and acc, s: no multiples of large powers of two where it matters. */
+    /* Leading dimensions, padded so that rows do not fall into one cache set. */
     int ld_q, ld_k, ld_v, ld_s;
     int n_jit;                  /* 0: tile->gemm does the products */
     int qk_columns, pv_columns; /* of one call; pv_columns divides dv */
@@ -161,7 +161,7 @@ typedef struct attention_int_buffers {
     float *k_scale;    /* the same */
     float *v_scale;    /* [group][token] */
     float *v_zp;       /* the same, of floats */
-    float *less;       /* [row of a strip]: what these take off the results */
+    float *zp_offset;  /* [row of a strip]: what these take off the results */
     int32_t *no_start; /* zeros for the products with V, */
     float *no_scale;   /* and ones */
 } attention_int_buffers_t;

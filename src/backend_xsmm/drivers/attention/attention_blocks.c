@@ -151,7 +151,7 @@ void ints_buffers(const attention_config_t *c, unsigned char *base, size_t *at,
     out->k_scale = carve(base, at, coefs, sizeof(float));
     out->v_scale = carve(base, at, strips_of(c->dv) * 2 * (size_t)c->tk, sizeof(float));
     out->v_zp = carve(base, at, strips_of(c->dv) * 2 * (size_t)c->tk, sizeof(float));
-    out->less = carve(base, at, blocks_rows(c->strip), sizeof(float));
+    out->zp_offset = carve(base, at, blocks_rows(c->strip), sizeof(float));
     out->no_start = carve(base, at, SPANS * STRIP, sizeof(int32_t));
     out->no_scale = carve(base, at, SPANS * STRIP, sizeof(float));
 }
@@ -432,9 +432,9 @@ static void take_off(task_t *t, const strip_t *strip, int column, int columns)
 {
     for (int r = 0; r < strip->n && t->st->ints.v_floats; r++) {
         float *acc = t->b.acc + (int64_t)(strip->r0 + r) * t->c->ld_v + column;
-        const float less = t->b.ints.less[r];
+        const float zp_offset = t->b.ints.zp_offset[r];
         for (int i = 0; i < columns; i++) {
-            acc[i] -= less;
+            acc[i] -= zp_offset;
         }
     }
 }
@@ -453,7 +453,7 @@ void ints_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, int nt
                                           .rows = strip->n,
                                           .n = round_grain(nt),
                                           .block = ATT_SPAN,
-                                          .less = b->less};
+                                          .zp_offset = b->zp_offset};
         if (t->v_ints && c->blocks->weigh(&weights, &b->p)) {
             multiply_v(t, strip, at, nt, column, columns);
             take_off(t, strip, column, columns);

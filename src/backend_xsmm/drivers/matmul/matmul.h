@@ -145,8 +145,8 @@ typedef struct matmul_task {
 
 /* For kernels that have other ways besides panels; their states begin with a matmul_state_t, their
  * configs with a matmul_config_t. */
-/* most_rows: what the kernel takes if their number is not known. integers: where blocks_refuse has
- * nothing against them. NULL, or why there is no JIT kernel. */
+/* most_rows: what the kernel takes if their number is not known. integers: allowed
+ * (blocks_refuse still decides). NULL, or why there is no JIT kernel. */
 const char *matmul_configure(const kernel_t *self, const problem_t *p, int most_rows, bool bf16,
                              bool integers, matmul_config_t *c);
 /* With bf16 products where the mode allows them and there is a kernel, and integers where they
