@@ -34,7 +34,7 @@ targets=${programs[*]}
 signs="runtime error|ERROR: AddressSanitizer|Assertion|^FAILED|^[0-9a-f]{16} " # of what failed
 
 build() { # folder [option...]
-    cmake -S . -B "$@" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O1 -g" \
+    cmake -S . -B "$@" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O1 -g1" \
         -DSINTER_SANITIZE=ON >/dev/null &&
         cmake --build "$1" -j "$(nproc)" --target $targets >/dev/null
 }
