@@ -12,7 +12,7 @@
 #include <stdbool.h>
 
 /* Checks a condition, and is its value. A failure prints the line, the message and, if there is
- * one, the library's last error. */
+ * one since the check before, the library's error. */
 #define CHECK(condition, ...) check_at((condition), __LINE__, __VA_ARGS__)
 /* The same where the condition is its own message. */
 #define CHECK_THAT(condition) CHECK((condition), "%s", #condition)
