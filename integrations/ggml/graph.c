@@ -137,7 +137,7 @@ static sinter_data_type_t type_in_plane(const tensor_t *t, int plane)
                                 : layout->offsets;
 }
 
-/* In a plane block follows block, so that strides in blocks are those of ggml. */
+/* The blocks of a plane lie next to each other, so its strides, counted in blocks, equal ggml's. */
 static sinter_dim_t stride_in_plane(const tensor_t *t, int plane, int dim)
 {
     if (plane < 0) {

@@ -37,9 +37,9 @@ typedef struct gs_ports {
     int n_inputs, n_outputs, inputs_capacity, outputs_capacity;
 } gs_ports_t;
 
-/* What a tensor of ggml is in the graph. The Sinter tensor `id` has the dims `dims`. In row-major
- * order its elements are those of a tensor of ggml with the dims ne; dim i of the tensor itself is
- * dim perm[i] of that one. */
+/* How the graph represents a tensor of ggml. The Sinter tensor `id` has the dims `dims`. Its
+ * elements in row-major order are those of a dense ggml tensor with the dims `ne`; the represented
+ * tensor is a permutation of that one, and its dim i is dim perm[i] there. */
 typedef struct gs_value {
     bool known;
     uint64_t id;
@@ -108,7 +108,7 @@ bool gs_add_output(gs_builder_t *b, uint64_t id, int tensor);
 /* Binds all ports to the memory of the tensors. */
 sinter_status_t gs_ports_bind(const gs_ports_t *ports, sinter_compiled_graph_t *graph,
                               const gs_tensors_t *tensors);
-/* Drops inputs that the compiled graph does not read in the end: they have no port. */
+/* Drops the inputs for which the compiled graph has no port, because it does not read them. */
 void gs_ports_drop_dead(gs_ports_t *ports, sinter_compiled_graph_t *graph);
 void gs_ports_free(gs_ports_t *ports);
 

@@ -26,7 +26,7 @@ typedef struct gs_layout {
 
 /* The layout of a type, or NULL where its blocks stay as they are. */
 const gs_layout_t *gs_layout_of(enum ggml_type type);
-/* Where a plane of a tensor that is no view begins, from its data on. */
+/* The offset of a plane in bytes from the data of a tensor that is not a view. */
 size_t gs_plane_offset(const struct ggml_tensor *root, int plane);
 /* Bytes of a tensor in a buffer of ours. */
 size_t gs_tensor_bytes(const struct ggml_tensor *tensor);

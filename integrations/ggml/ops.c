@@ -23,7 +23,7 @@ static const op_row_t *row_of(const tensor_t *t);
 
 /* ---- plain ops ------------------------------------------------------------------------------- */
 
-/* Dims of b are those of a, or 1. */
+/* Whether b broadcasts to a: each dim of b is equal to that of a, or 1. */
 static bool broadcasts(const tensor_t *a, const tensor_t *b)
 {
     for (int i = 0; i < GGML_MAX_DIMS; i++) {

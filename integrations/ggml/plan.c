@@ -166,8 +166,8 @@ static void say_error(const tensor_t *node, const char *why)
     GGML_LOG_ERROR("sinter: %s %s: %s\n", ggml_op_desc(node), node->name, why);
 }
 
-/* Makes outputs of the nodes that later nodes or the host read, and of those that write memory that
- * existed before. */
+/* Adds an output to the graph for each node that later nodes or the host read, and for each node
+ * that writes memory which existed before. */
 static bool add_outputs(gs_builder_t *b)
 {
     const gs_tensors_t *tensors = b->tensors;

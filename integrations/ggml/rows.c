@@ -82,7 +82,8 @@ const gs_special_t gs_get_rows = {.translate = translate_get_rows,
 
 /* ---- SET_ROWS -------------------------------------------------------------------------------- */
 
-/* Whether ggml has to make the codes, or rows are not those of one table that is whole. */
+/* Whether a SET_ROWS needs a loop: ggml has to make the codes, or the rows do not belong to one
+ * table that is written as a whole. */
 static bool set_rows_takes_loop(const tensor_t *t)
 {
     const tensor_t *rows = t->src[0], *slots = t->src[1];

@@ -34,10 +34,10 @@ bool gs_is_view(const tensor_t *t);
 /* The same, or a result without elements. */
 bool gs_is_noop(const tensor_t *t);
 bool gs_is_float(const tensor_t *t); /* f32, f16 or bf16 */
-/* Whether a quantised tensor is blocks of ggml and no planes: in memory of the host, and where the
- * type has no planes. Before memory is given it is taken for ours. */
+/* Whether a quantised tensor lies in ggml's blocks instead of planes: it is in memory of the host,
+ * or its type has no planes. A tensor without memory is expected to get a buffer of ours. */
 bool gs_has_blocks(const tensor_t *t);
-/* NULL, or why a quantised tensor is no rows of whole blocks. */
+/* NULL, or why a quantised tensor does not consist of rows of whole blocks. */
 const char *gs_broken_blocks(const tensor_t *t);
 /* NULL, or why Sinter cannot read the memory of a tensor: plain elements, or planes in a buffer of
  * ours. */

@@ -163,6 +163,37 @@ static double last_dim(const sinter_logical_tensor_t *lt, int64_t axis)
     return d >= 0 && d < lt->ndims && lt->dims[d] > 0 ? (double)lt->dims[d] : 64;
 }
 
+/* Whether results are elements of input 0, or about as far spread. */
+static int hands_on(sinter_op_kind_t kind)
+{
+    switch (kind) {
+    case sinter_op_type_cast:
+    case sinter_op_reorder:
+    case sinter_op_static_reshape:
+    case sinter_op_static_transpose:
+    case sinter_op_slice:
+    case sinter_op_gather:
+    case sinter_op_scatter_rows:
+    case sinter_op_rotary_embedding:
+    case sinter_op_hadamard_transform:
+    case sinter_op_dropout:
+    case sinter_op_max_pool:
+    case sinter_op_avg_pool:
+    case sinter_op_interpolate:
+    case sinter_op_leaky_relu:
+    case sinter_op_prelu:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+static spread_t handed_on(spread_t a)
+{
+    a.scalable = 0;
+    return a;
+}
+
 static spread_t result(const limiter_t *l, const model_op_t *op)
 {
     const spread_t a = in(l, op, 0), b = in(l, op, 1);
@@ -208,28 +239,11 @@ static spread_t result(const limiter_t *l, const model_op_t *op)
         y = (spread_t){.variance = 1, .known = 1};
         return op->n_inputs > 1 ? product(y, in(l, op, gamma), 1) : y;
     }
-    case sinter_op_type_cast:
-    case sinter_op_reorder:
-    case sinter_op_static_reshape:
-    case sinter_op_static_transpose:
-    case sinter_op_slice:
-    case sinter_op_gather:
-    case sinter_op_scatter_rows:
     case sinter_op_concat:
-    case sinter_op_rotary_embedding:
-    case sinter_op_hadamard_transform:
-    case sinter_op_dropout:
-    case sinter_op_max_pool:
-    case sinter_op_avg_pool:
-    case sinter_op_interpolate:
     case sinter_op_clamp:
-    case sinter_op_leaky_relu:
-    case sinter_op_prelu:
-        y = a;
-        y.scalable = 0;
-        return y;
+        return handed_on(a);
     default:
-        return unary(op->kind, a);
+        return hands_on(op->kind) ? handed_on(a) : unary(op->kind, a);
     }
 }
 
@@ -265,28 +279,13 @@ static unsigned carriers(const model_op_t *op, int *is_product)
     case sinter_op_dequantize:
     case sinter_op_quantize:
     case sinter_op_dynamic_quantize:
-    case sinter_op_type_cast:
-    case sinter_op_reorder:
-    case sinter_op_static_reshape:
-    case sinter_op_static_transpose:
-    case sinter_op_slice:
-    case sinter_op_gather:
-    case sinter_op_scatter_rows:
-    case sinter_op_rotary_embedding:
-    case sinter_op_hadamard_transform:
-    case sinter_op_dropout:
-    case sinter_op_max_pool:
-    case sinter_op_avg_pool:
-    case sinter_op_interpolate:
     case sinter_op_relu:
-    case sinter_op_leaky_relu:
-    case sinter_op_prelu:
     case sinter_op_abs:
     case sinter_op_gelu:
     case sinter_op_hard_swish:
         return 1;
     default:
-        return 0;
+        return hands_on(op->kind);
     }
 }
 

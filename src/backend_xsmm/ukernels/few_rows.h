@@ -135,13 +135,14 @@ typedef enum applied {
 
 /* Bits of 2^-100 and of 2^100: between them, products with codes and their sums stay floats,
  * whatever they are scaled with later. */
-enum { TAME_LEAST = 0x0d800000, TAME_BEYOND = 0x71800000 };
+enum { PRODUCT_RANGE_LEAST = 0x0d800000, PRODUCT_RANGE_BEYOND = 0x71800000 };
 
 /* Of the bits of a magnitude. Where it is the largest one of a row, the other elements of the row
  * may be anything below it. */
 static inline bool is_in_product_range(int32_t bits)
 {
-    return (bits == 0) | ((uint32_t)bits - TAME_LEAST < TAME_BEYOND - TAME_LEAST);
+    return (bits == 0) |
+           ((uint32_t)bits - PRODUCT_RANGE_LEAST < PRODUCT_RANGE_BEYOND - PRODUCT_RANGE_LEAST);
 }
 
 /* ---- prefetching ----------------------------------------------------------------------------- */

@@ -1,4 +1,5 @@
 /* Matmul: the work of one thread. */
+#include <assert.h>
 #include <string.h>
 
 #include "backend_xsmm/drivers/common/chain_walk.h"
@@ -267,8 +268,8 @@ static void clear_sums(const matmul_task_t *t)
     memset(t->buf.acc, 0, (size_t)padded * MM_PANEL * sizeof(float));
 }
 
-/* The sums so far begin those of all chains, or are added to them. */
-static void put_away(const matmul_task_t *t, int columns, bool first)
+/* Adds the sums of a complete chain to those of the chains before it. */
+static void end_chain(const matmul_task_t *t, int columns, bool first)
 {
     for (int r = 0; r < t->rows; r++) {
         const size_t at = (size_t)r * MM_PANEL;
@@ -284,10 +285,11 @@ void matmul_floats(matmul_task_t *t)
 {
     const matmul_state_t *st = t->st;
     const int columns = round_up(t->cols, st->strip);
+    assert(t->c->chained || st->K <= MM_CHAIN);
     clear_sums(t);
     for (int64_t k = 0; k < st->K; k += st->k_block) {
         if (k > 0 && k % MM_CHAIN == 0) {
-            put_away(t, columns, k == MM_CHAIN);
+            end_chain(t, columns, k == MM_CHAIN);
             clear_sums(t);
         }
         matmul_add(t, k, (int)at_most(st->K - k, st->k_block), 0, t->cols);

@@ -8,7 +8,7 @@
 enum {
     NARROW = 16,          /* groups of fewer columns are taken column by column */
     FETCH_COLUMNS = 4096, /* how far ahead of short slabs memory is fetched */
-    TALL_AHEAD = 8,       /* and the last-level cache in rows of such slabs */
+    TALL_AHEAD = 8,       /* and of slabs beyond L2, in rows */
 };
 
 /* ---- ways ------------------------------------------------------------------------------------ */
