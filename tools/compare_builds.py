@@ -149,6 +149,12 @@ class OnDemand:
         self.process.wait()
 
 
+def open_builds(old, new):
+    """Both builds, from a graph_runner or a library's folder and a graph_runner."""
+    library = old if os.path.isdir(old) else None
+    return Runner("old", new if library else old, library), Runner("new", new)
+
+
 def last_words(text):
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return " | ".join(lines[-2:])
@@ -295,9 +301,7 @@ def main():
     if options.rounds < 1:
         parser.error("--rounds: expected at least 1")
 
-    library = options.old if os.path.isdir(options.old) else None
-    old = Runner("old", options.new if library else options.old, library)
-    new = Runner("new", options.new)
+    old, new = open_builds(options.old, options.new)
     lines = [
         line
         for line in read_list(options.list)
