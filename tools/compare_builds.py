@@ -219,13 +219,15 @@ def measure_once(first, second, arguments):
     return times
 
 
-def measure(old, new, arguments, rounds, tell):
+def measure(old, new, arguments, options, tell):
     """The median microseconds of the old build and of the new one, and the median ratio. Every
     round sets the line up anew, with the other build first, because times depend on where memory
-    lies."""
+    lies. After --rounds rounds, more follow while the median says that the line is slower."""
     times, ratios = {old: [], new: []}, []
-    for turn in range(rounds):
-        tell(f"round {turn + 1} of {rounds}")
+    for turn in range(options.rounds + options.more):
+        if turn >= options.rounds and statistics.median(ratios) >= options.factor:
+            break
+        tell(f"round {turn + 1} of {options.rounds}")
         order = (old, new) if turn % 2 == 0 else (new, old)
         some = measure_once(*order, arguments)
         ratios.append(statistics.median(some[old]) / statistics.median(some[new]))
@@ -246,7 +248,7 @@ def compare(options, old, new, lines):
             print(f"[{at} of {len(lines)}] {text}", file=sys.stderr, flush=True)
 
         def once(words=arguments, say=tell):
-            return measure(old, new, [*words, *extra], options.rounds, say)
+            return measure(old, new, [*words, *extra], options, say)
 
         try:
             before, after, ratio = quiet.measure(once) if options.wait_for_quiet else once()
@@ -281,6 +283,14 @@ def main():
     )
     parser.add_argument(
         "--rounds", type=int, default=2, help="rounds of each line (default 2)"
+    )
+    parser.add_argument(
+        "--more",
+        type=int,
+        default=0,
+        metavar="N",
+        help="up to N further rounds of a line that is below --factor; its ratio is the median over"
+        " all its rounds",
     )
     parser.add_argument(
         "--min-time",

@@ -161,6 +161,17 @@ class Compared(unittest.TestCase):
         self.assertEqual([run[0] for run in self.runs()], first + second + first)
         self.assertEqual(self.ratio("a.json"), 1.0)
 
+    def test_more(self):
+        """A line that is slower gets further rounds, and stays slower if it is."""
+        self.assertEqual(
+            self.compare(self.fake("old"), self.fake("new", slow="b.json"), "--rounds=1", "--more=2"),
+            1,
+        )
+        self.assertEqual((self.ratio("a.json"), self.ratio("b.json")), (1.0, 0.833))
+        cases = [next(word for word in run if word.startswith("--case=")) for run in self.runs()]
+        self.assertEqual([sum(name in case for case in cases) for name in ("a.json", "b.json")],
+                         [8, 24])
+
     def test_arguments(self):
         self.compare(
             self.fake("old", json=False),
