@@ -57,16 +57,21 @@ def group_shape(*dims):
             "group_shape": {"type": "s64[]", "value": list(dims)}}
 
 
+def dequantised_product(dtype):
+    """Floats times codes with a scale for each 32 of a line."""
+    x, codes, scales, weights = ((0, "f32", [5, 64]), (1, dtype, [64, 64]), (2, "f16", [64, 2]),
+                                 (4, "f32", [64, 64]))
+    return graph([
+        ("DynamicDequantize", group_shape(1, 32), [codes, scales], [weights]),
+        ("MatMul", {"transpose_b": {"type": "bool", "value": 1}}, [x, weights],
+         [(3, "f32", [5, 64])])])
+
+
 def try_out(scratch, runner):
-    x, wide = (0, "f32", [5, 64]), (3, "f32", [5, 64])
-    codes, scales = (1, "f8_e3m4", [64, 64]), (2, "f16", [64, 2])
-    cases = {
-        "dtype_cast.json": graph([("TypeCast", {}, [x], [(1, "f8_e3m4", [5, 64])]),
-                                  ("TypeCast", {}, [(1, "f8_e3m4", [5, 64])], [wide])]),
-        "dtype_matmul.json": graph([
-            ("DynamicDequantize", group_shape(1, 32), [codes, scales], [(4, "f32", [64, 64])]),
-            ("MatMul", {"transpose_b": {"type": "bool", "value": 1}}, [x, (4, "f32", [64, 64])],
-             [wide])])}
+    x, codes = (0, "f32", [5, 64]), (1, "f8_e3m4", [5, 64])
+    cases = {"dtype_cast.json": graph([("TypeCast", {}, [x], [codes]),
+                                       ("TypeCast", {}, [codes], [(3, "f32", [5, 64])])]),
+             "dtype_matmul.json": dequantised_product("f8_e3m4")}
     for name, text in cases.items():
         path = scratch.case(name, text)
         for level in ("avx2", "generic"):

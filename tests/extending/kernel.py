@@ -87,11 +87,14 @@ const driver_t driver_softmax_narrow = {.step = STEP_SOFTMAX,
                                         .choose = choose,
                                         .work = work};
 '''
-CASE = '''    {.what = "softmax over rows of 37",
-     .graph = "SoftMax axis=-1 1:f32:5x37 -> 2:f32:5x37",
-     .at = {GENERIC = {"%(k)s", {0}}, AVX2 = {"%(k)s", {0}}, AVX512 = {"%(k)s", {0}},
-            VNNI = {"%(k)s", {0}}}},
-''' % {"k": KERNEL}
+
+
+def case_of_test_selection(what, graph, kernel):
+    """A graph that gets the kernel at every level, as a replacement in tests/unit/test_selection.c."""
+    levels = ", ".join(f'{level} = {{"{kernel}", {{0}}}}'
+                       for level in ("GENERIC", "AVX2", "AVX512", "VNNI"))
+    first = '    {.what = "softmax",\n'
+    return first, f'    {{.what = "{what}", .graph = "{graph}", .at = {{{levels}}}}},\n{first}'
 
 
 def edit(todo):
@@ -99,8 +102,8 @@ def edit(todo):
     todo.edit("src/backend_xsmm/kernels.def",
               (first, f"SINTER_KERNEL({KERNEL}, softmax_narrow, NEEDS_NOTHING)\n{first}"))
     todo.write("src/backend_xsmm/drivers/rows/softmax_narrow.c", DRIVER)
-    todo.edit("tests/unit/test_selection.c",
-              ('    {.what = "softmax",\n', CASE + '    {.what = "softmax",\n'))
+    todo.edit("tests/unit/test_selection.c", case_of_test_selection(
+        "softmax over rows of 37", "SoftMax axis=-1 1:f32:5x37 -> 2:f32:5x37", KERNEL))
 
 
 def try_out(scratch, runner):

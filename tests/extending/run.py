@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Follows the checklists of docs/extending.md, all on one copy of the tree: adds an op, a data
-type, a fusion pattern and a kernel, builds, compares with the oracle and runs the tests that each
-list promises. A list fails if it needs more files than its goal or one that the document does not
-name.
+"""Follows the checklists of docs/extending.md, all on one copy of the tree: adds ops, data types, a
+fusion pattern, a kernel and an instruction set, builds, compares with the oracle and runs the tests
+that each list promises. A list fails if it needs more files than its goal or one that the document
+does not name.
 
     tests/extending/run.py BUILD    BUILD: the build directory of the tree
     tests/extending/run.py --count  only edits, and prints what each list touches"""
@@ -10,12 +10,16 @@ import os
 import sys
 
 import dtype
+import heavy_op
+import integer_type
+import isa
 import kernel
+import new_driver
 import op
 import pattern
 from scratch import ROOT, Scratch, run
 
-LISTS = (op, dtype, pattern, kernel)
+LISTS = (op, heavy_op, new_driver, dtype, integer_type, pattern, kernel, isa)
 LEVEL = "avx2"
 
 
@@ -26,7 +30,7 @@ def main():
         document = file.read()
     with Scratch() as scratch:
         for module in LISTS:
-            todo = scratch.checklist(module.NAME, module.MOST)
+            todo = scratch.checklist(module.NAME, module.MOST, getattr(module, "COUNTED", ("",)))
             module.edit(todo)
             todo.check(document)
             print(todo)
@@ -36,8 +40,9 @@ def main():
         scratch.prepare(sys.argv[1])
         program = scratch.program("tools/graph_runner/main.c")
 
-        def runner(*options):
-            return run([program, f"--max-cpu-isa={LEVEL}", *options])
+        def runner(*options, max_isa=LEVEL, environment=""):
+            return run([program, *([] if environment else [f"--max-cpu-isa={max_isa}"]), *options],
+                       env=os.environ | {"SINTER_MAX_CPU_ISA": environment})
         for module in LISTS:
             module.try_out(scratch, runner)
             for test in module.TESTS:

@@ -2,10 +2,10 @@
 
 It is compiled on top of an existing build: a file is compiled again only if an edit can change its
 object, without optimisation where that is faster. All other objects are taken from that build. An
-edit of ops.def or dtypes.def counts for the files that expand these tables themselves, not for the
-many that only see the enumerations in sinter_types.h, where a new row is one more name. Files for
-AVX-512 are only checked by the compiler: they take most of the time, and the programs are run at
-the level of AVX2.
+edit of ops.def, dtypes.def or features.def counts for the files that expand these tables
+themselves, not for the many that only see the enumerations in sinter_types.h and features.h, where
+a new row is one more name. Files for AVX-512 are only checked by the compiler: they take most of
+the time, and the programs are run at the level of AVX2.
 """
 import json
 import os
@@ -23,11 +23,14 @@ import c_source  # noqa: E402
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+["<]([^">]+)[">]', re.M)
 FOLDERS = ("src", "include", "include/sinter", "tests/oracle", "tests/unit", "tests/fuzz",
            "tools/graph_runner")
-ENUMERATIONS = "include/sinter/sinter_types.h"
-HAS_LEVEL = re.compile(r"_(generic|avx2|avxvnni|avx512|vnni)\.c$")
+ENUMERATIONS = ("include/sinter/sinter_types.h", "src/base/features.h")
+HAS_LEVEL = re.compile(r"-mavx2\b|_generic\.c$", re.M)
 ONLY_CHECKED = ("_avx512.c", "_vnni.c")
-# Adding an op changes the number of kinds.
-USES_NUMBER_OF_KINDS = re.compile(r"\bsinter_op_last_symbol\b")
+# Adding an op changes the number of kinds, adding an instruction set the number of levels.
+USES_NUMBER_OF_ROWS = re.compile(r"\b(sinter_op_last_symbol|LEVELS)\b")
+# What the build was configured with.
+OPTIONS = re.compile(r"^((?:SINTER|LIBXSMM|CJSON|Python3)_\w+|CMAKE_BUILD_TYPE|CMAKE_C_COMPILER|"
+                     r"CMAKE_C_FLAGS):\w+=(.*)$", re.M)
 
 
 def run(command, **options):
@@ -42,8 +45,15 @@ def run(command, **options):
 class Checklist:
     """The files that one list edits."""
 
-    def __init__(self, scratch, name, most):
-        self.scratch, self.name, self.most, self.files = scratch, name, most, []
+    def __init__(self, scratch, name, most, counted):
+        self.scratch, self.name, self.files = scratch, name, []
+        self.most, self.counted = most, counted
+
+    def add_op(self, columns):
+        """A row at the end of ops.def, with the next number."""
+        path = "include/sinter/ops.def"
+        row, number = re.findall(r"(SINTER_OP\((0x\w+),.*\n)", self.scratch.read(path))[-1]
+        self.edit(path, (row, f"{row}SINTER_OP({int(number, 16) + 1:#x}, {columns})\n"))
 
     def edit(self, path, *replacements):
         """Replaces the first place of each text, which must be there."""
@@ -68,19 +78,22 @@ class Checklist:
                  for name in re.findall(r"`([\w./*-]+)`", section[1])]
         unnamed = [path for path in self.files
                    if not any(re.fullmatch(name, path) for name in named)]
-        if unnamed or len(self.files) > self.most:
-            sys.exit(f"{self.name}: {len(self.files)} files, at most {self.most}; "
-                     f"docs/extending.md does not name {unnamed}")
+        if unnamed or self.n_counted() > self.most:
+            sys.exit(f"{self}; at most {self.most}; docs/extending.md does not name {unnamed}")
+
+    def n_counted(self):
+        return sum(path.startswith(self.counted) for path in self.files)
 
     def __str__(self):
-        return f"{self.name}: {len(self.files)} files: {', '.join(self.files)}"
+        where = " of " + " ".join(self.counted) if any(self.counted) else ""
+        return f"{self.name}: {self.n_counted()} files{where}: {', '.join(self.files)}"
 
 
 class Scratch:
     def __init__(self):
         self.folder = tempfile.TemporaryDirectory()
         self.root = os.path.join(self.folder.name, "tree")
-        self.edited, self.lists, self.reached = set(), [], {}
+        self.edited, self.reached = set(), {}
         for path in c_source.tracked_files(ROOT):
             target = os.path.join(self.root, path)
             os.makedirs(os.path.dirname(target), exist_ok=True)
@@ -101,9 +114,8 @@ class Scratch:
             file.write(text)
         self.edited.add(path)
 
-    def checklist(self, name, most):
-        self.lists.append(Checklist(self, name, most))
-        return self.lists[-1]
+    def checklist(self, name, most, counted):
+        return Checklist(self, name, most, counted)
 
     def case(self, name, text):
         """A graph beside the tree."""
@@ -117,7 +129,7 @@ class Scratch:
     def included(self, path):
         """The files that a file includes itself."""
         for name in INCLUDE.findall(self.read(path)):
-            if path == ENUMERATIONS and name.endswith(".def"):
+            if path in ENUMERATIONS and name.endswith(".def"):
                 continue
             for folder in (os.path.dirname(path), *FOLDERS):
                 found = os.path.normpath(os.path.join(folder, name))
@@ -130,9 +142,8 @@ class Scratch:
         todo, seen = [path], {path}
         while todo:
             at = todo.pop()
-            if at in self.edited and at != ENUMERATIONS:
-                return True
-            if at != ENUMERATIONS and USES_NUMBER_OF_KINDS.search(self.read(at)):
+            if at not in ENUMERATIONS and (at in self.edited or
+                                           USES_NUMBER_OF_ROWS.search(self.read(at))):
                 return True
             if at not in self.reached:
                 self.reached[at] = list(self.included(at))
@@ -143,56 +154,51 @@ class Scratch:
     # ---- compiling -------------------------------------------------------------------------------
 
     def prepare(self, build):
-        """Reads how the existing build compiles, and compiles what the edits change."""
-        self.build = os.path.abspath(build)
-        with open(os.path.join(self.build, "compile_commands.json"), encoding="utf-8") as file:
-            self.commands = {os.path.relpath(entry["file"], ROOT): entry
-                             for entry in json.load(file)}
+        """Configures the copy as the build is, and reads how both compile."""
+        def commands(folder, root):
+            with open(os.path.join(folder, "compile_commands.json"), encoding="utf-8") as file:
+                return {os.path.relpath(entry["file"], root): entry for entry in json.load(file)}
+
+        def made_by(entry):
+            words = shlex.split(entry["command"])
+            return os.path.normpath(os.path.join(entry["directory"],
+                                                 words[words.index("-o") + 1]))
+        self.build = os.path.join(self.folder.name, "build")
+        with open(os.path.join(build, "CMakeCache.txt"), encoding="utf-8") as file:
+            self.options = dict(OPTIONS.findall(file.read()))
+        run(["cmake", "-S", self.root, "-B", self.build,
+             *(f"-D{name}={value}" for name, value in self.options.items())])
+        self.existing = {path: made_by(entry) for path, entry in
+                         commands(os.path.abspath(build), ROOT).items()}
+        self.commands = commands(self.build, self.root)
         self.compiled = {}
 
     def command(self, path):
-        """How a file is compiled, in the copy; a new one as its neighbours are."""
-        entry = self.commands.get(path)
-        old = path
-        if entry is None:
-            level = HAS_LEVEL.search(path)
-            old = next(other for other in sorted(self.commands)
-                       if os.path.dirname(other) == os.path.dirname(path) and
-                       (HAS_LEVEL.search(other) or [None])[0] == (level and level[0]))
-            entry = self.commands[old]
-        words = []
-        for word in shlex.split(entry["command"]):
-            if re.match(r"-O|-g|-W|-M", word):
-                continue
-            if not word.startswith(("-I" + self.build, self.build)):
-                word = word.replace(ROOT, self.root)
-            words.append(word)
+        """How a file is compiled, up to the name of its object."""
+        words = [word for word in shlex.split(self.commands[path]["command"])
+                 if not re.match(r"-O|-g|-W|-M", word)]
         at = words.index("-o")
-        existing = os.path.normpath(os.path.join(entry["directory"], words[at + 1]))
         del words[at:at + 2]
-        words = [word.replace(self.root + "/" + old, self.root + "/" + path) for word in words]
         # Files for an instruction set inline so much that compiling them without optimisation takes
         # ten times as long.
-        return words + ["-O1" if HAS_LEVEL.search(path) else "-O0", "-g0"], existing
+        return words + ["-O1" if HAS_LEVEL.search("\n".join(words)) else "-O0", "-g0"]
 
     def object_of(self, path):
         """The object of a source file: compiled here if an edit can change it."""
         if path not in self.compiled:
-            command, existing = self.command(path)
+            made = self.existing.get(path)
             if self.sees_an_edit(path):
                 if path.endswith(ONLY_CHECKED):
-                    run(command + ["-fsyntax-only"])
+                    run(self.command(path) + ["-fsyntax-only"])
                 else:
-                    existing = os.path.join(self.folder.name, path.replace("/", "_") + ".o")
-                    run(command + ["-o", existing])
-            self.compiled[path] = existing
+                    made = os.path.join(self.folder.name, path.replace("/", "_") + ".o")
+                    run(self.command(path) + ["-o", made])
+            self.compiled[path] = made
         return self.compiled[path]
 
     def library_paths(self):
-        with open(os.path.join(self.build, "CMakeCache.txt"), encoding="utf-8") as file:
-            cache = dict(re.findall(r"^(\w+):\w+=(.*)$", file.read(), re.M))
-        return [cache[name] for name in ("LIBXSMM_LIBRARY", "LIBXSMM_NOBLAS_LIBRARY",
-                                         "CJSON_LIBRARY") if cache.get(name)]
+        return [self.options[name] for name in ("LIBXSMM_LIBRARY", "LIBXSMM_NOBLAS_LIBRARY",
+                                                "CJSON_LIBRARY") if self.options.get(name)]
 
     def program(self, main):
         """Links a main file with all objects of library, oracle, graph_runner and, for a unit test,
@@ -208,6 +214,6 @@ class Scratch:
                           if path.endswith(".c") and path not in sources)
         objects = [self.object_of(path) for path in [*filter(belongs, sources), main]]
         program = os.path.join(self.folder.name, os.path.basename(main)[:-2])
-        run([shlex.split(self.commands[main]["command"])[0], "-fopenmp", "-o", program, *objects,
+        run([self.options["CMAKE_C_COMPILER"], "-fopenmp", "-o", program, *objects,
              *self.library_paths(), "-lm", "-ldl", "-lpthread"])
         return program

@@ -24,7 +24,7 @@ typedef struct selection_case {
     const char *what, *graph;
     sinter_fpmath_mode_t mode;
     bool apply_to_int;
-    expected_t at[LEVELS];   /* by sinter_cpu_isa_t; no steps at avx2_vnni: the same as at avx2 */
+    expected_t at[LEVELS];   /* by sinter_cpu_isa_t; no steps: the same as at avx2 */
     expected_t without_bf16; /* at avx512_vnni where CPU or libxsmm have no bf16 products; no steps:
                                 the same as with them */
     bool products;           /* the report says whether libxsmm multiplies */
@@ -693,7 +693,7 @@ static void run(const selection_case_t *c, sinter_engine_t *engine, bool own, bo
         CHECK(status == sinter_success, "%s: %s", c->what, sinter_last_error_message());
     }
     if (report != NULL) {
-        const bool as_avx2 = isa == sinter_isa_avx2_vnni && c->at[isa].steps == NULL;
+        const bool as_avx2 = c->at[isa].steps == NULL;
         check_report(c, other ? &c->without_bf16 : &c->at[as_avx2 ? sinter_isa_avx2 : isa],
                      compiled, report, own, chosen);
     }

@@ -77,6 +77,5 @@ typedef struct decode_ops {
 
 /* By data type; NULL: this ISA has no decoder for it. */
 const decode_ops_t *decode_ops(features_t features, sinter_data_type_t type);
-extern const decode_ops_t decode_ops_avx2[CODE_TYPES], decode_ops_avx512[CODE_TYPES];
 
 #endif

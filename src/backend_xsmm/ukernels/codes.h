@@ -142,6 +142,5 @@ typedef struct codes_table {
 
 /* The best one for a set of features; NULL: there is none. */
 const codes_table_t *codes_table(features_t features);
-extern const codes_table_t codes_table_avx512_vnni, codes_table_avx2_vnni, codes_table_avx2;
 
 #endif

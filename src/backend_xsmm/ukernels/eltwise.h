@@ -116,8 +116,6 @@ eltwise_convert_t *eltwise_convert(const eltwise_f64_t *fn, sinter_data_type_t f
 /* The function of the C library that an op with attribute u calls for each element; NULL: none. */
 const char *eltwise_f64_by_element(const eltwise_f64_t *fn, sinter_op_kind_t kind, double u);
 
-extern const eltwise_f64_t eltwise_f64_generic, eltwise_f64_avx2, eltwise_f64_avx512;
-
-extern const eltwise_table_t eltwise_table_generic, eltwise_table_avx2, eltwise_table_avx512;
+extern const eltwise_f64_t eltwise_f64_generic;
 
 #endif

@@ -144,7 +144,6 @@ typedef struct blocks_table {
     void (*product)(const blocks_product_t *p);
 } blocks_table_t;
 
-extern const blocks_table_t blocks_table_avx2, blocks_table_avx2_vnni, blocks_table_avx512_vnni;
 /* NULL: this ISA has none. */
 const blocks_table_t *blocks_table(features_t features);
 

@@ -55,6 +55,5 @@ typedef struct columns_floats {
 
 /* By data type; NULL: this ISA has no decoder for it. */
 const columns_floats_t *columns_floats(features_t features, sinter_data_type_t type);
-extern const columns_floats_t columns_avx2[CODE_TYPES], columns_avx512[CODE_TYPES];
 
 #endif

@@ -47,6 +47,5 @@ typedef struct rows_floats {
 
 /* By data type; NULL: this ISA has no decoder for it. */
 const rows_floats_t *rows_floats(features_t features, sinter_data_type_t type);
-extern const rows_floats_t rows_floats_avx2[CODE_TYPES], rows_floats_avx512[CODE_TYPES];
 
 #endif

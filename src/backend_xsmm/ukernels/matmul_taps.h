@@ -70,6 +70,5 @@ typedef struct taps_table {
 
 /* NULL: this ISA has none. */
 const taps_table_t *taps_table(features_t features);
-extern const taps_table_t taps_table_avx2, taps_table_avx2_vnni, taps_table_avx512_vnni;
 
 #endif

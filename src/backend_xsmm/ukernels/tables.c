@@ -22,6 +22,20 @@ typedef enum family {
     FAMILY_decode
 } family_t;
 
+/* What the rows of a family name. */
+typedef eltwise_table_t eltwise_family_t;
+typedef eltwise_f64_t eltwise_f64_family_t;
+typedef tile_table_t tile_family_t;
+typedef codes_table_t codes_family_t;
+typedef blocks_table_t blocks_family_t;
+typedef taps_table_t taps_family_t;
+typedef rows_floats_t rows_family_t[CODE_TYPES];
+typedef columns_floats_t columns_family_t[CODE_TYPES];
+typedef decode_ops_t decode_family_t[CODE_TYPES];
+
+#define SINTER_UKERNELS(family, needs, table) extern const family##_family_t table;
+#include "backend_xsmm/ukernels/tables.def"
+
 static const void *best_of(family_t family, features_t have)
 {
     static const struct {
@@ -29,9 +43,9 @@ static const void *best_of(family_t family, features_t have)
         uint32_t needs;
         const void *table;
     } rows[] = {
-#define SINTER_UKERNELS(name, needs, table) {FAMILY_##name, NEEDS_##needs, table},
+#define SINTER_UKERNELS(family, needs, table) {FAMILY_##family, NEEDS_##needs, &table},
+#define SINTER_NO_UKERNELS(family, needs) {FAMILY_##family, NEEDS_##needs, NULL},
 #include "backend_xsmm/ukernels/tables.def"
-#undef SINTER_UKERNELS
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (rows[i].family == family && has_features(have, rows[i].needs)) {

@@ -34,6 +34,4 @@ void tile_bf16_rows_c(const float *src, int64_t ld, int rows, int cols, uint16_t
 void tile_bf16_pairs_c(const float *src, int64_t ld, int rows, int cols, uint16_t *dst,
                        int64_t ldd);
 
-extern const tile_table_t tile_table_generic, tile_table_avx2, tile_table_avx512;
-
 #endif
