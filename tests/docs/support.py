@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""support.py: the table in README.md is what tools/support_table.py makes from the .def tables."""
+"""support.py: docs/support.md is what tools/dev/support_table.py makes from the .def tables."""
 import os
 import subprocess
 import sys
@@ -8,7 +8,7 @@ from common import ROOT
 
 
 def main():
-    tool = os.path.join(ROOT, "tools/support_table.py")
+    tool = os.path.join(ROOT, "tools/dev/support_table.py")
     return subprocess.run([sys.executable, "-B", tool, "--check"]).returncode
 
 

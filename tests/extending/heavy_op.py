@@ -41,7 +41,8 @@ def edit(todo):
         "                          .flags = OP_NORM};\n"))
     todo.edit("src/backend_xsmm/plan.h", (
         "    bool centered;\n",
-        "    bool centered;\n    bool summed; /* L2Normalize: the sum of squares for the variance */\n"))
+        "    bool centered;\n"
+        "    bool summed; /* L2Normalize: the sum of squares for the variance */\n"))
     todo.edit("src/backend_xsmm/steps/norm.c", (
         "    p->centered = n->kind != sinter_op_rms_norm;\n",
         "    p->summed = n->kind == sinter_op_l2_normalize;\n"

@@ -1,4 +1,5 @@
-"""Follows the checklist for a data type in portable C: u6, an integer whose elements share bytes."""
+"""Follows the checklist for a data type in portable C: u6, an integer whose elements share
+bytes."""
 from dtype import dequantised_product, graph
 
 NAME, MOST = "A data type", 3

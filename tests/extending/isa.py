@@ -32,7 +32,8 @@ def edit(todo):
               (needs, "SINTER_SET(AVX2_BMI2, NEEDS_AVX2 | FEATURE_BMI2)\n" + needs),
               (level, f"SINTER_LEVEL({LEVEL}, NEEDS_AVX2_BMI2, NEEDS_AVX2_BMI2)\n" + level))
     todo.edit("include/sinter/sinter_types.h", (
-        "    sinter_isa_avx2_vnni = 5  ", f"    sinter_isa_{LEVEL} = 6,\n    sinter_isa_avx2_vnni = 5  "))
+        "    sinter_isa_avx2_vnni = 5  ",
+        f"    sinter_isa_{LEVEL} = 6,\n    sinter_isa_avx2_vnni = 5  "))
     last = "set(SINTER_FLAGS_avxvnni ${SINTER_FLAGS_avx2} -mavxvnni)\n"
     todo.edit("cmake/SinterFlags.cmake",
               (last, last + "set(SINTER_FLAGS_bmi2 ${SINTER_FLAGS_avx2} -mbmi2)\n"))

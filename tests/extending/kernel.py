@@ -90,7 +90,7 @@ const driver_t driver_softmax_narrow = {.step = STEP_SOFTMAX,
 
 
 def case_of_test_selection(what, graph, kernel):
-    """A graph that gets the kernel at every level, as a replacement in tests/unit/test_selection.c."""
+    """A replacement in test_selection.c: a graph that gets the kernel at every level."""
     levels = ", ".join(f'{level} = {{"{kernel}", {{0}}}}'
                        for level in ("GENERIC", "AVX2", "AVX512", "VNNI"))
     first = '    {.what = "softmax",\n'

@@ -33,7 +33,7 @@ def edit(todo):
     todo.edit("src/patterns/patterns.def",
               ("SINTER_PATTERN(softmax)\n",
                "SINTER_PATTERN(softmax_twice)\nSINTER_PATTERN(softmax)\n"))
-    todo.edit("tools/make_patterns.py", ("def graphs():", BUILDER))
+    todo.edit("tools/dev/make_patterns.py", ("def graphs():", BUILDER))
 
 
 def try_out(scratch, runner):
@@ -44,4 +44,4 @@ def try_out(scratch, runner):
 
 
 def generate(scratch):
-    run([sys.executable, "-B", os.path.join(scratch.root, "tools", "make_patterns.py")])
+    run([sys.executable, "-B", os.path.join(scratch.root, "tools", "dev", "make_patterns.py")])

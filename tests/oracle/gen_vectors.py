@@ -2,7 +2,7 @@
 """Writes vectors.h, values from outside for selftest.c. Needs ml_dtypes and numpy; usage:
 gen_vectors.py > vectors.h
 
-tools/check_vectors.py checks the SHA-256 of the data."""
+tools/dev/check_vectors.py checks the SHA-256 of the data."""
 import contextlib
 import decimal
 import fractions

@@ -11,7 +11,7 @@ SHAPES = {
     "decode": (32, 1, 128, 1, 16384, False),
     "prefill": (8, 4, 128, 2048, 2048, True),
 }
-# onnxruntime's cache -> how Sinter stores it (tools/attention_models.py)
+# onnxruntime's cache -> how Sinter stores it (tools/dev/attention_models.py)
 STORED = {"f32": "f32", "int8": "s8-g32", "int4": "s4-zp-g32"}
 
 

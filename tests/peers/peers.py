@@ -21,7 +21,7 @@ def options(description):
     return parser
 
 
-sys.path += [os.path.join(ROOT, "tools"), os.path.join(ROOT, "python")]
+sys.path += [os.path.join(ROOT, *parts) for parts in (("tools",), ("tools", "dev"), ("python",))]
 
 
 def enter(folder):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tools/compare_builds.py with invented builds whose times are known, and with a real one.
+"""tools/dev/compare_builds.py with invented builds whose times are known, and with a real one.
 
 test_compare_builds.py GRAPH_RUNNER"""
 
@@ -12,7 +12,7 @@ import tempfile
 import unittest
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-COMPARE = os.path.join(ROOT, "tools", "compare_builds.py")
+COMPARE = os.path.join(ROOT, "tools", "dev", "compare_builds.py")
 RUNNER = os.path.abspath(sys.argv.pop(1))
 
 # A build that answers at once: 100 us times its factor, plus `drift` for each run of any build so

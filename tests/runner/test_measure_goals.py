@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tools/measure_goals.py: its cells are lines of the lists; with an invented graph_runner whose
+"""tools/dev/measure_goals.py: its cells are lines of the lists; with an invented graph_runner whose
 figures are known, what it prints."""
 
 import glob
@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-TOOL = os.path.join(ROOT, "tools", "measure_goals.py")
+TOOL = os.path.join(ROOT, "tools", "dev", "measure_goals.py")
 
 # Every line reaches .9 of each limit, at twice the time in mode strict; it has only avx2.
 FAKE = """#!{python}

@@ -4,7 +4,7 @@ with ml_dtypes 0.6.0:
 
     python3 gen_dtype_vectors.py > dtype_vectors.h
 
-tools/check_vectors.py checks the SHA-256 of the data. Inputs for which the numeric contract has
+tools/dev/check_vectors.py checks the SHA-256 of the data. Inputs for which the numeric contract has
 another result than they do are in a list of their own, with both results and the rule that decides;
 test_dtype.c asserts that list too.
 """

@@ -4,7 +4,7 @@ definitions that oneDNN Graph's and ONNX's documents give. Needs mpmath:
 
     python3 gen_eltwise_vectors.py > eltwise_vectors.h
 
-tools/check_vectors.py checks the SHA-256 of the data."""
+tools/dev/check_vectors.py checks the SHA-256 of the data."""
 import hashlib
 import math
 import platform

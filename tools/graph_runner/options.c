@@ -86,7 +86,7 @@ static const option_t options[] = {
      "GB/s, fma:187+int8:330+bf16:0 in GFLOP/s; mode P measures none then. measured: as in mode P"},
     {"on-demand", FLAG, AT(on_demand), NULL,
      "mode P: print 'ready', then for each line of standard input run for --min-time and print the "
-     "median microseconds;\ntools/compare_builds.py uses it"},
+     "median microseconds;\ntools/dev/compare_builds.py uses it"},
     {"constant-cache-bytes", INT, AT(constant_cache), "BYTES",
      "most that copies of constant weights take; -1 (default): no limit"},
     {"mem", FLAG, AT(mem), NULL,

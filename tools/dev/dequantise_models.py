@@ -1,5 +1,6 @@
 """A part of make_models.py: graphs that decode, encode by given scales or move elements, and the
 list that measures them. Each takes 64 MiB on its wider side."""
+import user_tools  # noqa: F401
 from graph_json import Graph, transposed
 
 COLUMNS = 4096
@@ -122,11 +123,11 @@ def lists():
     """File name -> text."""
     lines = [
         "# Decoding, encoding by given scales, casts and transpositions against this machine's "
-        "copy bandwidth. Written by tools/make_models.py."
+        "copy bandwidth. Written by tools/dev/make_models.py."
     ]
     check = [
         "# The same graphs in small, with transposed and loose inputs, against the oracle. "
-        "Written by tools/make_models.py."
+        "Written by tools/dev/make_models.py."
     ]
     lines += [f"--mode=P --case=../../models/{command} --cold-cache" for command in commands()]
     check += [

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 MAIN = re.compile(r"^int main\(.*?^}", re.M | re.S)
 
 

@@ -4,9 +4,9 @@ Markdown: a row for each class with its goal, its worst and its median cell, and
 reads, of the roofline, of the FMA peak and of the int8 peak its cells are (medians). The cells are
 lines of tests/lists/perf_*.list.
 
-    tools/measure_goals.py                       # all cells, both caps: about 20 minutes
-    tools/measure_goals.py --quick               # two cells of each class: about 4 minutes
-    tools/measure_goals.py --only='decode|M 1' --caps avx2 --rounds=3 --cells
+    tools/dev/measure_goals.py                       # all cells, both caps: about 20 minutes
+    tools/dev/measure_goals.py --quick               # two cells of each class: about 4 minutes
+    tools/dev/measure_goals.py --only='decode|M 1' --caps avx2 --rounds=3 --cells
 
 With --rounds=N everything is measured N times, round after round, and a cell is the median of its
 rounds; --cells prints each cell with all of its rounds. Exit status: 0 if all goals are met, 1 if

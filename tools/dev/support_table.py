@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
-"""Makes the table of what is supported in README.md from the .def tables.
+"""Makes docs/support.md, the table of what is supported, from the .def tables.
 
-support_table.py           prints the table
-support_table.py --write   puts it into README.md
-support_table.py --check   fails if README.md has another one (a test)
+support_table.py           prints the page
+support_table.py --write   writes the page
+support_table.py --check   fails if the page is another one (a test)
 """
 import os
 import re
 import sys
 
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
-README = os.path.join(ROOT, "README.md")
-BEGIN = "<!-- support table: made by tools/support_table.py --write -->\n"
-END = "<!-- end of support table -->\n"
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+PAGE = os.path.join(ROOT, "docs", "support.md")
+HEAD = """# What is supported
+
+Made from the tables of the source by `tools/dev/support_table.py --write`.
+
+"""
 CLASSES = (("floats", "FLOAT"), ("integers", "INT"), ("power-of-two scales", "SCALE"),
            ("booleans", "BOOL"))
 
@@ -41,7 +44,7 @@ def ops():
     others = len(all_ops) - len(runs)
     return [("ops that run", ", ".join(runs)),
             ("ops that are only checked",
-             f"the other {others} of oneDNN Graph ([list](docs/ops.md))")]
+             f"the other {others} of oneDNN Graph ([list](ops.md))")]
 
 
 def patterns():
@@ -63,34 +66,33 @@ def kernels():
     for row in rows("src/backend_xsmm/kernels.def", "SINTER_KERNEL"):
         name, isa = row[0].rsplit("_", 1)
         sets.setdefault(name, []).append(isa)
-    return [("kernels", ", ".join(f"`{name}` ({', '.join(isas)})" for name, isas in sets.items()))]
+    return [(f"`{name}`", ", ".join(isas)) for name, isas in sets.items()]
 
 
-def table():
-    lines = ["| what | which |", "|---|---|"]
-    parts = data_types() + ops() + quantization_kinds() + patterns() + kernels()
-    lines += [f"| {what} | {which} |" for what, which in parts]
+def table(head, parts):
+    lines = [head, "|---|---|"] + [f"| {what} | {which} |" for what, which in parts]
     return "\n".join(lines) + "\n"
+
+
+def page():
+    return (HEAD + table("| what | which |", data_types() + ops() + quantization_kinds() +
+                         patterns()) +
+            "\n## Kernels\n\n" + table("| kernel | instruction sets |", kernels()))
 
 
 def main():
     if sys.argv[1:] == []:
-        print(table(), end="")
-        return 0
-    with open(README, encoding="utf-8") as f:
-        text = f.read()
-    if text.count(BEGIN) != 1 or text.count(END) != 1:
-        sys.exit("README.md: the marks of the support table are missing")
-    before, rest = text.split(BEGIN)
-    now, after = rest.split(END)
-    if sys.argv[1:] == ["--check"]:
-        if now != table():
-            print("README.md is out of date: run tools/support_table.py --write")
-        return int(now != table())
-    if sys.argv[1:] != ["--write"]:
+        print(page(), end="")
+    elif sys.argv[1:] == ["--write"]:
+        with open(PAGE, "w", encoding="utf-8") as f:
+            f.write(page())
+    elif sys.argv[1:] == ["--check"]:
+        with open(PAGE, encoding="utf-8") as f:
+            if f.read() != page():
+                print("docs/support.md is out of date: run tools/dev/support_table.py --write")
+                return 1
+    else:
         sys.exit(__doc__)
-    with open(README, "w", encoding="utf-8") as f:
-        f.write(before + BEGIN + table() + END + after)
     return 0
 
 

@@ -2,6 +2,7 @@
 other programs' files, and weights with offsets at the size of a real network; the list that checks
 the first, the one that measures some of them, and the one that measures the second against the same
 with integer zero points."""
+import user_tools  # noqa: F401
 from graph_json import Graph, transposed
 
 # name: codes, scales, zero points or offsets, kind of these, group; whether the sides are stored
@@ -80,15 +81,16 @@ def lists():
     """File name -> text."""
     check = [
         "# Weights in the forms of other programs against the oracle, with few and many rows, in "
-        "floats and in integers. Written by tools/make_models.py."
+        "floats and in integers. Written by tools/dev/make_models.py."
     ]
     speed = [
         "# Weights with offsets, each beside the same with integer zero points: 1 and 4 rows "
-        "against reading them, 512 against the FMA and int8 peaks. Written by tools/make_models.py."
+        "against reading them, 512 against the FMA and int8 peaks. Written by "
+        "tools/dev/make_models.py."
     ]
     forms = [
         "# Weights in the forms of other programs, 4096 x 14336, and one row: against reading "
-        "them. Written by tools/make_models.py."
+        "them. Written by tools/dev/make_models.py."
     ]
     for name in FORMS_TIMED:
         _, k, n = LARGE

@@ -2,8 +2,9 @@
 """Runs programs of a build on an emulated machine with AVX-512: Bochs, a Linux kernel, and an
 initramfs of the programs, their libraries and the project's models and lists.
 
-    tools/emulate_cpu.py --cpu=icelake build/release/tests/test_emulated test_xsmm
-    tools/emulate_cpu.py --cpu=skylake 'build/release/graph_runner --batch=tests/lists/layers.list'
+    tools/dev/emulate_cpu.py --cpu=icelake build/release/tests/test_emulated test_xsmm
+    tools/dev/emulate_cpu.py --cpu=skylake \
+        'build/release/graph_runner --batch=tests/lists/layers.list'
 
 The machine begins in two or three minutes and then does some ten million instructions a second: a
 second on a real machine takes a quarter of an hour. It has one processor; Linux clears what Bochs
@@ -25,7 +26,7 @@ import sys
 import tempfile
 import time
 
-ROOT = os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+ROOT = os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 MODELS = {"skylake": "corei7_skylake_x", "icelake": "corei7_icelake_u"}
 PACKAGES = ["bochs", "bochs-term", "busybox-static", "cpio", "isolinux", "syslinux-common",
             "xorriso"]

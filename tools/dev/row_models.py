@@ -1,6 +1,7 @@
 """A part of make_models.py: graphs that work on rows (norms, rotary embedding, rows by index,
 reductions, Concat, TopK, SoftMax) and the list that measures them. 4096 rows of 4096 floats take
 64 MiB and come from memory; one row comes from the cache."""
+import user_tools  # noqa: F401
 from graph_json import Graph
 
 COLUMNS = 4096
@@ -241,7 +242,7 @@ def lists():
     """File name -> text."""
     check = [
         "# Rows in small, in batches and one by one, against the oracle. Written by "
-        "tools/make_models.py."
+        "tools/dev/make_models.py."
     ]
     for name, all_shapes in SMALL:
         check += [
@@ -251,7 +252,7 @@ def lists():
         ]
     lines = [
         "# Rows against this machine's copy bandwidth: from memory, and one row from the cache. "
-        "Written by tools/make_models.py."
+        "Written by tools/dev/make_models.py."
     ]
     lines += [f"--mode=P --case=../../models/{name}.json --cold-cache" for name in measured()]
     lines += [

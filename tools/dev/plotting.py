@@ -6,10 +6,11 @@ import os
 import subprocess
 import tempfile
 
+import user_tools  # noqa: F401
 import quiet
 import scratch_venv
 
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 PACKAGES = ["matplotlib==3.11.2"]
 CAPS = ("avx2", "avx512_vnni")  # what this machine has is measured at these
 

@@ -1,4 +1,5 @@
 """Models with convolutions: what make_models.py writes beside attention and matmul."""
+import user_tools  # noqa: F401
 from graph_json import Graph
 
 

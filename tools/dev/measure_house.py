@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures the source tree: how many concepts, how long, how dense.
 
-    tools/measure_house.py [OLD_TREE] [--build]
+    tools/dev/measure_house.py [OLD_TREE] [--build]
 
 With OLD_TREE, an older checkout, it prints both numbers. --build also compiles both trees, in
 directories of their own and without a compiler cache, and measures processor time and sizes. Lines
@@ -18,7 +18,7 @@ import tempfile
 
 import c_source
 
-HERE = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+HERE = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 COLUMNS = 100
 C_FILES = (".c", ".h", ".inc")
 GENERATED = re.compile(r"vectors\.h$")

@@ -8,7 +8,7 @@ import sys
 
 import c_source
 
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 COLUMNS = 100
 CLANG_FORMAT_VERSION = "14"
 SKIPPED = 77

@@ -6,7 +6,8 @@ OLD is a graph_runner, or a folder with an older libsinter.so: then NEW_RUNNER r
 library. Each line is executed once by both with the same inputs (--mode=X, --dump-tensors, the
 line's seed or the default one), and every tensor that it writes is compared.
 
-Exit status: 0 if all results are equal, 1 if one differs or a line fails, 2 if nothing was compared.
+Exit status: 0 if all results are equal, 1 if one differs or a line fails, 2 if nothing was
+compared.
 """
 
 import argparse
@@ -27,7 +28,7 @@ def dump(runner, arguments, folder):
 
 
 def differing(old, new, arguments):
-    """The names of the tensors that differ or that one build alone wrote, and how many there are."""
+    """The names of the tensors that differ or that one build alone wrote, and the number of all."""
     with tempfile.TemporaryDirectory() as folder:
         folders = [os.path.join(folder, runner.name) for runner in (old, new)]
         for runner, place in zip((old, new), folders):
@@ -69,7 +70,8 @@ def main():
             if names:
                 bad += 1
                 print(f"{line}  DIFFERS: {', '.join(names)}", flush=True)
-    print(f"{compared} lines with {tensors} tensors compared, {skipped} skipped, {bad} differ or failed")
+    print(f"{compared} lines with {tensors} tensors compared, {skipped} skipped, "
+          f"{bad} differ or failed")
     return 1 if bad else 0 if compared else 2
 
 

@@ -7,7 +7,7 @@ import sys
 
 import c_source
 
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 ABSOLUTE_PATH = re.compile(
     r"(?<![\w.$})])/(?:home|root|work|tmp|mnt|opt|Users|usr/(?:include|lib|local|share))/")
 NATIVE = re.compile("-m(?:arch|tune)=" + "native")

@@ -13,7 +13,7 @@ import row_models
 import weight_models
 from graph_json import Graph, transposed
 
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 
 
 class Codes:
@@ -447,7 +447,7 @@ def lists():
         f"{image_models.PARTITIONS.get(name, 1)}" for name in guide_models() | image_models.models()
     ]
     check += attention_models.short_lines()
-    header = " Written by tools/make_models.py."
+    header = " Written by tools/dev/make_models.py."
     texts = {"models.list": check, "models_perf.list": speed, "perf_quantise.list": quantisation}
     texts["perf_conv.list"] = image_models.perf_list()
     own = {name: "\n".join([lines[0] + header, *lines[1:]]) + "\n" for name, lines in texts.items()}

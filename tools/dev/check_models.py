@@ -10,7 +10,7 @@ import sys
 import make_models
 import make_patterns
 
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 MODELS = os.path.join(ROOT, "models")
 TOP_KEYS = [
     "version", "engine_kind", "fpmath_mode", "fpmath_mode_apply_to_int", "input_ports",

@@ -5,7 +5,7 @@ import hashlib
 import os
 import sys
 
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 RECORDED = ("tests/unit/dtype_vectors.h", "tests/unit/mx_vectors.h", "tests/oracle/vectors.h",
             "tests/unit/eltwise_vectors.h")
 MARK = "/* data */\n"

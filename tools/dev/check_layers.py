@@ -5,7 +5,7 @@ import os
 import re
 import sys
 
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 PUBLIC = ["include/sinter/"]
 CONTRACT = ["src/backend_xsmm/plan.h", "src/backend_xsmm/kernel.h", "src/backend_xsmm/step.h",
             "src/backend_xsmm/kernels.def", "src/backend_xsmm/steps.def",

@@ -28,6 +28,7 @@ import statistics
 import subprocess
 import sys
 
+import user_tools  # noqa: F401
 import quiet
 
 SKIPPED = 77

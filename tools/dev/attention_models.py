@@ -3,6 +3,7 @@ V, and the list that measures it over head counts, lengths and types. Shapes and
 rewrites of its graph."""
 import functools
 
+import user_tools  # noqa: F401
 from graph_json import Graph, transposed
 
 # Inputs in this order: query, then for K (before the scale) and V (last) codes, scales, zero points
@@ -246,10 +247,10 @@ def lists():
         *(line("decode", *cell) for cell in verify_cells()),
         "# Causal, as many queries as tokens.", *(prefill_line(*cell) for cell in prefill_cells())
     ]
-    head[0] += " Written by tools/make_models.py."
+    head[0] += " Written by tools/dev/make_models.py."
     offsets = [
         "# Caches of 4 bits with integer zero points, offsets and zero points that are floats: one "
-        "query for 32/32 and 32/8 heads, and prompts. Written by tools/make_models.py.",
+        "query for 32/32 and 32/8 heads, and prompts. Written by tools/dev/make_models.py.",
         *offset_lines()
     ]
     return {

@@ -6,9 +6,10 @@ A near-miss is its pattern with one condition broken; the comment at each says w
 left to fuse."""
 import os
 
+import user_tools  # noqa: F401
 from graph_json import Graph, transposed
 
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 PATTERNS = {}  # name -> (builder, partitions of the near-miss, values of inputs)
 
 
@@ -937,7 +938,7 @@ def lists():
     """File name -> text."""
     lines = [
         "# Each fusion pattern: its graph is one partition, its near-miss is split. Written by "
-        "tools/make_patterns.py."
+        "tools/dev/make_patterns.py."
     ]
     for name, (_, nomatch_partitions, inputs) in PATTERNS.items():
         for suffix, partitions in (("", 1), (".nomatch", nomatch_partitions)):
@@ -953,7 +954,7 @@ def attention_forms():
     """Attention with transposed scores or probabilities, with float types and types of codes."""
     made = graphs()
     lines = ["# Attention with transposed scores or probabilities, one partition and op by op. "
-             "Written by tools/make_patterns.py."]
+             "Written by tools/dev/make_patterns.py."]
     forms = {"sdpa-jax": (), "sdpa-keys-queries": (), "sdpa-transposed-scores": (),
              "sdpa-transposed-causal": (),
              "sdpa-keys-queries-int4": (("s4", "s4"), ("u4", "u4"), ("s8", "u8"))}
@@ -1163,7 +1164,7 @@ def mx_types():
     scales = ["e8m0", "f32", "f16", "bf16", "f8_e4m3"]
     lines = [
         "# Any type of codes with any type of scales on any side of one partition. Written by "
-        "tools/make_patterns.py."
+        "tools/dev/make_patterns.py."
     ]
     for i, code in enumerate(codes):
         for k, scale in enumerate(scales):

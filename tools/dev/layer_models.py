@@ -21,6 +21,7 @@ one head of a sequence reads lie one after the other. Attention reads what Scatt
 unknown until execute, the number of tokens n as well: decoding and prompts are one compile."""
 import functools
 
+import user_tools  # noqa: F401
 from graph_json import Graph
 
 
@@ -376,7 +377,7 @@ def real_lines(case):
 
 def lists():
     """File name -> text."""
-    head = " Written by tools/make_models.py."
+    head = " Written by tools/dev/make_models.py."
     small = [
         "# Small decoder layers with the parts of real ones: fused, op by op, and compiled once "
         "for other numbers of tokens and rows of the cache." + head,

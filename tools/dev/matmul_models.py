@@ -56,6 +56,6 @@ def lists():
         "# Matmul with compressed weights, N x K of 4096 x 4096, 14336 x 4096, 4096 x 14336, 2880 "
         "x 2880: 1 and 4 rows against reading the weights,",
         "# 32 rows against the roofline, 512 rows against the FMA and int8 peaks. About ten "
-        "minutes. Written by tools/make_models.py."
+        "minutes. Written by tools/dev/make_models.py."
     ]
     return {"perf_matmul.list": "\n".join([*head, *(line(*cell) for cell in cells())]) + "\n"}
