@@ -29,7 +29,7 @@ for kind in $kinds; do
         exit 2
     fi
 done
-caps="generic avx2 avx2_vnni avx512 avx512_vnni"
+caps=$(sed -n 's/^SINTER_LEVEL(\([a-z0-9_]*\),.*/\1/p' src/base/features.def)
 targets=${programs[*]}
 signs="runtime error|ERROR: AddressSanitizer|Assertion|^FAILED|^[0-9a-f]{16} " # of what failed
 

@@ -47,7 +47,8 @@ def edit(todo):
     # What the tests know of levels and kernels.
     todo.edit("tests/unit/test_kernels.c", ('"avxvnni"};', '"avxvnni", "bmi2"};'), (
         "[sinter_isa_avx2_vnni] = ", f'[sinter_isa_{LEVEL}] = "avx2", [sinter_isa_avx2_vnni] = '))
-    few = '"matmul_rows_f32_avx2", '
+    todo.edit("tests/unit/test_alloc.c",
+              ('"default, generic, avx2, avx2_vnni,"', f'"default, generic, avx2, {LEVEL},"'))
     todo.edit("tests/unit/test_selection.c", *(
         (old, f"[sinter_isa_{LEVEL}] = {{{texts}}}, {old}") for old, texts in (
             ('AVX2_VNNI = {"attention_decode_f32_avx2",\n                         {LACKS(',
@@ -55,11 +56,13 @@ def edit(todo):
              '(needs avx512)")}'),
             ('AVX2_VNNI = {"matmul_rows_f32_avx2",\n',
              f'"{KERNEL}", {{"K: f32 FMA on decoded registers"}}'),
-            ('AVX2 = {"matmul_rows_f32_avx2", {0}}', f'"{KERNEL}", {{0}}'))))
+            ('AVX2 = {"matmul_rows_f32_avx2", {0}}', f'"{KERNEL}", {{0}}'))), (
+                'LACKS("avx2", "matmul_rows_f32_avx512 (needs avx512)")',
+                f'LACKS("avx2", "matmul_rows_f32_avx512 (needs avx512), {KERNEL} (needs bmi2)")'))
 
 
 def graph():
-    """One row times weights of f16."""
+    """Three rows times weights of f16."""
     return json.dumps({"graph": [
         {"id": 0, "kind": "MatMul", "attrs": {"transpose_b": {"type": "bool", "value": 1}},
          "inputs": [{"id": 0, "dtype": "f32", "shape": [3, 128]},
@@ -69,7 +72,8 @@ def graph():
 
 def try_out(scratch, runner):
     path = scratch.case("isa.json", graph())
-    for level, taken in ((LEVEL, True), ("avx2", False)):
-        for how in ({"max_isa": level}, {"environment": level}):
-            said = runner("--mode=C", f"--case={path}", "--explain", **how)
-            assert (KERNEL in said) == taken, said
+    for level, kernel in ((LEVEL, KERNEL), ("avx2", "matmul_rows_f32_avx2")):
+        said = runner("--mode=C", f"--case={path}", "--explain", level=level)
+        assert f"isa {level}," in said and f"step 0: {kernel}," in said, said
+    said = runner("--mode=C", f"--case={path}", "--explain", "--max-cpu-isa=avx2", level=LEVEL)
+    assert "isa avx2," in said, said
