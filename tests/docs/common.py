@@ -12,9 +12,9 @@ def read(path):
 
 
 def documents():
-    """README.md, CHANGELOG.md and every markdown file of docs, src, tests, models."""
+    """README.md, CHANGELOG.md and every markdown file of these rooms."""
     found = [name for name in os.listdir(ROOT) if name.endswith(".md")]
-    for room in ("docs", "src", "tests", "models", "examples", "tools"):
+    for room in ("docs", "src", "tests", "models", "examples", "tools", "python", "integrations"):
         for folder, _, names in os.walk(os.path.join(ROOT, room)):
             found += [os.path.relpath(os.path.join(folder, name), ROOT)
                       for name in names if name.endswith(".md")]
