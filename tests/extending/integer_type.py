@@ -2,7 +2,7 @@
 bytes."""
 from dtype import dequantised_product, graph
 
-NAME, MOST = "A data type", 3
+NAME, MOST = "A data type, in portable C", 3
 TESTS = ("test_dtype",)
 
 

@@ -1,5 +1,4 @@
-"""Follows the checklist for an elementwise op, once with one input and once with two:
-y = x / (1 + |x|), alone and behind a matmul, and y = (a + b) / 2."""
+"""Follows the checklist for an elementwise op: y = x / (1 + |x|), alone and behind a matmul."""
 import json
 
 NAME, MOST = "An elementwise op", 5
@@ -8,11 +7,9 @@ TESTS = ("test_schema", "test_eltwise")
 
 def edit(todo):
     todo.add_op("softsign, Softsign, unary, same, RUN")
-    todo.add_op("average, Average, binary, broadcast, RUN")
     todo.edit("src/backend_xsmm/ukernels/eltwise.def",
               ("ELTWISE(square,",
                "ELTWISE(softsign, 1, 0, x / (1.0f + __builtin_fabsf(x)), x / (1 + fabs(x)))\n"
-               "ELTWISE(average, 2, 0, x * 0.5f + y * 0.5f, x * 0.5 + y * 0.5)\n"
                "ELTWISE(square,"))
     todo.edit("tests/oracle/unary.c", (
         "int oracle_sigmoid(orc_ctx_t *c)",
@@ -20,38 +17,19 @@ def edit(todo):
         "UNARY_E(softsign, 3 * fabs(v))\n"
         "int oracle_softsign(orc_ctx_t *c)\n{\n    return EVALUATED(softsign, false, 0);\n}\n"
         "int oracle_sigmoid(orc_ctx_t *c)"))
-    todo.edit("tests/oracle/binary.c", (
-        "int oracle_greater_equal(orc_ctx_t *c)", """static void average_chunk(const orc_chunk_t *k)
-{
-    for (size_t i = 0; i < k->n; i++) {
-        if (k->ob) {
-            k->ob[i] = (k->b[0][i] + k->b[1][i]) / 2;
-        }
-        k->ov[i] = (k->v[0][i] + k->v[1][i]) / 2;
-    }
-}
-int oracle_average(orc_ctx_t *c)
-{
-    return binary(c, average_chunk, true);
-}
-int oracle_greater_equal(orc_ctx_t *c)"""))
     todo.edit("tools/graph_runner/op_notes.def", (
         "OP_NOTE(softplus,",
-        'OP_NOTE(softsign, "x", "y", "y = x / (1 + |x|)", "")\n'
-        'OP_NOTE(average, "a, b", "y", "y = (a + b) / 2", "")\nOP_NOTE(softplus,'))
+        'OP_NOTE(softsign, "x", "y", "y = x / (1 + |x|)", "")\nOP_NOTE(softplus,'))
 
 
 def graph(with_matmul):
     def tensor(number, shape):
         return {"id": number, "dtype": "f32", "shape": shape}
-    matmul = {"id": 0, "kind": "MatMul", "inputs": [tensor(0, [5, 16]), tensor(1, [16, 37])],
-              "outputs": [tensor(2, [5, 37])]}
     softsign = {"id": 1, "kind": "Softsign", "inputs": [tensor(2, [5, 37])],
                 "outputs": [tensor(3, [5, 37])]}
-    average = {"id": 2, "kind": "Average", "inputs": [tensor(3, [5, 37]), tensor(4, [5, 1])],
-               "outputs": [tensor(5, [5, 37])]}
-    return json.dumps({"graph": [matmul, softsign, average] if with_matmul else
-                       [softsign, average]})
+    matmul = {"id": 0, "kind": "MatMul", "inputs": [tensor(0, [5, 16]), tensor(1, [16, 37])],
+              "outputs": [tensor(2, [5, 37])]}
+    return json.dumps({"graph": [matmul, softsign] if with_matmul else [softsign]})
 
 
 def try_out(scratch, runner):

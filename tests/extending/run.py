@@ -9,6 +9,7 @@ does not name.
 import os
 import sys
 
+import binary_op
 import dtype
 import heavy_op
 import integer_type
@@ -19,7 +20,7 @@ import op
 import pattern
 from scratch import ROOT, Scratch, run
 
-LISTS = (op, heavy_op, new_driver, dtype, integer_type, pattern, kernel, isa)
+LISTS = (op, binary_op, heavy_op, new_driver, dtype, integer_type, pattern, kernel, isa)
 LEVEL = "avx2"
 
 
