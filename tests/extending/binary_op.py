@@ -1,4 +1,4 @@
-"""Follows the checklist for an elementwise op with two inputs: y = (a + b) / 2, behind a softmax."""
+"""Follows the checklist for an elementwise op with two inputs: y = (a + b) / 2, behind softmax."""
 import json
 
 NAME, MOST = "An elementwise op, with two inputs", 5
