@@ -206,6 +206,31 @@ typedef struct dynquant_params {
     int kind;         /* quant_kind_t */
 } dynquant_params_t;
 
+/* What is multiplied in integers; EXACT_CODES: both operands are codes. */
+typedef enum integers { NO_INTEGERS, ONE_LIMB, TWO_LIMBS, EXACT_CODES } integers_t;
+
+/* What the products of a step may do besides f32. It is made once, from the fpmath mode, what that
+ * applies to, and the types of the operands; kernels ask nothing else. */
+typedef struct permit {
+    sinter_fpmath_mode_t mode; /* its name, for the report */
+    bool bf16;                 /* operands may be rounded to bf16 */
+    integers_t integers;
+} permit_t;
+
+/* Floats become two limbs where the mode rounds them to 8 or 11 bits, one in mode int8. codes: the
+ * operands are codes whose products are exact. */
+static inline permit_t permit_of(sinter_fpmath_mode_t mode, bool codes)
+{
+    const bool bf16 = mode == sinter_fpmath_mode_bf16 || mode == sinter_fpmath_mode_any,
+               two = bf16 || mode == sinter_fpmath_mode_tf32 || mode == sinter_fpmath_mode_f16;
+    return (permit_t){.mode = mode,
+                      .bf16 = bf16,
+                      .integers = codes                             ? EXACT_CODES
+                                  : two                             ? TWO_LIMBS
+                                  : mode == sinter_fpmath_mode_int8 ? ONE_LIMB
+                                                                    : NO_INTEGERS};
+}
+
 /* A kernel that may run a step, and what its setup left. */
 typedef struct candidate {
     const struct kernel *kernel;
@@ -223,12 +248,12 @@ typedef struct step {
     /* Computes what a norm, a rotary embedding, a reduction or a window reads, and stores what the
      * graph needs of it. NULL: a step of another kind. */
     const struct chain *pre;
-    /* The epilogue, or all of a STEP_CHAIN, whose registers start empty and whose iteration dims
-     * are those of post->dims_value. Never NULL. */
+    /* The epilogue, or all of a step of elementwise ops, whose registers start empty and whose
+     * iteration dims are those of post->dims_value. Never NULL. */
     const struct chain *post;
     /* Quantises post->result where it is made (quant_tail.h); NULL: none. */
     const dynquant_params_t *tail;
-    /* STEP_DYNQUANT: why it is not a tail of the step before; NULL: no such step. */
+    /* Of a DynamicQuantize: why it is not a tail of the step before; NULL: no such step. */
     const char *why_separate;
     union {
         matmul_params_t matmul;
@@ -242,9 +267,7 @@ typedef struct step {
         attention_params_t attention;
         dynquant_params_t dynquant;
     } p;
-    /* The precision that this step may use: strict where an operand is integer and apply_to_int is
-     * off. */
-    sinter_fpmath_mode_t mode;
+    permit_t permit;
     /* Why the partition's fpmath mode changes nothing for the products of this step, as a line of
      * the report without its end; NULL: it does, or there is nothing that it could change. */
     const char *idle_mode;

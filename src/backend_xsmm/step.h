@@ -1,7 +1,6 @@
 /* The contract between lowering and the kinds of step. A kind is a row of steps.def and a constant
  * struct of functions in steps/<name>.c. What it says here is true of every kernel that runs it.
- * Lowering names three kinds itself: chains, attention and DynamicQuantize, whose nodes it gathers
- * by rules of their own (lower_cluster.c). */
+ * Lowering and the executor name no kind: they ask. */
 #ifndef SINTER_SRC_STEP_H
 #define SINTER_SRC_STEP_H
 
@@ -50,8 +49,12 @@ typedef struct step_ops {
     bool pre_once;
     bool products;     /* it multiplies matrices, so fpmath modes may matter */
     int packed_values; /* layouts makes at most so many values */
-    /* Lets a node run in a step that is there already, if it can. NULL: it never can. */
-    bool (*joins)(struct lowering *lo, int node);
+    /* Whether a node runs as this kind. NULL: its class says so. */
+    bool (*takes)(const struct lowering *lo, int node);
+    /* Puts a node that it takes into a step. NULL: each makes a step of its own (lower_heavy). */
+    sinter_status_t (*gather)(struct lowering *lo, int node);
+    /* When every node is in a step: whether steps of this kind can be. NULL: they can. */
+    sinter_status_t (*gathered)(struct lowering *lo);
     /* Makes the step's parameters and the beginning of its chain. */
     sinter_status_t (*emit)(struct emitter *e, const struct cluster *cl, step_t *step);
     /* Before emit: chains of the step beside step->pre and step->post. NULL: it has none. */

@@ -70,6 +70,9 @@ sinter_status_t graph_infer_dims(const graph_t *g, lt_t *lts);
  * An unknown dim becomes what the shape rules say it must be, or most likely is, else a number that
  * stands for any. */
 sinter_status_t graph_representative_dims(const graph_t *g, lt_t *lts);
+/* Finds the groups of a quantising node over the graph's tensors anew, where a pass or finalize has
+ * changed what they follow from; else graph_infer_shapes and graph_verify have left them there. */
+sinter_status_t graph_find_groups(const graph_t *g, const node_t *node);
 /* Checks the groups of quantising ops for the dims in lts (by value). dead: those of
  * dequantisations that a pass has moved onto matmul operands, over the tensors of the caller,
  * because views of their scales would name others. */

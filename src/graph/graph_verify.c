@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "graph/attr.h"
 #include "graph/graph.h"
+#include "graph/quant.h"
 #include "graph/schema.h"
 
 static void gather(const graph_t *g, const int *ports, int n, lt_t *lts)
@@ -39,6 +40,14 @@ sinter_status_t graph_infer_shapes(graph_t *g)
         SG_TRY(infer_node(g, &g->nodes[g->topo[i]]));
     }
     return sinter_success;
+}
+
+sinter_status_t graph_find_groups(const graph_t *g, const node_t *node)
+{
+    lt_t in[OP_MAX_PORTS], out[OP_MAX_PORTS];
+    gather(g, node->in, node->n_in, in);
+    gather(g, node->out, node->n_out, out);
+    return quant_geometry(node, in, out, &node->quant->geom);
 }
 
 /* ---- invariants ------------------------------------------------------------------------------ */

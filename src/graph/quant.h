@@ -1,6 +1,7 @@
 /* How a quantising or dequantising op maps between codes and numbers. The descriptor on the node is
  * read from the attributes once, when the op is added to a graph; from then on everybody reads the
- * descriptor, and passes edit it. Group sizes follow from the descriptor and the tensors' dims. */
+ * descriptor, and passes edit it. Group sizes follow from the descriptor and the tensors' dims:
+ * whoever checks the node in its graph leaves them in the descriptor. */
 #ifndef SINTER_SRC_QUANT_H
 #define SINTER_SRC_QUANT_H
 
@@ -22,6 +23,22 @@ typedef struct weights_reader {
     int64_t groups;
     int in_axis, out_axis; /* dims of the channels; from the end if negative */
 } weights_reader_t;
+
+/* The descriptor applied to tensors. Group sizes are in elements of the data tensor, one for each
+ * of its dims: the dim itself where one value covers all, 1 where every index has its own;
+ * SINTER_UNKNOWN_DIM where the dim of the data or of the scales is not known yet. A size need not
+ * divide its dim: then the last group is shorter. */
+typedef struct quant_geom {
+    int ndims;
+    int axis; /* per_channel: the axis, counted from the first dim; else -1 */
+    /* Of scales in attributes: their inner axis, where a pass or a reader in groups has given them
+     * two; else -1. Then axis, the outer one, is divided into groups. */
+    int inner_axis;
+    int64_t scale_group[SINTER_MAX_NDIMS], zp_group[SINTER_MAX_NDIMS];
+    /* Scales with one dim (per_channel) or none have no dim for each data dim. These map a data
+     * dim to the dim of the scales or zero points, -1: none. */
+    int8_t scale_dim[SINTER_MAX_NDIMS], zp_dim[SINTER_MAX_NDIMS];
+} quant_geom_t;
 
 /* The descriptor: everything that attributes and the number of ports say, and of scales in
  * attributes also the ops that read the numbers. */
@@ -51,6 +68,8 @@ typedef struct quant {
      * enough to refuse. n_readers is -1 before finalize finds them. */
     int n_readers;
     weights_reader_t readers[2];
+    /* Over the tensors of the node's graph, as of the last check. */
+    quant_geom_t geom;
 } quant_t;
 
 /* Reads the attributes of a Quantize, Dequantize, DynamicQuantize or DynamicDequantize node, which
@@ -94,22 +113,6 @@ static inline int64_t quant_said_size(const quant_t *q, int ndims, int d)
 {
     return q->group_shape.v != NULL && q->group_shape.n == (size_t)ndims ? q->group_shape.v[d] : 0;
 }
-
-/* The descriptor applied to tensors. Group sizes are in elements of the data tensor, one for each
- * of its dims: the dim itself where one value covers all, 1 where every index has its own;
- * SINTER_UNKNOWN_DIM where the dim of the data or of the scales is not known yet. A size need not
- * divide its dim: then the last group is shorter. */
-typedef struct quant_geom {
-    int ndims;
-    int axis; /* per_channel: the axis, counted from the first dim; else -1 */
-    /* Of scales in attributes: their inner axis, where a pass or a reader in groups has given them
-     * two; else -1. Then axis, the outer one, is divided into groups. */
-    int inner_axis;
-    int64_t scale_group[SINTER_MAX_NDIMS], zp_group[SINTER_MAX_NDIMS];
-    /* Scales with one dim (per_channel) or none have no dim for each data dim. These map a data
-     * dim to the dim of the scales or zero points, -1: none. */
-    int scale_dim[SINTER_MAX_NDIMS], zp_dim[SINTER_MAX_NDIMS];
-} quant_geom_t;
 
 /* Checks every rule about the tensors of a node that has a descriptor, and finds the groups. in[]
  * are data, scales, zero points and the high plane of split codes; out[] the outputs. Reads no

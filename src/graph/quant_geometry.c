@@ -35,7 +35,7 @@ typedef struct param {
     const lt_t *lt;
     const char *name;
     int64_t *group; /* into the geometry */
-    int *dim;
+    int8_t *dim;
     /* groups and group_shape are about the scales; zero points go by their dims alone */
     bool checks_attrs;
 } param_t;
@@ -227,7 +227,7 @@ static bool is_single(const lt_t *lt)
 }
 
 /* One value for everything. */
-static void cover_all(const reader_t *r, int64_t *group, int *param_dim)
+static void cover_all(const reader_t *r, int64_t *group, int8_t *param_dim)
 {
     for (int i = 0; i < r->data->ndims; i++) {
         int64_t dim = r->data->dims[i];
@@ -272,7 +272,7 @@ static sinter_status_t per_channel(const reader_t *r, const param_t *p)
                               ", have dimension %d that is neither 1 nor the axis %d",
                               p->name, lt->id, i, axis);
         }
-        p->dim[i] = i;
+        p->dim[i] = (int8_t)i;
     }
     int64_t values = lt->ndims < 0 ? SINTER_UNKNOWN_DIM : lt->dims[full ? axis : 0],
             channels = r->data->dims[axis];
@@ -282,7 +282,7 @@ static sinter_status_t per_channel(const reader_t *r, const param_t *p)
                           " for the %" PRId64 " channels of axis %d",
                           p->name, lt->id, values, channels, axis);
     }
-    p->dim[axis] = full ? axis : 0;
+    p->dim[axis] = (int8_t)(full ? axis : 0);
     p->group[axis] = 1;
     return sinter_success;
 }
@@ -391,7 +391,7 @@ static sinter_status_t per_group(const reader_t *r, const param_t *p)
                           p->name, p->lt->id, (int)p->lt->ndims, r->data->id, rank);
     }
     for (int i = 0; i < rank; i++) {
-        p->dim[i] = i;
+        p->dim[i] = (int8_t)i;
         SG_TRY(group_of_dim(r, p, i));
     }
     return sinter_success;
@@ -512,10 +512,12 @@ static sinter_status_t bind_axes(const reader_t *r)
     if (known(channels) && channels != (int64_t)r->q->n_scales) {
         SG_TRY(bind_to_reader(r, channels));
     }
-    g->scale_dim[g->axis] = g->zp_dim[g->axis] = 0;
+    if (r->q->n_scales > 1) {
+        g->scale_dim[g->axis] = g->zp_dim[g->axis] = 0;
+    }
     if (g->inner_axis >= 0) {
         g->scale_group[g->inner_axis] = g->zp_group[g->inner_axis] = 1;
-        g->scale_dim[g->inner_axis] = g->zp_dim[g->inner_axis] = 1;
+        g->scale_dim[g->inner_axis] = g->zp_dim[g->inner_axis] = r->q->n_scales > 1 ? 1 : -1;
     }
     return sinter_success;
 }

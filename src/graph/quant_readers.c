@@ -67,10 +67,7 @@ sinter_status_t graph_find_weights_readers(graph_t *g)
     for (int i = 0; i < g->n_nodes; i++) {
         const node_t *n = &g->nodes[i];
         if (!n->dead && has_static_scales(n)) {
-            quant_geom_t geom;
-            const lt_t in[2] = {g->values[n->in[0]].lt, g->values[n->in[n->n_in - 1]].lt},
-                       out = g->values[n->out[0]].lt;
-            SG_TRY(quant_geometry(n, in, &out, &geom));
+            SG_TRY(graph_find_groups(g, n));
         }
     }
     return sinter_success;

@@ -7,35 +7,26 @@
 
 bool quant_full_dims(const graph_t *g, const node_t *node, bool zero_points, quant_dims_t *dims)
 {
-    lt_t in[4], out[3];
-    quant_geom_t geom;
     const quant_t *q = node->quant;
-    for (int i = 0; i < node->n_in && i < 4; i++) {
-        in[i] = g->values[node->in[i]].lt;
-    }
-    for (int i = 0; i < node->n_out && i < 3; i++) {
-        out[i] = g->values[node->out[i]].lt;
-    }
-    if (in[0].ndims < 0 || quant_geometry(node, in, out, &geom) != sinter_success) {
-        return false;
-    }
+    const quant_geom_t *geom = &q->geom;
+    const lt_t *data = &g->values[node->in[0]].lt;
     const int port = zero_points ? q->zp_input : q->scale_input;
-    if (zero_points ? !q->has_zp : q->scales == NULL && port < 0) {
+    if (data->ndims < 0 || (zero_points ? !q->has_zp : q->scales == NULL && port < 0)) {
         return false;
     }
-    const int *dim_of = zero_points ? geom.zp_dim : geom.scale_dim;
-    const int64_t *group = zero_points ? geom.zp_group : geom.scale_group;
-    for (int d = 0; d < in[0].ndims; d++) {
-        const int64_t said = quant_said_size(q, in[0].ndims, d);
+    const int8_t *dim_of = zero_points ? geom->zp_dim : geom->scale_dim;
+    const int64_t *group = zero_points ? geom->zp_group : geom->scale_group;
+    for (int d = 0; d < data->ndims; d++) {
+        const int64_t said = quant_said_size(q, data->ndims, d);
         dims->n[d] = 1;
         dims->size[d] = said > 0 && dim_known(group[d]) ? group[d] : said;
         if (q->scales != NULL) {
-            const int64_t inner = geom.inner_axis >= 0 ? in[0].dims[geom.inner_axis] : 1;
-            dims->n[d] = d != geom.axis ? (d == geom.inner_axis ? inner : 1)
-                         : inner > 0    ? (int64_t)q->n_scales / inner
-                                        : in[0].dims[d];
+            const int64_t inner = geom->inner_axis >= 0 ? data->dims[geom->inner_axis] : 1;
+            dims->n[d] = d != geom->axis ? (d == geom->inner_axis ? inner : 1)
+                         : inner > 0     ? (int64_t)q->n_scales / inner
+                                         : data->dims[d];
         } else if (dim_of[d] >= 0) {
-            dims->n[d] = in[port].dims[dim_of[d]];
+            dims->n[d] = g->values[node->in[port]].lt.dims[dim_of[d]];
         }
     }
     return true;

@@ -19,7 +19,7 @@ typedef struct quant_dims {
 } quant_dims_t;
 
 /* The groups of a quantising node's scales or zero points. False: the node has none, or its groups
- * are invalid or not known yet. */
+ * are not known yet. */
 bool quant_full_dims(const graph_t *g, const node_t *node, bool zero_points, quant_dims_t *dims);
 
 /* Rewrites the groups over view->in into those over view->out. NULL, or the reason why there are no

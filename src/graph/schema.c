@@ -235,8 +235,7 @@ sinter_status_t check_reshape(const node_t *node, const lt_t *in, const lt_t *ou
 
 sinter_status_t check_quant(const node_t *node, const lt_t *in, const lt_t *out)
 {
-    quant_geom_t geom;
-    SG_TRY(quant_geometry(node, in, out, &geom));
+    SG_TRY(quant_geometry(node, in, out, &node->quant->geom));
     if (node->quant->kind == QUANT_STATIC && node->n_out != 1) {
         return FAIL_OP(node, "%d outputs given, 1 expected with given scales", node->n_out);
     }

@@ -201,7 +201,7 @@ sinter_status_t shape_concat(const node_t *node, lt_t *in, lt_t *out)
 /* dims of scales or zero points that the op computes: as many as there are groups. axis: of
  * channels, or -1. */
 static sinter_status_t put_groups(const node_t *node, const lt_t *data, int axis,
-                                  const int64_t *group, const int *to_dim, lt_t *out)
+                                  const int64_t *group, const int8_t *to_dim, lt_t *out)
 {
     int64_t dims[SINTER_MAX_NDIMS];
     int n = 0;

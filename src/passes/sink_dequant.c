@@ -274,7 +274,7 @@ static sinter_status_t sink(graph_t *g, int matmul, int port)
     mm->in_dequant = mm->in_dequant != NULL ? mm->in_dequant : in_dequant;
     mm->in_dequant[port] = dq;
     mm->in[port] = dq->in[0];
-    return sinter_success;
+    return graph_find_groups(g, dq);
 }
 
 /* matmul(view(dequant(x, s, z)), y) = matmul{dequant(., view(s), view(z))}(view(x), y) */

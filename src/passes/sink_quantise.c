@@ -137,6 +137,7 @@ static sinter_status_t swap(graph_t *g, int view_node, int quantise, const int64
     }
     SG_TRY(quant_regroup(&g->arena, &g->nodes[quantise], QUANT_PER_GROUP, (s64_list_t){0, NULL},
                          (s64_list_t){(size_t)in.ndims, size}));
+    SG_TRY(graph_find_groups(g, &g->nodes[quantise]));
     return graph_sort(g);
 }
 
@@ -161,26 +162,14 @@ static sinter_status_t sink_one(graph_t *g, int node, bool *done)
 {
     const node_t *n = &g->nodes[node];
     const int view = view_above(g, n);
-    lt_t in[2], out[4];
-    quant_geom_t geom;
     int64_t size[SINTER_MAX_NDIMS];
     *done = false;
-    if (view < 0 || n->n_in > 2 || n->n_out > 4) {
-        return sinter_success;
-    }
-    for (int i = 0; i < n->n_in; i++) {
-        in[i] = g->values[n->in[i]].lt;
-    }
-    for (int o = 0; o < n->n_out; o++) {
-        out[o] = g->values[n->out[o]].lt;
-    }
-    SG_TRY(quant_geometry(n, in, out, &geom));
-    bool fits = n->quant->kind != QUANT_STATIC && in[0].ndims >= 0 &&
+    bool fits = view >= 0 && n->quant->kind != QUANT_STATIC && g->values[n->in[0]].lt.ndims >= 0 &&
                 g->values[g->nodes[view].in[0]].lt.ndims >= 0;
     for (int o = 1; o < n->n_out && fits; o++) {
         fits = o == n->quant->high_port || scales_can_follow(g, &g->nodes[view], n->out[o]);
     }
-    if (fits && sizes_above(g, &g->nodes[view], &geom, size)) {
+    if (fits && sizes_above(g, &g->nodes[view], &n->quant->geom, size)) {
         *done = true;
         return swap(g, view, node, size);
     }

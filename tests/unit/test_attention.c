@@ -541,7 +541,7 @@ static sinter_status_t execute(world_t *w, const kernel_t *k, sinter_cpu_isa_t i
                    .engine = engine_ref(NULL)};
     arena_init(&plan.arena, plan.engine);
     compile_time_view(w, values);
-    step_t step = {.kind = STEP_ATTENTION, .post = &w->post, .mode = p->mode};
+    step_t step = {.kind = STEP_ATTENTION, .post = &w->post, .permit = permit_of(p->mode, false)};
     step.p.attention =
         (attention_params_t){.q = operand_of(w, Q),
                              .k = operand_of(w, K),
@@ -1659,7 +1659,7 @@ static const char *refusal(sinter_fpmath_mode_t mode, sinter_cpu_isa_t isa, int6
     plan_value_t values[N_VALUES] = {0};
     values[Q].lt = values[V].lt = (lt_t){.ndims = 2, .dims = {4, D}};
     const plan_t plan = {.values = values, .n_values = N_VALUES, .features = features_up_to(isa)};
-    step_t step = {.kind = STEP_ATTENTION, .mode = mode};
+    step_t step = {.kind = STEP_ATTENTION, .permit = permit_of(mode, false)};
     step.p.attention = (attention_params_t){.q = {.data = Q}, .v = {.data = V}};
     const kernel_t *k = kernel_named("attention_flash_bf16_avx512");
     const problem_t problem = {.plan = &plan, .step = &step};

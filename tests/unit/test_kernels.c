@@ -111,7 +111,7 @@ static void make(select_case_t *p, step_kind_t kind, sinter_data_type_t type,
 {
     const int64_t dims[3] = {2, 4, heads}, mat[2] = {20, 20};
     rig_init(&p->r, isa);
-    p->step = (step_t){.kind = kind, .mode = mode};
+    p->step = (step_t){.kind = kind, .permit = permit_of(mode, false)};
     const operand_t none = {.scale = -1, .zp = -1};
     chain_builder_t b;
     if (kind == STEP_ATTENTION) {

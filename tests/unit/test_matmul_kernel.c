@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "backend_xsmm/chain/chain.h"
+#include "backend_xsmm/drivers/matmul/matmul_blocks.h"
 #include "rig.h"
 
 static sinter_cpu_isa_t cap;
@@ -183,10 +184,11 @@ static void random_matmul(int64_t M, int64_t N, int64_t K, bool known)
             }
         }
     }
-    step_t step = {.kind = STEP_MATMUL,
-                   .mode = rig_pick(2) ? sinter_fpmath_mode_any : sinter_fpmath_mode_strict};
+    step_t step = {.kind = STEP_MATMUL};
     step.p.matmul = (matmul_params_t){
         .a = a.op, .b = b.op, .trans_a = a.trans, .trans_b = b.trans, .out_dims = out};
+    step.permit = permit_of(rig_pick(2) ? sinter_fpmath_mode_any : sinter_fpmath_mode_strict,
+                            blocks_of_codes(&(problem_t){.plan = &r.plan, .step = &step}));
     const node_t add = {.kind = sinter_op_add};
     chain_builder_t bld;
     chain_begin(&bld, &r.plan.arena, nb + 2, out, true);
@@ -248,7 +250,7 @@ static void selection(void)
     const int a = rig_value(&r, sinter_f32, 2, dims, NULL),
               out = rig_value(&r, sinter_f32, 2, dims, NULL);
     chain_builder_t bld;
-    step_t step = {.kind = STEP_MATMUL, .mode = sinter_fpmath_mode_f16};
+    step_t step = {.kind = STEP_MATMUL, .permit = permit_of(sinter_fpmath_mode_f16, false)};
     step.p.matmul = (matmul_params_t){.a = {.data = a, .scale = -1, .zp = -1},
                                       .b = {.data = a, .scale = -1, .zp = -1},
                                       .out_dims = out};
@@ -296,7 +298,7 @@ static void selection_of_rows(void)
         const int b = rig_value(&r, cases[i].type, 2, b_dims, cases[i].turned ? along_k : NULL);
         r.values[b].lt.layout_type = sinter_layout_type_strided;
         memcpy(r.values[b].lt.strides, r.v[b].strides, sizeof r.v[b].strides);
-        step_t step = {.kind = STEP_MATMUL, .mode = sinter_fpmath_mode_strict};
+        step_t step = {.kind = STEP_MATMUL};
         step.p.matmul.a = step.p.matmul.b = (operand_t){.data = a, .scale = -1, .zp = -1};
         step.p.matmul.b.data = b;
         step.p.matmul.out_dims = out;
@@ -339,7 +341,7 @@ static void extreme(const extreme_t *x, int64_t K, int64_t group, bool turned)
               scale = rig_value(&r, sinter_f32, 2, one, NULL),
               b_scale = rig_value(&r, sinter_f32, 2, groups, NULL),
               out = rig_value(&r, sinter_f32, 2, out_dims, NULL);
-    step_t step = {.kind = STEP_MATMUL, .mode = x->mode};
+    step_t step = {.kind = STEP_MATMUL, .permit = permit_of(x->mode, codes)};
     operand_t *of[] = {&step.p.matmul.a, &step.p.matmul.b};
     for (int i = 0; i < 2; i++) {
         *of[i] = (operand_t){.data = i ? b : a,

@@ -448,7 +448,7 @@ static const lt_t *param_of(const run_t *r, bool zp)
     return port >= 0 ? &r->in[port] : &r->out[zp ? 2 : 1];
 }
 
-static int64_t offset_of(int ndims, const int64_t *group, const int *dim, const int64_t *idx,
+static int64_t offset_of(int ndims, const int64_t *group, const int8_t *dim, const int64_t *idx,
                          const int64_t *strides)
 {
     int64_t offset = 0;

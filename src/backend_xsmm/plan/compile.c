@@ -143,10 +143,9 @@ static sinter_status_t set_up(plan_t *plan, step_t *step, const selection_t *s)
 /* ---- fpmath modes that change nothing -------------------------------------------------------- */
 
 /* A kernel whose products would be such as only a looser mode than strict allows. */
-static bool uses_mode(const kernel_t *k, sinter_fpmath_mode_t mode)
+static bool uses_mode(const kernel_t *k, const permit_t *permit)
 {
-    const bool bf16 = mode == sinter_fpmath_mode_bf16 || mode == sinter_fpmath_mode_any;
-    return k->driver->arithmetic == IN_INT8 || (bf16 && k->driver->arithmetic == IN_BF16);
+    return k->driver->arithmetic == IN_INT8 || (permit->bf16 && k->driver->arithmetic == IN_BF16);
 }
 
 /* Whether another refusal of the same driver says more: one for the step, or the first of those for
@@ -170,19 +169,20 @@ static sinter_status_t explain_idle_mode(plan_t *plan, step_t *step, const selec
     textbuf_t text;
     bool used = plan->mode == sinter_fpmath_mode_strict || !step_ops(step)->products;
     for (int i = 0; i < s->n_kernels; i++) {
-        used = used || uses_mode(s->kernels[i], step->mode);
+        used = used || uses_mode(s->kernels[i], &step->permit);
     }
     if (used) {
         return sinter_success;
     }
     text_init(&text, &plan->arena);
     text_add(&text, "fpmath %s changes nothing", sinter_fpmath_mode_name(plan->mode));
-    if (step->mode == sinter_fpmath_mode_strict) {
+    const bool strict = step->permit.mode == sinter_fpmath_mode_strict;
+    if (strict) {
         text_add(&text, ": it does not apply to integers");
     }
-    for (int i = 0; i < s->n_refusals && step->mode != sinter_fpmath_mode_strict; i++) {
+    for (int i = 0; i < s->n_refusals && !strict; i++) {
         const refusal_t *r = &s->refusals[i];
-        if (uses_mode(r->kernel, step->mode) && !is_told(s, i)) {
+        if (uses_mode(r->kernel, &step->permit) && !is_told(s, i)) {
             text_add(&text, "%s%s%s (%s)", between, r->features ? "needs " : "", r->reason,
                      r->kernel->name);
             between = "; ";
@@ -375,7 +375,7 @@ static void report_step(const plan_t *plan, int s, textbuf_t *text)
     const candidate_t *first = &step->candidates[0];
     const int n_instrs = step->post ? step->post->n_instrs : 0;
     text_add(text, "step %d: %s, mode %s, %d elementwise instruction%s, ", s, first->kernel->name,
-             sinter_fpmath_mode_name(step->mode), n_instrs, n_instrs == 1 ? "" : "s");
+             sinter_fpmath_mode_name(step->permit.mode), n_instrs, n_instrs == 1 ? "" : "s");
     text_add(text, "scratch %zu bytes per thread, %s\n", first->share_bytes, first->note);
     report_kernels(step, text);
 }

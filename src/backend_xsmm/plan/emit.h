@@ -43,12 +43,14 @@ void emit_note_type(emitter_t *e, int value);
 sinter_status_t emit_reg(emitter_t *e, int v, int *reg);
 /* An input of a product with its scales and zero points. */
 sinter_status_t emit_operand(lowering_t *lo, const node_t *n, int port, operand_t *op);
+/* The node before that dequantises a value, or what it is a view or another type of; NULL: none. */
+const node_t *emit_dequant_before(const lowering_t *lo, int v);
 /* The mode of a product: the partition's, unless that does not apply to integers. */
 sinter_fpmath_mode_t emit_mode(const lowering_t *lo, const node_t *product);
 /* The chain that computes value `to` from value `from`, which the kernel hands in, by nodes of
  * `all`; NULL if the values are the same. */
 sinter_status_t emit_part(emitter_t *e, const cluster_t *all, int from, int to,
                           const chain_t **chain);
-sinter_status_t emit_dynquant(const lowering_t *lo, int node, dynquant_params_t *p);
+void emit_dynquant(const lowering_t *lo, int node, dynquant_params_t *p);
 
 #endif

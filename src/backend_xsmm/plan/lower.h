@@ -36,6 +36,16 @@ typedef struct cluster {
     int copy_from, copy_to;
 } cluster_t;
 
+static inline bool cluster_has(const cluster_t *cl, int node)
+{
+    for (int i = 0; i < cl->n_nodes; i++) {
+        if (cl->nodes[i] == node) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The parts of an attention cluster. */
 typedef struct attention_parts {
     int qk, softmax, pv;   /* nodes; -1 until met */
@@ -83,12 +93,36 @@ bool lower_is_view(const node_t *node);
 void lower_alike(lowering_t *lo);
 /* Two values have the same dims at every execute, or that may be assumed, which is then noted. */
 sinter_status_t lower_same_space(lowering_t *lo, int value, int as, bool *same);
+/* That holds for the result of an elementwise node and `space`, and what the node's floating
+ * producers make broadcasts to those dims: all may be computed over them. */
+sinter_status_t lower_fits(lowering_t *lo, int node, int space, bool *fits);
 sinter_status_t lower_cluster(lowering_t *lo);
-int lower_new_cluster(lowering_t *lo, step_kind_t kind, int heavy, int dims_value,
-                      int pos); /* -1: out of memory */
 sinter_status_t lower_memory(lowering_t *lo);
 sinter_status_t lower_emit(lowering_t *lo);
 void lower_constants(plan_t *plan);
+
+/* ---- for the kinds of step ------------------------------------------------------------------- */
+
+/* A cluster, or a chain, without nodes; -1: out of memory. */
+int lower_new_cluster(lowering_t *lo, step_kind_t kind, int heavy, int dims_value, int pos);
+int lower_new_chain(lowering_t *lo, int dims_value, int pos);
+/* Makes a step of this kind of a node that is not elementwise: the last cluster. */
+sinter_status_t lower_heavy(lowering_t *lo, int node, step_kind_t kind);
+/* Lets an elementwise node float, join a cluster, or open a chain. force: it must not float. */
+sinter_status_t lower_place(lowering_t *lo, int node, bool force);
+/* Adds an elementwise node to a cluster, its floating producers first, and puts into memory what
+ * they read and cluster ci does not have in registers. ci -1: a part of attention, whose registers
+ * are the spine, or what computes the data of a step. */
+sinter_status_t lower_join(lowering_t *lo, cluster_t *cl, int ci, int node);
+/* Vectors beside the data (scales, zero points, biases) have dims of their own, so they are read
+ * from memory and not from a register. Both planes of split codes are, too. */
+bool lower_from_memory(const node_t *n, int port);
+/* Inputs that are read from memory are placed first, so that their cluster runs first. */
+sinter_status_t lower_need_vectors(lowering_t *lo, const node_t *n);
+/* Some reader needs the value in memory, not in a register. */
+sinter_status_t lower_need_memory(lowering_t *lo, int value);
+/* The same for all that a node reads, with scales and zero points of its operands. */
+sinter_status_t lower_need_operands(lowering_t *lo, const node_t *n);
 /* For the layouts of a kind of step, which makes at most packed_values of these: */
 bool lower_is_constant(const plan_t *plan, int value);
 /* The value packed along dim, with lines that begin at multiples of `line` elements; or the value
@@ -99,8 +133,6 @@ int lower_pack_strips(plan_t *plan, int value, int strip);
 /* Finds the limits of the masks (column_limit_t). Returns the graph value under the masks that the
  * first n_bare limits describe completely; -1: there is none. */
 int lower_mask_limits(const lowering_t *lo, attention_params_t *p);
-/* The groups of a quantising node; unknown dims stay unknown. */
-sinter_status_t lower_quant_geometry(const lowering_t *lo, const node_t *n, quant_geom_t *geom);
 
 /* Makes plan->values and plan->steps from plan->sub. Kernels are chosen later. Notes for the report
  * go to why. assumes: unknown dims that are most likely the same are taken to be the same, and

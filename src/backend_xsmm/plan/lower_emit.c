@@ -102,31 +102,13 @@ static void divide_const(lowering_t *lo, int value, int64_t inner)
 
 /* ---- quantisation ---------------------------------------------------------------------------- */
 
-/* A representative dim need not be a multiple of the group size, so unknown dims stay unknown. Only
- * which dims carry groups matters here. */
-sinter_status_t lower_quant_geometry(const lowering_t *lo, const node_t *n, quant_geom_t *geom)
+/* How dims of the data map to those of scales and zero points. */
+static void map_groups(const quant_t *q, operand_t *op)
 {
-    lt_t in[4], out[3];
-    for (int i = 0; i < n->n_in && i < 4; i++) {
-        in[i] = lo->g->values[n->in[i]].lt;
-    }
-    for (int i = 0; i < n->n_out && i < 3; i++) {
-        out[i] = lo->g->values[n->out[i]].lt;
-    }
-    return quant_geometry(n, in, out, geom);
-}
-
-static void map_from(const int *dim_of, int8_t *map)
-{
+    memcpy(op->scale_dim, q->geom.scale_dim, sizeof op->scale_dim);
+    memcpy(op->zp_dim, q->geom.zp_dim, sizeof op->zp_dim);
     for (int d = 0; d < SINTER_MAX_NDIMS; d++) {
-        map[d] = (int8_t)dim_of[d];
-    }
-}
-
-static void said_sizes(const quant_t *q, int ndims, int64_t *sizes)
-{
-    for (int d = 0; d < SINTER_MAX_NDIMS; d++) {
-        sizes[d] = d < ndims ? quant_said_size(q, ndims, d) : 0;
+        op->group_size[d] = d < q->geom.ndims ? quant_said_size(q, q->geom.ndims, d) : 0;
     }
 }
 
@@ -135,29 +117,17 @@ static void said_sizes(const quant_t *q, int ndims, int64_t *sizes)
 static sinter_status_t quant_values(lowering_t *lo, const node_t *n, bool int_zps, operand_t *op)
 {
     const quant_t *q = n->quant;
-    quant_geom_t geom;
-    SG_TRY(lower_quant_geometry(lo, n, &geom));
+    const quant_geom_t *geom = &q->geom;
     const lt_t *data = &lo->g->values[n->in[0]].lt;
-    if (q->n_readers > 0 && q->readers[0].groups > 1 && geom.axis >= 0 &&
-        data->dims[geom.axis] == SINTER_UNKNOWN_DIM) {
+    if (q->n_readers > 0 && q->readers[0].groups > 1 && geom->axis >= 0 &&
+        data->dims[geom->axis] == SINTER_UNKNOWN_DIM) {
         return sg_fail(
             sinter_unimplemented,
             "%s: dimension %d of tensor %" PRIu64 " must be known at compile: op %" PRIu64
             " (ConvTranspose) reads it as weights in groups",
-            node_label(n), geom.axis, graph_message_id(lo->g, n->in[0]), q->readers[0].op);
+            node_label(n), geom->axis, graph_message_id(lo->g, n->in[0]), q->readers[0].op);
     }
-    int dims[SINTER_MAX_NDIMS], zdims[SINTER_MAX_NDIMS];
-    for (int d = 0; d < SINTER_MAX_NDIMS; d++) {
-        const bool from_attrs = q->scales != NULL;
-        const bool on_axis =
-            from_attrs && q->n_scales > 1 && (d == geom.axis || d == geom.inner_axis);
-        dims[d] = from_attrs ? (on_axis ? d == geom.inner_axis : -1)
-                             : (d < geom.ndims ? geom.scale_dim[d] : -1);
-        zdims[d] = from_attrs ? dims[d] : (d < geom.ndims ? geom.zp_dim[d] : -1);
-    }
-    map_from(dims, op->scale_dim);
-    map_from(zdims, op->zp_dim);
-    said_sizes(q, geom.ndims, op->group_size);
+    map_groups(q, op);
     op->scale = op->zp = op->high = -1;
     op->offsets = q->offsets;
     if (q->high_port >= 0) {
@@ -182,7 +152,7 @@ static sinter_status_t quant_values(lowering_t *lo, const node_t *n, bool int_zp
     if (pair == NULL) {
         return sinter_out_of_memory;
     }
-    const int64_t inner = geom.inner_axis >= 0 ? data->dims[geom.inner_axis] : -1;
+    const int64_t inner = geom->inner_axis >= 0 ? data->dims[geom->inner_axis] : -1;
     op->scale = const_value(lo, q->scales, NULL, (int64_t)q->n_scales, sinter_f32);
     divide_const(lo, op->scale, inner);
     bool zero = true;
@@ -354,6 +324,21 @@ static bool codes_are_int(const graph_t *g, const node_t *dequant, int codes)
     return !split && dtype_traits(g->values[codes].lt.data_type)->cls == DTYPE_INT;
 }
 
+const node_t *emit_dequant_before(const lowering_t *lo, int v)
+{
+    const graph_t *g = lo->g;
+    for (int p = g->values[v].producer; p >= 0; p = g->values[g->nodes[p].in[0]].producer) {
+        const node_t *n = &g->nodes[p];
+        if ((op_flags(n->kind) & OP_DEQUANT) != 0) {
+            return n;
+        }
+        if (n->kind != sinter_op_type_cast && (op_flags(n->kind) & OP_VIEW) == 0) {
+            break;
+        }
+    }
+    return NULL;
+}
+
 /* The operand is dequantised from integers, by this step or by an earlier one. */
 static bool from_int(const lowering_t *lo, const node_t *n, int port)
 {
@@ -361,34 +346,14 @@ static bool from_int(const lowering_t *lo, const node_t *n, int port)
     if (n->in_dequant != NULL && n->in_dequant[port] != NULL) {
         return codes_are_int(g, n->in_dequant[port], n->in[port]);
     }
-    for (int p = g->values[n->in[port]].producer; p >= 0;
-         p = g->values[g->nodes[p].in[0]].producer) {
-        const node_t *before = &g->nodes[p];
-        if ((op_flags(before->kind) & OP_DEQUANT) != 0) {
-            return codes_are_int(g, before, before->in[0]);
-        }
-        if (before->kind != sinter_op_type_cast && (op_flags(before->kind) & OP_VIEW) == 0) {
-            break;
-        }
-    }
-    return false;
+    const node_t *before = emit_dequant_before(lo, n->in[port]);
+    return before != NULL && codes_are_int(g, before, before->in[0]);
 }
 
-/* The mode of a product: the partition's, unless that does not apply to integers. */
 sinter_fpmath_mode_t emit_mode(const lowering_t *lo, const node_t *matmul)
 {
     const bool integer = from_int(lo, matmul, 0) || from_int(lo, matmul, 1);
     return integer && !lo->plan->apply_to_int ? sinter_fpmath_mode_strict : lo->plan->mode;
-}
-
-static bool in_part(const cluster_t *part, int node)
-{
-    for (int i = 0; i < part->n_nodes; i++) {
-        if (part->nodes[i] == node) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* The chain that computes the data of a norm, a reduction or a window, and stores it where
@@ -401,17 +366,15 @@ static sinter_status_t emit_pre(emitter_t *e, const cluster_t *cl, const chain_t
     SG_TRY(begin(e, x, false));
     SG_TRY(emit_nodes(e, cl->pre));
     SG_TRY(emit_reg(e, x, &reg));
-    if (in_part(cl->pre, lo->g->values[x].producer) && lo->stored[x]) {
+    if (cluster_has(cl->pre, lo->g->values[x].producer) && lo->stored[x]) {
         SG_TRY(store(e, x));
     }
     return chain_finish(&e->b, reg, e->f64, chain);
 }
 
-sinter_status_t emit_dynquant(const lowering_t *lo, int node, dynquant_params_t *p)
+void emit_dynquant(const lowering_t *lo, int node, dynquant_params_t *p)
 {
     const node_t *n = &lo->g->nodes[node];
-    quant_geom_t geom;
-    SG_TRY(lower_quant_geometry(lo, n, &geom));
     const quant_t *q = n->quant;
     const bool scaled_twice = q->kind == QUANT_DYNAMIC_NV && n->n_in > 1;
     *p = (dynquant_params_t){.in = n->in[0],
@@ -423,10 +386,7 @@ sinter_status_t emit_dynquant(const lowering_t *lo, int node, dynquant_params_t 
                                      .offsets = q->offsets},
                              .kind = (int)q->kind,
                              .tensor_scale = scaled_twice ? n->in[1] : -1};
-    map_from(geom.scale_dim, p->out.scale_dim);
-    map_from(geom.zp_dim, p->out.zp_dim);
-    said_sizes(q, geom.ndims, p->out.group_size);
-    return sinter_success;
+    map_groups(q, &p->out);
 }
 
 /* Ends the chain of a cluster. The value that a tail quantises stays in its register. */
@@ -438,11 +398,10 @@ static sinter_status_t finish(emitter_t *e, const cluster_t *cl, step_t *step)
         if (tail == NULL) {
             return sinter_out_of_memory;
         }
-        SG_TRY(emit_dynquant(e->lo, cl->tail, tail));
+        emit_dynquant(e->lo, cl->tail, tail);
         SG_TRY(emit_reg(e, tail->in, &result));
         step->tail = tail;
     }
-    e->b.values = step->kind == STEP_CHAIN ? e->lo->plan->values : NULL;
     return chain_finish(&e->b, result, e->f64, &step->post);
 }
 
@@ -494,7 +453,6 @@ static sinter_status_t emit_cluster(emitter_t *e, int ci, step_t *step)
 {
     const cluster_t *cl = &e->lo->clusters[ci];
     step->kind = cl->kind;
-    step->mode = sinter_fpmath_mode_strict;
     step->why_separate = cl->why_separate;
     step->copied = step->copy = step->copy_at = -1;
     /* Through a reshape seen backwards, all of a temporary is written in the order of elements. */

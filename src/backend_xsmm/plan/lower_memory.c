@@ -112,7 +112,7 @@ static void store_target(lowering_t *lo, int v)
 
 static sinter_status_t copy_step(lowering_t *lo, int pos, int dims_value, int from, int to)
 {
-    const int ci = lower_new_cluster(lo, STEP_CHAIN, -1, dims_value, pos);
+    const int ci = lower_new_chain(lo, dims_value, pos);
     if (ci < 0) {
         return sinter_out_of_memory;
     }

@@ -3,6 +3,164 @@
 #include "backend_xsmm/exec/work.h"
 #include "backend_xsmm/plan/emit.h"
 
+/* ---- which nodes ----------------------------------------------------------------------------- */
+
+enum { SPINE_SCORE = 1, SPINE_PROB = 2 };
+
+/* The parts of the spine that a node reads: SPINE_SCORE, SPINE_PROB or both. */
+static int spine_of(const lowering_t *lo, const node_t *n)
+{
+    int s = 0;
+    for (int k = 0; node_read(n, k) >= 0; k++) {
+        s |= lo->spine[node_read(n, k)];
+    }
+    return s;
+}
+
+static sinter_status_t give_up(lowering_t *lo, const char *why)
+{
+    lo->why_not = why;
+    return sinter_unimplemented;
+}
+
+static sinter_status_t score_matmul(lowering_t *lo, int node)
+{
+    const node_t *n = &lo->g->nodes[node];
+    if (n->n_in > 2) {
+        return give_up(lo, "the score matmul has a bias");
+    }
+    if (lo->att.qk >= 0) {
+        return give_up(lo, "more than one score matmul");
+    }
+    SG_TRY(lower_need_operands(lo, n));
+    lo->att.qk = node;
+    lo->spine[n->out[0]] = SPINE_SCORE;
+    return sinter_success;
+}
+
+static sinter_status_t score_softmax(lowering_t *lo, int node)
+{
+    const node_t *n = &lo->g->nodes[node];
+    const int64_t axis = node_s64(n, sinter_op_attr_axis, 1);
+    if (axis != -1 && axis != lo->probe[n->in[0]].ndims - 1) {
+        return give_up(lo, "softmax is not over the last axis");
+    }
+    if (n->n_in > 1) {
+        if (lo->spine[n->in[1]] != 0) {
+            return give_up(lo, "the softmax's sinks depend on the scores");
+        }
+        SG_TRY(lower_need_memory(lo, n->in[1]));
+    }
+    if (n->n_out > 1) {
+        if (lo->g->values[n->out[1]].n_uses > 0) {
+            return give_up(lo, "the softmax statistics are used inside");
+        }
+        lo->stored[n->out[1]] = true;
+    }
+    lo->att.softmax = node;
+    lo->spine[n->out[0]] = SPINE_PROB;
+    return sinter_success;
+}
+
+static sinter_status_t value_matmul(lowering_t *lo, int node)
+{
+    const node_t *n = &lo->g->nodes[node];
+    if (lo->att.pv >= 0 || n->n_in > 2 || lo->spine[n->in[0]] != SPINE_PROB ||
+        lo->spine[n->in[1]] != 0 || node_bool(n, sinter_op_attr_transpose_a, false)) {
+        return give_up(
+            lo,
+            "the probabilities do not go as they are, on the left, into one matmul without bias");
+    }
+    lo->att.pv = node;
+    return lower_heavy(lo, node, STEP_ATTENTION);
+}
+
+/* Elementwise work on tiles of scores or probabilities. */
+static sinter_status_t spine_eltwise(lowering_t *lo, int node, int spine)
+{
+    const node_t *n = &lo->g->nodes[node];
+    const int scores = lo->g->nodes[lo->att.qk].out[0];
+    bool fits;
+    cluster_t *part = spine == SPINE_SCORE ? &lo->att.score : &lo->att.prob;
+    SG_TRY(lower_need_vectors(lo, n));
+    SG_TRY(lower_fits(lo, node, scores, &fits));
+    if (!fits) {
+        return give_up(lo, "an op between the two matmuls changes dims");
+    }
+    SG_TRY(lower_join(lo, part, -1, node));
+    if (part->cost > lo->max_cost) {
+        return give_up(lo, "too many elementwise ops between the two matmuls");
+    }
+    lo->spine[n->out[0]] = (char)spine;
+    return sinter_success;
+}
+
+/* A GenIndex over the scores that only views read. It needs no score, only their dims, so it is a
+ * chain of its own. */
+static bool index_apart(const lowering_t *lo, const node_t *n)
+{
+    const graph_t *g = lo->g;
+    const int v = n->out[0];
+    bool apart = n->kind == sinter_op_gen_index;
+    for (int u = g->uses_begin[v]; u < g->uses_begin[v + 1]; u++) {
+        apart = apart && lower_is_view(&g->nodes[g->uses[u]]);
+    }
+    return apart;
+}
+
+/* The score MatMul, and all that reads a score or a probability. */
+static bool takes(const lowering_t *lo, int node)
+{
+    const node_t *n = &lo->g->nodes[node];
+    const bool qk = n->kind == sinter_op_matmul && n->role != NULL && strcmp(n->role, "qk") == 0;
+    return lo->attention && (qk || (spine_of(lo, n) != 0 && !index_apart(lo, n)));
+}
+
+static sinter_status_t gather(lowering_t *lo, int node)
+{
+    const node_t *n = &lo->g->nodes[node];
+    const int spine = spine_of(lo, n);
+    for (int i = 0; i < n->n_in; i++) {
+        if (lower_from_memory(n, i) && lo->spine[n->in[i]] != 0) {
+            return give_up(lo,
+                           "scores are used as a vector beside other data, or as a plane of codes");
+        }
+    }
+    if (spine == (SPINE_SCORE | SPINE_PROB)) {
+        return give_up(lo, "scores are used beside the probabilities");
+    }
+    if (n->kind == sinter_op_matmul) {
+        return spine == 0 ? score_matmul(lo, node) : value_matmul(lo, node);
+    }
+    if (n->kind == sinter_op_softmax && spine == SPINE_SCORE && lo->att.softmax < 0) {
+        return score_softmax(lo, node);
+    }
+    return lower_is_eltwise(n->kind)
+               ? spine_eltwise(lo, node, spine)
+               : give_up(lo,
+                         "an op between the two matmuls is neither elementwise nor the softmax");
+}
+
+/* Refuses attention whose scores or probabilities are needed as a whole: they exist in tiles
+ * only. */
+static sinter_status_t gathered(lowering_t *lo)
+{
+    if (!lo->attention) {
+        return sinter_success;
+    }
+    if (lo->att.pv < 0) {
+        return give_up(lo, "no second matmul over the softmax");
+    }
+    for (int v = 0; v < lo->g->n_values; v++) {
+        if (lo->spine[v] != 0 && lo->g->values[v].is_output) {
+            return give_up(lo, "scores or probabilities are an output");
+        }
+    }
+    return sinter_success;
+}
+
+/* ---- the step -------------------------------------------------------------------------------- */
+
 static sinter_status_t emit_inner(emitter_t *e, step_t *step)
 {
     lowering_t *lo = e->lo;
@@ -27,7 +185,7 @@ static sinter_status_t emit_inner(emitter_t *e, step_t *step)
         SG_TRY(emit_part(e, &lo->att.score, qk->out[0], bare, &p->bare));
     }
     const sinter_fpmath_mode_t k_mode = emit_mode(lo, qk), v_mode = emit_mode(lo, pv);
-    step->mode = k_mode == v_mode ? k_mode : sinter_fpmath_mode_strict;
+    step->permit = permit_of(k_mode == v_mode ? k_mode : sinter_fpmath_mode_strict, false);
     return sinter_success;
 }
 
@@ -75,7 +233,10 @@ static const char *refuse_tail(const tail_groups_t *t)
                : "groups of columns reach over chunks of the head";
 }
 
-const step_ops_t step_attention = {.chains_once = true,
+const step_ops_t step_attention = {.takes = takes,
+                                   .gather = gather,
+                                   .gathered = gathered,
+                                   .chains_once = true,
                                    .products = true,
                                    .emit = emit,
                                    .emit_inner = emit_inner,

@@ -3,9 +3,25 @@
 #include "backend_xsmm/exec/work.h"
 #include "backend_xsmm/plan/emit.h"
 
+int lower_new_chain(lowering_t *lo, int dims_value, int pos)
+{
+    return lower_new_cluster(lo, STEP_CHAIN, -1, dims_value, pos);
+}
+
+static bool takes(const lowering_t *lo, int node)
+{
+    return lower_is_eltwise(lo->g->nodes[node].kind);
+}
+
+static sinter_status_t gather(lowering_t *lo, int node)
+{
+    return lower_place(lo, node, false);
+}
+
 static sinter_status_t emit(emitter_t *e, const cluster_t *cl, step_t *step)
 {
     (void)step;
+    e->b.values = e->lo->plan->values;
     if (!cl->copy) {
         return sinter_success;
     }
@@ -27,5 +43,9 @@ static const char *refuse_tail(const tail_groups_t *t)
                                              : NULL;
 }
 
-const step_ops_t step_chain = {
-    .chains_once = true, .emit = emit, .work = work, .refuse_tail = refuse_tail};
+const step_ops_t step_chain = {.takes = takes,
+                               .gather = gather,
+                               .chains_once = true,
+                               .emit = emit,
+                               .work = work,
+                               .refuse_tail = refuse_tail};

@@ -1,23 +1,17 @@
 /* MatMul, Convolution and ConvTranspose. */
 #include "backend_xsmm/drivers/matmul/matmul.h"
 #include "backend_xsmm/drivers/common/quant_tail.h"
+#include "backend_xsmm/drivers/matmul/matmul_blocks.h"
 #include "backend_xsmm/exec/work.h"
 #include "backend_xsmm/plan/emit.h"
 #include "graph/quant.h"
 #include "graph/shape.h"
 
-static sinter_status_t emit_matmul(emitter_t *e, const cluster_t *cl, step_t *step)
+static sinter_status_t emit_matmul(emitter_t *e, const node_t *n, matmul_params_t *p)
 {
-    lowering_t *lo = e->lo;
-    const node_t *n = emit_heavy(e, cl);
-    matmul_params_t *p = &step->p.matmul;
-    SG_TRY(emit_operand(lo, n, 0, &p->a));
-    SG_TRY(emit_operand(lo, n, 1, &p->b));
+    int sum = 0;
     p->trans_a = node_bool(n, sinter_op_attr_transpose_a, false);
     p->trans_b = node_bool(n, sinter_op_attr_transpose_b, false);
-    p->out_dims = n->out[0];
-    step->mode = emit_mode(lo, n);
-    int sum = 0;
     if (n->n_in > 2) {
         const node_t add = {.kind = sinter_op_add, .n_in = 2};
         int regs[2] = {0, -1};
@@ -27,42 +21,18 @@ static sinter_status_t emit_matmul(emitter_t *e, const cluster_t *cl, step_t *st
     return emit_result(e, n->out[0], sum);
 }
 
-/* A step before dequantises this value, or what it is a view or another type of. */
-static bool was_codes(const lowering_t *lo, int v)
-{
-    for (int p = lo->g->values[v].producer; p >= 0;
-         p = lo->g->values[lo->g->nodes[p].in[0]].producer) {
-        const node_t *n = &lo->g->nodes[p];
-        if ((op_flags(n->kind) & OP_DEQUANT) != 0) {
-            return true;
-        }
-        if (n->kind != sinter_op_type_cast && (op_flags(n->kind) & OP_VIEW) == 0) {
-            break;
-        }
-    }
-    return false;
-}
-
 /* Weights are [groups, window, I, O] by now. The chain begins with the bias of each channel. */
-static sinter_status_t emit_convolution(emitter_t *e, const cluster_t *cl, step_t *step)
+static sinter_status_t emit_convolution(emitter_t *e, const node_t *n, matmul_params_t *p)
 {
     lowering_t *lo = e->lo;
-    const node_t *n = emit_heavy(e, cl);
     const lt_t *image = &lo->probe[n->in[0]], *weights = &lo->probe[n->in[1]];
     conv_params_t *c = ARENA_NEW(&lo->plan->arena, conv_params_t, 1);
-    matmul_params_t *p = &step->p.matmul;
     int sum = 0;
     if (c == NULL) {
         return sinter_out_of_memory;
     }
-    SG_TRY(emit_operand(lo, n, 0, &p->a));
-    SG_TRY(emit_operand(lo, n, 1, &p->b));
-    p->out_dims = n->out[0];
     p->conv = c;
     p->taps = -1;
-    /* Codes of the image that a chain dequantises are floats now, but none to make integers of. */
-    step->mode =
-        p->a.scale < 0 && was_codes(lo, n->in[0]) ? sinter_fpmath_mode_strict : emit_mode(lo, n);
     c->channel = shape_channel_dim(n, image);
     c->groups = weights->dims[0];
     c->transposed = n->kind == sinter_op_conv_transpose;
@@ -84,8 +54,18 @@ static sinter_status_t emit_convolution(emitter_t *e, const cluster_t *cl, step_
 
 static sinter_status_t emit(emitter_t *e, const cluster_t *cl, step_t *step)
 {
-    return op_class(emit_heavy(e, cl)->kind) == OP_CONVOLUTION ? emit_convolution(e, cl, step)
-                                                               : emit_matmul(e, cl, step);
+    lowering_t *lo = e->lo;
+    const node_t *n = emit_heavy(e, cl);
+    const bool convolution = op_class(n->kind) == OP_CONVOLUTION;
+    matmul_params_t *p = &step->p.matmul;
+    SG_TRY(emit_operand(lo, n, 0, &p->a));
+    SG_TRY(emit_operand(lo, n, 1, &p->b));
+    p->out_dims = n->out[0];
+    /* Codes of the image that a chain dequantises are floats now, but none to make integers of. */
+    const bool floats = convolution && p->a.scale < 0 && emit_dequant_before(lo, n->in[0]) != NULL;
+    step->permit = permit_of(floats ? sinter_fpmath_mode_strict : emit_mode(lo, n),
+                             blocks_of_codes(&(problem_t){.plan = lo->plan, .step = step}));
+    return convolution ? emit_convolution(e, n, p) : emit_matmul(e, n, p);
 }
 
 static void visit(const step_t *step, step_see_t see, void *to)

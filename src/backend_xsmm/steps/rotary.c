@@ -66,11 +66,16 @@ static bool joins(lowering_t *lo, int node)
     return true;
 }
 
+static sinter_status_t gather(lowering_t *lo, int node)
+{
+    return joins(lo, node) ? sinter_success : lower_heavy(lo, node, STEP_ROTARY);
+}
+
 const step_ops_t step_rotary = {.classes = OP_ROTARY,
                                 .takes_chain = true,
                                 .chains_once = true,
                                 .pre_once = true,
-                                .joins = joins,
+                                .gather = gather,
                                 .emit = emit,
                                 .visit = visit,
                                 .work = work,

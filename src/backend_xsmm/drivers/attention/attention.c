@@ -126,7 +126,7 @@ static const char *refuse_integers(const codes_table_t *table, const problem_t *
 {
     const sinter_data_type_t type = problem_type(p, o->data);
     const codes_type_t *codes = codes_type(type);
-    if (limbs_kind(p->step->mode) == NO_INTEGERS) {
+    if (p->step->permit.integers == NO_INTEGERS) {
         return MODE_HAS_NO_INTEGERS;
     }
     if (!table || !codes) {
@@ -163,7 +163,7 @@ static decode_how_t how_of(const kernel_t *self, const problem_t *p, const opera
     if (self->driver->arithmetic == IN_INT8 && how.why == NULL) {
         how.codes = codes_type(type);
         how.ints = table;
-        how.kind = limbs_kind(p->step->mode);
+        how.kind = p->step->permit.integers;
     }
     return how;
 }
@@ -215,7 +215,7 @@ static const char *refuse_blocks(const kernel_t *self, const problem_t *p)
     const attention_params_t *a = &p->step->p.attention;
     const blocks_table_t *table = blocks_table(self->needs);
     const known_t n = known_dims(p);
-    if (limbs_kind(p->step->mode) != ONE_LIMB) {
+    if (p->step->permit.integers != ONE_LIMB) {
         return "the fpmath mode does not allow products of 8-bit integers with floats";
     }
     if (table == NULL) {

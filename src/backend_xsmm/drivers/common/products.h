@@ -7,20 +7,6 @@
 #include "backend_xsmm/kernel.h"
 #include "backend_xsmm/ukernels/xsmm.h"
 
-/* What is multiplied in integers; EXACT_CODES: both operands are codes. */
-typedef enum integers { NO_INTEGERS, ONE_LIMB, TWO_LIMBS, EXACT_CODES } integers_t;
-
-/* Of floats: two limbs where the mode rounds them to 8 or 11 bits, one in mode int8. */
-static inline integers_t limbs_kind(sinter_fpmath_mode_t mode)
-{
-    static const integers_t kinds[] = {[sinter_fpmath_mode_tf32] = TWO_LIMBS,
-                                       [sinter_fpmath_mode_f16] = TWO_LIMBS,
-                                       [sinter_fpmath_mode_bf16] = TWO_LIMBS,
-                                       [sinter_fpmath_mode_any] = TWO_LIMBS,
-                                       [sinter_fpmath_mode_int8] = ONE_LIMB};
-    return (size_t)mode < sizeof kinds / sizeof *kinds ? kinds[mode] : NO_INTEGERS;
-}
-
 /* Bytes of an activation. */
 static inline int limbs_of(integers_t kind)
 {
@@ -53,11 +39,8 @@ static inline const char *integers_name(integers_t kind)
 
 static inline const char *refuse_bf16_products(const problem_t *p)
 {
-    const sinter_fpmath_mode_t mode = p->step->mode;
-    if (mode != sinter_fpmath_mode_bf16 && mode != sinter_fpmath_mode_any) {
-        return "the fpmath mode does not allow bf16 products";
-    }
-    return xs_refuse(XS_BF16F32, p->plan->features);
+    return p->step->permit.bf16 ? xs_refuse(XS_BF16F32, p->plan->features)
+                                : "the fpmath mode does not allow bf16 products";
 }
 
 /* What libxsmm's kernels may use. Those of bf16 need more than the features that the kernel's row

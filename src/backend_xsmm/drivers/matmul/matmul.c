@@ -198,9 +198,7 @@ const char *matmul_configure(const kernel_t *self, const problem_t *p, int most_
     c->fn = eltwise_table(self->needs);
     c->quant = quant_rows(self->needs);
     c->bf16 = bf16;
-    c->kind = !integers            ? NO_INTEGERS
-              : blocks_of_codes(p) ? EXACT_CODES
-                                   : limbs_kind(p->step->mode);
+    c->kind = integers ? p->step->permit.integers : NO_INTEGERS;
     c->blocks = integers ? blocks_table(self->needs) : NULL;
     c->words = c->blocks != NULL && blocks_in_words(p, c->blocks, c->kind);
     c->kind = c->words && c->kind == ONE_LIMB ? TWO_LIMBS : c->kind;
@@ -560,8 +558,9 @@ bool matmul_same_rows(const problem_t *p, const before_t *before, const matmul_s
     const matmul_params_t *a = &before->step->p.matmul, *b = &p->step->p.matmul;
     return a->conv == NULL && b->conv == NULL && a->a.data == b->a.data &&
            a->a.scale == b->a.scale && a->a.zp == b->a.zp && a->trans_a == b->trans_a &&
-           before->step->mode == p->step->mode && last->mats == 1 && st->mats == 1 &&
-           last->K == st->K && last->rows == st->rows && last->n_row == st->n_row &&
+           before->step->permit.integers == p->step->permit.integers && last->mats == 1 &&
+           st->mats == 1 && last->K == st->K && last->rows == st->rows &&
+           last->n_row == st->n_row &&
            memcmp(last->row_dim, st->row_dim, sizeof(int) * (size_t)st->n_row) == 0 &&
            memcmp(last->row_extent, st->row_extent, sizeof(int64_t) * (size_t)st->n_row) == 0;
 }

@@ -39,9 +39,10 @@ bool blocks_of_codes(const problem_t *p)
 const char *blocks_refuse(const kernel_t *self, const problem_t *p)
 {
     const operand_t *a = &p->step->p.matmul.a, *b = &p->step->p.matmul.b;
-    const bool codes = blocks_of_codes(p);
+    const integers_t kind = p->step->permit.integers;
+    const bool codes = kind == EXACT_CODES;
     (void)self;
-    if (!codes && limbs_kind(p->step->mode) == NO_INTEGERS) {
+    if (kind == NO_INTEGERS) {
         return MODE_HAS_NO_INTEGERS;
     }
     if (blocks_steps(problem_type(p, b->data)) == 0 || b->split != sinter_data_type_undef) {
@@ -58,8 +59,7 @@ const char *blocks_refuse(const kernel_t *self, const problem_t *p)
     if (table == NULL) {
         return "no VNNI";
     }
-    return !are_integers(p, b->zp) &&
-                   (codes || blocks_in_words(p, table, limbs_kind(p->step->mode)))
+    return !are_integers(p, b->zp) && (codes || blocks_in_words(p, table, kind))
                ? "B has zero points that are no integers, and products of codes or words are exact"
                : NULL;
 }

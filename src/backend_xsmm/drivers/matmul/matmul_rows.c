@@ -32,10 +32,10 @@ static const char *refuse_floats(const kernel_t *self, const problem_t *p)
 static const char *refuse_codes(const kernel_t *self, const problem_t *p)
 {
     const operand_t *a = &p->step->p.matmul.a, *b = &p->step->p.matmul.b;
-    const bool codes = blocks_of_codes(p);
+    const bool codes = p->step->permit.integers == EXACT_CODES;
     const codes_table_t *table = codes_table(self->needs);
     const codes_type_t *type = codes_type(problem_type(p, p->step->p.matmul.b.data));
-    if (!codes && limbs_kind(p->step->mode) == NO_INTEGERS) {
+    if (p->step->permit.integers == NO_INTEGERS) {
         return MODE_HAS_NO_INTEGERS;
     }
     if (table == NULL || type == NULL) {
@@ -154,7 +154,7 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
     if (self->driver->arithmetic == IN_INT8) {
         c->ints = codes_table(self->needs);
         c->type = codes_type(problem_type(p, p->step->p.matmul.b.data));
-        c->kind = blocks_of_codes(p) ? EXACT_CODES : limbs_kind(p->step->mode);
+        c->kind = p->step->permit.integers;
         c->limbs = c->kind == EXACT_CODES ? code_limbs(p) : limbs_of(c->kind);
     }
     c->floats = floats_of(self, p);

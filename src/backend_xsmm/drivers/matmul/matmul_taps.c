@@ -384,7 +384,7 @@ int matmul_packs_taps(const plan_t *plan, const step_t *step)
     const problem_t p = {.plan = plan, .step = step};
     const matmul_params_t *m = &step->p.matmul;
     const taps_table_t *table = taps_table(plan->features);
-    if (m->conv == NULL || table == NULL || !blocks_of_codes(&p) ||
+    if (m->conv == NULL || table == NULL || step->permit.integers != EXACT_CODES ||
         blocks_refuse(NULL, &p) != NULL) {
         return 0;
     }
