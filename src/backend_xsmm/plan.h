@@ -347,4 +347,13 @@ typedef struct plan {
     size_t share_bytes, reserve_bytes; /* the largest of any kernel */
 } plan_t;
 
+/* The value whose memory a value shows: itself, if it is no view. */
+static inline int plan_memory_of(const plan_t *plan, int v)
+{
+    while (v >= 0 && plan->values[v].kind == PV_VIEW) {
+        v = plan->values[v].base;
+    }
+    return v;
+}
+
 #endif

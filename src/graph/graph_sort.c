@@ -2,34 +2,9 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/heap.h"
 #include "base/status.h"
 #include "graph/graph.h"
-
-/* A heap of node indices, least first: of the nodes that are ready, the one that was added first
- * comes first. */
-static void heap_push(int *heap, int *n, int item)
-{
-    int at = (*n)++;
-    for (; at > 0 && heap[(at - 1) / 2] > item; at = (at - 1) / 2) {
-        heap[at] = heap[(at - 1) / 2];
-    }
-    heap[at] = item;
-}
-
-static int heap_pop(int *heap, int *n)
-{
-    int least = heap[0], item = heap[--*n], at = 0;
-    for (int child = 1; child < *n; child = 2 * at + 1) {
-        child += child + 1 < *n && heap[child + 1] < heap[child];
-        if (heap[child] >= item) {
-            break;
-        }
-        heap[at] = heap[child];
-        at = child;
-    }
-    heap[at] = item;
-    return least;
-}
 
 /* Gives *array room for n entries; its old entries are lost. */
 static bool room(arena_t *arena, int **array, int *cap, int n)
@@ -118,10 +93,9 @@ static sinter_status_t report_cycle(const graph_t *g, const int *pending)
 }
 
 /* Sets pending[i] to the number of reads of node i whose producers are not sorted yet; 0 for dead
- * nodes. */
-static sinter_status_t order_nodes(graph_t *g, int *pending, int *heap, int n_live)
+ * nodes. Of the nodes that are ready, the one that was added first comes first. */
+static sinter_status_t order_nodes(graph_t *g, int *pending, heap_t ready, int n_live)
 {
-    int n_heap = 0;
     g->n_topo = 0;
     for (int i = 0; i < g->n_nodes; i++) {
         const node_t *node = &g->nodes[i];
@@ -130,17 +104,17 @@ static sinter_status_t order_nodes(graph_t *g, int *pending, int *heap, int n_li
             pending[i] += g->values[v].producer >= 0;
         }
         if (pending[i] == 0 && !node->dead) {
-            heap_push(heap, &n_heap, i);
+            heap_push(&ready, i, i);
         }
     }
-    while (n_heap > 0) {
-        int i = heap_pop(heap, &n_heap);
+    while (ready.n > 0) {
+        int i = heap_pop(&ready);
         g->topo[g->n_topo++] = i;
         for (int p = 0; p < g->nodes[i].n_out; p++) {
             int v = g->nodes[i].out[p];
             for (int u = g->uses_begin[v]; u < g->uses_begin[v + 1]; u++) {
                 if (--pending[g->uses[u]] == 0) {
-                    heap_push(heap, &n_heap, g->uses[u]);
+                    heap_push(&ready, g->uses[u], g->uses[u]);
                 }
             }
         }
@@ -158,11 +132,12 @@ sinter_status_t graph_sort(graph_t *g)
         return sg_fail(sinter_out_of_memory, "graph: too many ops");
     }
     SG_TRY(collect_uses(g));
-    /* topo is followed by the two arrays that are needed while sorting. */
-    if (!room(&g->arena, &g->topo, &g->cap_topo, 3 * g->n_nodes)) {
+    /* topo is followed by what is needed while sorting: a number and an item for each node. */
+    if (!room(&g->arena, &g->topo, &g->cap_topo, 4 * g->n_nodes)) {
         return sinter_out_of_memory;
     }
-    return order_nodes(g, g->topo + g->n_nodes, g->topo + 2 * g->n_nodes, n_live);
+    const heap_t ready = {.items = (heap_item_t *)(g->topo + 2 * g->n_nodes)};
+    return order_nodes(g, g->topo + g->n_nodes, ready, n_live);
 }
 
 sinter_status_t graph_prune(graph_t *g)

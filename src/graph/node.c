@@ -53,6 +53,11 @@ const char *node_str(const node_t *node, sinter_op_attr_t id, const char *otherw
     return rule != NULL && rule->text != NULL ? rule->text : otherwise;
 }
 
+bool node_has_role(const node_t *node, const char *role)
+{
+    return node->role != NULL && strcmp(node->role, role) == 0;
+}
+
 float node_param(const node_t *node, int slot)
 {
     const op_card_t *card = op_card(node->kind);

@@ -31,6 +31,8 @@ float node_f32(const node_t *node, sinter_op_attr_t id, float otherwise);
 bool node_bool(const node_t *node, sinter_op_attr_t id, bool otherwise);
 const char *node_str(const node_t *node, sinter_op_attr_t id, const char *otherwise);
 
+bool node_has_role(const node_t *node, const char *role);
+
 /* Parameter `slot` of an elementwise op: the attribute that its card lists there, as a number. If
  * that attribute is a word, its place among the allowed words; 0 if the card lists none. */
 float node_param(const node_t *node, int slot);

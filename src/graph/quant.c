@@ -1,14 +1,10 @@
 /* The descriptor of quantisation: read from attributes, copied, edited and written back. */
 #include "graph/quant.h"
 
-#include <inttypes.h>
 #include <string.h>
 
-#include "base/status.h"
+#include "graph/op_rules.h"
 #include "numeric/dtype.h"
-
-#define FAIL(node, format, ...) \
-    sg_fail(sinter_invalid_graph_op, "%s: " format, node_label(node), __VA_ARGS__)
 
 static const char *const kind_names[] = {
     [QUANT_STATIC] = "static",
@@ -51,7 +47,7 @@ static sinter_status_t read_kind(const node_t *node, quant_t *q)
         const int kind =
             find_word(attr->str, kind_names, (int)(sizeof kind_names / sizeof *kind_names));
         if (kind < 0) {
-            return FAIL(node, "quantization_kind \"%s\" is unknown", attr->str);
+            return FAIL_OP(node, "quantization_kind \"%s\" is unknown", attr->str);
         }
         q->kind = (quant_kind_t)kind;
     }
@@ -74,7 +70,7 @@ static sinter_status_t read_type(const node_t *node, quant_t *q)
     const int type =
         find_word(attr->str, type_names, (int)(sizeof type_names / sizeof *type_names));
     if (type < 0) {
-        return FAIL(node, "qtype \"%s\" is not per_tensor, per_channel or per_group", attr->str);
+        return FAIL_OP(node, "qtype \"%s\" is not per_tensor, per_channel or per_group", attr->str);
     }
     q->type = (quant_type_t)type;
     return sinter_success;
@@ -86,10 +82,10 @@ static sinter_status_t read_axes(const node_t *node, quant_t *q)
     static const int64_t default_axis = 1;
     const s64_list_t given = list_of(node, sinter_op_attr_axis);
     if (given.v != NULL && given.n == 0) {
-        return FAIL(node, "axis has %zu values", given.n);
+        return FAIL_OP(node, "axis has %zu values", given.n);
     }
     if (given.n > 1 && q->type != QUANT_PER_GROUP) {
-        return FAIL(node, "%zu axes need qtype per_group", given.n);
+        return FAIL_OP(node, "%zu axes need qtype per_group", given.n);
     }
     if (q->type == QUANT_PER_TENSOR) {
         return sinter_success;
@@ -105,7 +101,8 @@ static sinter_status_t read_sizes(const node_t *node, const char *name, s64_list
 {
     for (size_t i = 0; i < list.n; i++) {
         if (list.v[i] < 1) {
-            return FAIL(node, "%s[%zu] is %" PRId64 ", which is less than 1", name, i, list.v[i]);
+            return FAIL_OP(node, "%s[%zu] is %" PRId64 ", which is less than 1", name, i,
+                           list.v[i]);
         }
     }
     return sinter_success;
@@ -119,7 +116,7 @@ static sinter_status_t read_groups(const node_t *node, quant_t *q)
     }
     SG_TRY(read_axes(node, q));
     if (q->groups.v != NULL && q->groups.n != q->axes.n) {
-        return FAIL(node, "groups has %zu values for %zu axes", q->groups.n, q->axes.n);
+        return FAIL_OP(node, "groups has %zu values for %zu axes", q->groups.n, q->axes.n);
     }
     SG_TRY(read_sizes(node, "groups", q->groups));
     return read_sizes(node, "group_shape", q->group_shape);
@@ -133,7 +130,7 @@ static sinter_status_t read_split(const node_t *node, bool quantises, quant_t *q
     }
     if (!sinter_data_type_parse(attr->str, &q->split) ||
         dtype_split(q->split, (features_t){NEEDS_NOTHING}) == NULL) {
-        return FAIL(node, "split_type \"%s\" is no type of six bits", attr->str);
+        return FAIL_OP(node, "split_type \"%s\" is no type of six bits", attr->str);
     }
     q->high_port = (quantises ? node->n_out : node->n_in) - 1;
     return sinter_success;
@@ -151,14 +148,14 @@ static sinter_status_t read_float_zps(const node_t *node, quant_t *q)
     const attr_t *zps = node_attr(node, sinter_op_attr_float_zps);
     q->offsets = says_offsets(node);
     if (zps == NULL || zps->n == 0) {
-        return q->offsets ? FAIL(node, "zps_kind offsets needs the attribute %s", "float_zps")
+        return q->offsets ? FAIL_OP(node, "zps_kind offsets needs the attribute %s", "float_zps")
                           : sinter_success;
     }
     if (q->zps.v != NULL) {
-        return FAIL(node, "both zps and %s are given", "float_zps");
+        return FAIL_OP(node, "both zps and %s are given", "float_zps");
     }
     if (zps->n != q->n_scales) {
-        return FAIL(node, "float_zps has %zu values for %zu scales", zps->n, q->n_scales);
+        return FAIL_OP(node, "float_zps has %zu values for %zu scales", zps->n, q->n_scales);
     }
     q->float_zps = zps->f32;
     q->has_zp = true;
@@ -170,21 +167,21 @@ static sinter_status_t read_values(const node_t *node, quant_t *q)
 {
     const attr_t *scales = node_attr(node, sinter_op_attr_scales);
     if (q->type == QUANT_PER_GROUP) {
-        return FAIL(node, "qtype %s needs scales as a tensor", "per_group");
+        return FAIL_OP(node, "qtype %s needs scales as a tensor", "per_group");
     }
     if (scales == NULL || scales->n == 0) {
-        return FAIL(node, "the attribute scales is %s", scales == NULL ? "missing" : "empty");
+        return FAIL_OP(node, "the attribute scales is %s", scales == NULL ? "missing" : "empty");
     }
     if (q->type == QUANT_PER_TENSOR && scales->n != 1) {
-        return FAIL(node, "scales has %zu values, qtype per_tensor wants one", scales->n);
+        return FAIL_OP(node, "scales has %zu values, qtype per_tensor wants one", scales->n);
     }
     q->scales = scales->f32;
     q->n_scales = scales->n;
     q->zps = list_of(node, sinter_op_attr_zps);
     q->has_zp = q->zps.v != NULL;
     if (q->has_zp && q->zps.n != q->n_scales) {
-        return FAIL(node, "zps has %zu values for %" PRId64 " scales", q->zps.n,
-                    (int64_t)q->n_scales);
+        return FAIL_OP(node, "zps has %zu values for %" PRId64 " scales", q->zps.n,
+                       (int64_t)q->n_scales);
     }
     return read_float_zps(node, q);
 }
@@ -212,7 +209,8 @@ sinter_status_t quant_read(const node_t *node, quant_t *q)
         q->has_zp = q->kind == QUANT_DYNAMIC_ASYMMETRIC;
         q->offsets = says_offsets(node);
         return q->offsets && !q->has_zp
-                   ? FAIL(node, "zps_kind offsets needs quantization_kind %s", "dynamic_asymmetric")
+                   ? FAIL_OP(node, "zps_kind offsets needs quantization_kind %s",
+                             "dynamic_asymmetric")
                    : sinter_success;
     }
     const int n_in = node->n_in - (q->high_port >= 0 && !quantises);
@@ -221,10 +219,10 @@ sinter_status_t quant_read(const node_t *node, quant_t *q)
     q->has_zp = q->zp_input >= 0;
     q->offsets = says_offsets(node);
     if (q->offsets && quantises) {
-        return FAIL(node, "zps_kind offsets needs quantization_kind %s", "dynamic_asymmetric");
+        return FAIL_OP(node, "zps_kind offsets needs quantization_kind %s", "dynamic_asymmetric");
     }
     return q->offsets && !q->has_zp
-               ? FAIL(node, "zps_kind offsets needs offsets as input %d", q->scale_input + 1)
+               ? FAIL_OP(node, "zps_kind offsets needs offsets as input %d", q->scale_input + 1)
                : sinter_success;
 }
 

@@ -1,9 +1,8 @@
 /* The descriptor of quantisation applied to tensors: every rule about types and dims, and the group
  * sizes that follow. */
-#include <inttypes.h>
 #include <string.h>
 
-#include "base/status.h"
+#include "graph/op_rules.h"
 #include "graph/quant.h"
 #include "numeric/dtype.h"
 
@@ -39,17 +38,6 @@ typedef struct param {
     /* groups and group_shape are about the scales; zero points go by their dims alone */
     bool checks_attrs;
 } param_t;
-
-#define FAIL(r, status, format, ...) \
-    sg_fail(status, "%s: " format, node_label((r)->node), __VA_ARGS__)
-#define FAIL_ATTR(r, ...) FAIL(r, sinter_invalid_graph_op, __VA_ARGS__)
-#define FAIL_SHAPE(r, ...) FAIL(r, sinter_invalid_shape, __VA_ARGS__)
-#define FAIL_TYPE(r, ...) FAIL(r, sinter_invalid_data_type, __VA_ARGS__)
-
-static bool known(int64_t dim)
-{
-    return dim != SINTER_UNKNOWN_DIM;
-}
 
 /* ---- data types ------------------------------------------------------------------------------ */
 
@@ -112,13 +100,13 @@ static const kind_rule_t kind_rules[] = {
 static sinter_status_t check_scale_type(const reader_t *r, const lt_t *scales)
 {
     if (!is_scale_type(scales->data_type)) {
-        return FAIL_TYPE(r,
+        return FAIL_TYPE(r->node,
                          "scales, tensor %" PRIu64 ", are %s, not f32, f16, bf16, e8m0 or f8_e4m3",
                          scales->id, dtype_traits(scales->data_type)->name);
     }
     if (r->kind->scale_type != sinter_data_type_undef && scales->data_type != r->kind->scale_type) {
-        return FAIL_TYPE(r, "scales of %s, tensor %" PRIu64 ", must be %s, not %s", r->kind->name,
-                         scales->id, dtype_traits(r->kind->scale_type)->name,
+        return FAIL_TYPE(r->node, "scales of %s, tensor %" PRIu64 ", must be %s, not %s",
+                         r->kind->name, scales->id, dtype_traits(r->kind->scale_type)->name,
                          dtype_traits(scales->data_type)->name);
     }
     return sinter_success;
@@ -129,18 +117,19 @@ static sinter_status_t check_zp_type(const reader_t *r, const lt_t *zps)
     const bool floats =
         r->node->kind == sinter_op_dynamic_dequantize || r->q->kind == QUANT_DYNAMIC_ASYMMETRIC;
     if (!is_zp_type(zps->data_type) && !(floats && is_float_zp_type(zps->data_type))) {
-        return FAIL_TYPE(r, "zero points, tensor %" PRIu64 ", are %s, not s8, u8, s4, u4%s",
+        return FAIL_TYPE(r->node, "zero points, tensor %" PRIu64 ", are %s, not s8, u8, s4, u4%s",
                          zps->id, dtype_traits(zps->data_type)->name,
                          floats ? ", s32, f32, f16 or bf16" : " or s32");
     }
     if (r->q->offsets && !is_float_zp_type(zps->data_type)) {
-        return FAIL_TYPE(r, "offsets, tensor %" PRIu64 ", are %s, not f32, f16 or bf16", zps->id,
-                         dtype_traits(zps->data_type)->name);
+        return FAIL_TYPE(r->node, "offsets, tensor %" PRIu64 ", are %s, not f32, f16 or bf16",
+                         zps->id, dtype_traits(zps->data_type)->name);
     }
     if (dtype_traits(r->code_type)->cls != DTYPE_INT) {
-        return FAIL_TYPE(
-            r, "zero points, tensor %" PRIu64 ", need integer data, but tensor %" PRIu64 " is %s",
-            zps->id, r->codes->id, dtype_traits(r->code_type)->name);
+        return FAIL_TYPE(r->node,
+                         "zero points, tensor %" PRIu64 ", need integer data, but tensor %" PRIu64
+                         " is %s",
+                         zps->id, r->codes->id, dtype_traits(r->code_type)->name);
     }
     return sinter_success;
 }
@@ -153,13 +142,14 @@ static sinter_status_t find_axes(reader_t *r)
     for (size_t i = 0; rank >= 0 && i < r->q->axes.n; i++) {
         const int64_t axis = r->q->axes.v[i];
         if (axis < -rank || axis >= rank) {
-            return FAIL_ATTR(r, "axis %" PRId64 " is outside the %d dimensions of tensor %" PRIu64,
-                             axis, rank, r->data->id);
+            return FAIL_OP(r->node,
+                           "axis %" PRId64 " is outside the %d dimensions of tensor %" PRIu64, axis,
+                           rank, r->data->id);
         }
         const int normal = (int)(axis < 0 ? axis + rank : axis);
         for (int k = 0; k < r->n_axes; k++) {
             if (r->axes[k] == normal) {
-                return FAIL_ATTR(r, "axis %d is given twice", normal);
+                return FAIL_OP(r->node, "axis %d is given twice", normal);
             }
         }
         r->axes[r->n_axes++] = normal;
@@ -176,19 +166,19 @@ static sinter_status_t check_groups(const reader_t *r)
     for (size_t i = 0; i < r->q->groups.n; i++) {
         const int64_t n = r->q->groups.v[i],
                       dim = (int)i < r->n_axes ? r->data->dims[r->axes[i]] : SINTER_UNKNOWN_DIM;
-        if (known(dim) && n > dim) {
-            return FAIL_ATTR(r,
-                             "groups[%zu] is %" PRId64 ", more than the %" PRId64
-                             " elements of axis %d of tensor %" PRIu64,
-                             i, n, dim, r->axes[i], r->data->id);
+        if (dim_known(dim) && n > dim) {
+            return FAIL_OP(r->node,
+                           "groups[%zu] is %" PRId64 ", more than the %" PRId64
+                           " elements of axis %d of tensor %" PRIu64,
+                           i, n, dim, r->axes[i], r->data->id);
         }
         const int64_t said =
             (int)i < r->n_axes ? quant_said_size(r->q, r->data->ndims, r->axes[i]) : 0;
-        if (known(dim) && dim % n != 0 && (said == 0 || n != quant_n_groups(dim, said))) {
-            return FAIL_ATTR(r,
-                             "groups[%zu] is %" PRId64 ", which does not divide the %" PRId64
-                             " elements of axis %d of tensor %" PRIu64,
-                             i, n, dim, r->axes[i], r->data->id);
+        if (dim_known(dim) && dim % n != 0 && (said == 0 || n != quant_n_groups(dim, said))) {
+            return FAIL_OP(r->node,
+                           "groups[%zu] is %" PRId64 ", which does not divide the %" PRId64
+                           " elements of axis %d of tensor %" PRIu64,
+                           i, n, dim, r->axes[i], r->data->id);
         }
     }
     return sinter_success;
@@ -202,8 +192,9 @@ static sinter_status_t check_group_shape(const reader_t *r)
         return sinter_success;
     }
     if (sizes.n != (size_t)rank) {
-        return FAIL_ATTR(r, "group_shape has %zu values for the %d dimensions of tensor %" PRIu64,
-                         sizes.n, rank, r->data->id);
+        return FAIL_OP(r->node,
+                       "group_shape has %zu values for the %d dimensions of tensor %" PRIu64,
+                       sizes.n, rank, r->data->id);
     }
     return sinter_success;
 }
@@ -214,7 +205,7 @@ static sinter_status_t check_group_shape(const reader_t *r)
 static bool may_be_single(const lt_t *lt)
 {
     for (int i = 0; i < lt->ndims; i++) {
-        if (known(lt->dims[i]) && lt->dims[i] != 1) {
+        if (dim_known(lt->dims[i]) && lt->dims[i] != 1) {
             return false;
         }
     }
@@ -239,7 +230,7 @@ static void cover_all(const reader_t *r, int64_t *group, int8_t *param_dim)
 static sinter_status_t per_tensor(const reader_t *r, const param_t *p)
 {
     if (!may_be_single(p->lt)) {
-        return FAIL_SHAPE(r, "%s of qtype per_tensor, tensor %" PRIu64 ", must be one value",
+        return FAIL_SHAPE(r->node, "%s of qtype per_tensor, tensor %" PRIu64 ", must be one value",
                           p->name, p->lt->id);
     }
     cover_all(r, p->group, p->dim);
@@ -261,13 +252,13 @@ static sinter_status_t per_channel(const reader_t *r, const param_t *p)
     }
     if (lt->ndims >= 0 && lt->ndims != 1 && lt->ndims != rank) {
         return FAIL_SHAPE(
-            r, "%s of qtype per_channel, tensor %" PRIu64 ", have %d dimensions, not 1 or %d",
+            r->node, "%s of qtype per_channel, tensor %" PRIu64 ", have %d dimensions, not 1 or %d",
             p->name, lt->id, (int)lt->ndims, rank);
     }
     bool full = lt->ndims == rank;
     for (int i = 0; full && i < rank; i++) {
-        if (i != axis && known(lt->dims[i]) && lt->dims[i] != 1) {
-            return FAIL_SHAPE(r,
+        if (i != axis && dim_known(lt->dims[i]) && lt->dims[i] != 1) {
+            return FAIL_SHAPE(r->node,
                               "%s of qtype per_channel, tensor %" PRIu64
                               ", have dimension %d that is neither 1 nor the axis %d",
                               p->name, lt->id, i, axis);
@@ -276,8 +267,8 @@ static sinter_status_t per_channel(const reader_t *r, const param_t *p)
     }
     int64_t values = lt->ndims < 0 ? SINTER_UNKNOWN_DIM : lt->dims[full ? axis : 0],
             channels = r->data->dims[axis];
-    if (known(values) && known(channels) && values != channels) {
-        return FAIL_SHAPE(r,
+    if (dim_known(values) && dim_known(channels) && values != channels) {
+        return FAIL_SHAPE(r->node,
                           "%s of qtype per_channel, tensor %" PRIu64 ", are %" PRId64
                           " for the %" PRId64 " channels of axis %d",
                           p->name, lt->id, values, channels, axis);
@@ -304,10 +295,10 @@ static int64_t attr_group(const reader_t *r, int i)
     const int64_t groups = listed_groups(r, i), dim = r->data->dims[i],
                   said = quant_said_size(r->q, r->data->ndims, i);
     if (said > 0) {
-        return known(dim) && said > dim && dim > 0 ? dim : said;
+        return dim_known(dim) && said > dim && dim > 0 ? dim : said;
     }
     if (groups > 0) {
-        return known(dim) ? dim / groups : SINTER_UNKNOWN_DIM;
+        return dim_known(dim) ? dim / groups : SINTER_UNKNOWN_DIM;
     }
     if (r->q->kind == QUANT_STATIC || (r->q->groups.v == NULL && r->kind->default_group == 0)) {
         return SINTER_UNKNOWN_DIM;
@@ -322,20 +313,20 @@ static sinter_status_t check_against_attrs(const reader_t *r, const param_t *p, 
 {
     int64_t groups = listed_groups(r, i), dim = r->data->dims[i];
     if (groups > 0 && n != groups) {
-        return FAIL_SHAPE(r,
+        return FAIL_SHAPE(r->node,
                           "%s, tensor %" PRIu64 ", have %" PRId64
                           " values along dimension %d, but groups says %" PRId64,
                           p->name, p->lt->id, n, i, groups);
     }
-    if (r->q->groups.v != NULL && groups == 0 && n != 1 && known(dim) && n != dim) {
-        return FAIL_SHAPE(r,
+    if (r->q->groups.v != NULL && groups == 0 && n != 1 && dim_known(dim) && n != dim) {
+        return FAIL_SHAPE(r->node,
                           "%s, tensor %" PRIu64 ", divide dimension %d into %" PRId64
                           " groups, but axis does not list it",
                           p->name, p->lt->id, i, n);
     }
     const int64_t said = quant_said_size(r->q, r->data->ndims, i);
-    if (said > 0 && known(dim) && n != quant_n_groups(dim, said)) {
-        return FAIL_SHAPE(r,
+    if (said > 0 && dim_known(dim) && n != quant_n_groups(dim, said)) {
+        return FAIL_SHAPE(r->node,
                           "%s, tensor %" PRIu64 ", have %" PRId64
                           " values along dimension %d, but group_shape makes it %" PRId64
                           " for %" PRId64 " elements",
@@ -349,25 +340,25 @@ static sinter_status_t group_of_dim(const reader_t *r, const param_t *p, int i)
     int64_t dim = r->data->dims[i], n = p->lt->ndims < 0 ? SINTER_UNKNOWN_DIM : p->lt->dims[i];
     const int64_t said = quant_said_size(r->q, r->data->ndims, i);
     int64_t wanted = p->checks_attrs ? attr_group(r, i) : SINTER_UNKNOWN_DIM;
-    if (!known(n) || !known(dim)) {
-        if (known(wanted) && known(dim) && dim % wanted != 0 && said == 0) {
-            return FAIL_SHAPE(r,
+    if (!dim_known(n) || !dim_known(dim)) {
+        if (dim_known(wanted) && dim_known(dim) && dim % wanted != 0 && said == 0) {
+            return FAIL_SHAPE(r->node,
                               "dimension %d (%" PRId64 ") of tensor %" PRIu64
                               " is no multiple of the default group %" PRId64,
                               i, dim, r->data->id, wanted);
         }
         /* The number of scales is known, but not the dim that they divide: no default says how many
          * elements each has. */
-        p->group[i] = known(n) && said == 0 ? SINTER_UNKNOWN_DIM : wanted;
-        return known(n) && p->checks_attrs ? check_against_attrs(r, p, i, n) : sinter_success;
+        p->group[i] = dim_known(n) && said == 0 ? SINTER_UNKNOWN_DIM : wanted;
+        return dim_known(n) && p->checks_attrs ? check_against_attrs(r, p, i, n) : sinter_success;
     }
     if (n < 1 && dim > 0) {
-        return FAIL_SHAPE(r, "%s, tensor %" PRIu64 ", have no values along dimension %d", p->name,
-                          p->lt->id, i);
+        return FAIL_SHAPE(r->node, "%s, tensor %" PRIu64 ", have no values along dimension %d",
+                          p->name, p->lt->id, i);
     }
     const int64_t size = dim > 0 ? quant_group_size(dim, n, said) : 0;
     if (n > 1 && size == 0 && (said == 0 || !p->checks_attrs)) {
-        return FAIL_SHAPE(r,
+        return FAIL_SHAPE(r->node,
                           "%s, tensor %" PRIu64 ", have %" PRId64
                           " values along dimension %d, which do not divide its %" PRId64
                           " elements",
@@ -385,7 +376,7 @@ static sinter_status_t per_group(const reader_t *r, const param_t *p)
         return sinter_success;
     }
     if (rank >= 0 && p->lt->ndims >= 0 && p->lt->ndims != rank) {
-        return FAIL_SHAPE(r,
+        return FAIL_SHAPE(r->node,
                           "%s of qtype per_group, tensor %" PRIu64
                           ", have %d dimensions, but tensor %" PRIu64 " has %d",
                           p->name, p->lt->id, (int)p->lt->ndims, r->data->id, rank);
@@ -427,21 +418,22 @@ static sinter_status_t check_attr_zps(const reader_t *r)
     const s64_list_t zps = r->q->zps;
     bool integer = codes->cls == DTYPE_INT;
     if (!integer && r->q->float_zps != NULL) {
-        return FAIL_ATTR(r, "float_zps need integer data, but tensor %" PRIu64 " is %s",
-                         r->codes->id, codes->name);
+        return FAIL_OP(r->node, "float_zps need integer data, but tensor %" PRIu64 " is %s",
+                       r->codes->id, codes->name);
     }
     for (size_t i = 0; i < zps.n; i++) {
         double value = (double)zps.v[i];
         if (!integer && zps.v[i] != 0) {
-            return FAIL_ATTR(r,
-                             "zps[%zu] is %" PRId64
-                             ", but zero points need integer data and tensor %" PRIu64 " is %s",
-                             i, zps.v[i], r->codes->id, codes->name);
+            return FAIL_OP(r->node,
+                           "zps[%zu] is %" PRId64
+                           ", but zero points need integer data and tensor %" PRIu64 " is %s",
+                           i, zps.v[i], r->codes->id, codes->name);
         }
         if (integer && (value < codes->min || value > codes->max)) {
-            return FAIL_ATTR(
-                r, "zps[%zu] is %" PRId64 ": zero points outside their type, %s of tensor %" PRIu64,
-                i, zps.v[i], codes->name, r->codes->id);
+            return FAIL_OP(r->node,
+                           "zps[%zu] is %" PRId64
+                           ": zero points outside their type, %s of tensor %" PRIu64,
+                           i, zps.v[i], codes->name, r->codes->id);
         }
     }
     return sinter_success;
@@ -460,44 +452,44 @@ static sinter_status_t bind_to_reader(const reader_t *r, int64_t channels)
         return sinter_success;
     }
     if (q->n_readers <= 0) {
-        return FAIL_ATTR(r,
-                         "scales has %" PRId64 " values for the %" PRId64
-                         " channels of axis %d of tensor %" PRIu64,
-                         n_scales, channels, g->axis, r->data->id);
+        return FAIL_OP(r->node,
+                       "scales has %" PRId64 " values for the %" PRId64
+                       " channels of axis %d of tensor %" PRIu64,
+                       n_scales, channels, g->axis, r->data->id);
     }
     if (q->n_readers > 1) {
-        return FAIL_ATTR(r,
-                         "scales has %" PRId64 " values for the %" PRId64
-                         " channels of axis %d of tensor %" PRIu64 ", which op %" PRIu64
-                         " (ConvTranspose, groups %" PRId64 ") and op %" PRIu64
-                         " (ConvTranspose, groups %" PRId64 ") read in different ways",
-                         n_scales, channels, g->axis, r->data->id, reader->op, reader->groups,
-                         reader[1].op, reader[1].groups);
+        return FAIL_OP(r->node,
+                       "scales has %" PRId64 " values for the %" PRId64
+                       " channels of axis %d of tensor %" PRIu64 ", which op %" PRIu64
+                       " (ConvTranspose, groups %" PRId64 ") and op %" PRIu64
+                       " (ConvTranspose, groups %" PRId64 ") read in different ways",
+                       n_scales, channels, g->axis, r->data->id, reader->op, reader->groups,
+                       reader[1].op, reader[1].groups);
     }
     const int ndims = r->data->ndims, in_axis = reader->in_axis + (reader->in_axis < 0 ? ndims : 0),
               out_axis = reader->out_axis + (reader->out_axis < 0 ? ndims : 0);
     if (out_axis != g->axis || channels == 0 || n_scales % channels != 0 ||
         n_scales / channels != reader->groups) {
-        return FAIL_ATTR(r,
-                         "scales has %" PRId64 " values for the %" PRId64
-                         " channels of axis %d of tensor %" PRIu64 ", which op %" PRIu64
-                         " (ConvTranspose) reads in %" PRId64
-                         " groups with the output channels of each in dimension %d",
-                         n_scales, channels, g->axis, r->data->id, reader->op, reader->groups,
-                         out_axis);
+        return FAIL_OP(r->node,
+                       "scales has %" PRId64 " values for the %" PRId64
+                       " channels of axis %d of tensor %" PRIu64 ", which op %" PRIu64
+                       " (ConvTranspose) reads in %" PRId64
+                       " groups with the output channels of each in dimension %d",
+                       n_scales, channels, g->axis, r->data->id, reader->op, reader->groups,
+                       out_axis);
     }
     const int64_t in_channels = r->data->dims[in_axis];
-    if (known(in_channels) && in_channels % reader->groups != 0) {
-        return FAIL_ATTR(r,
-                         "the %" PRId64 " groups of op %" PRIu64
-                         " (ConvTranspose) do not divide dimension %d (%" PRId64
-                         ") of tensor %" PRIu64,
-                         reader->groups, reader->op, in_axis, in_channels, r->data->id);
+    if (dim_known(in_channels) && in_channels % reader->groups != 0) {
+        return FAIL_OP(r->node,
+                       "the %" PRId64 " groups of op %" PRIu64
+                       " (ConvTranspose) do not divide dimension %d (%" PRId64
+                       ") of tensor %" PRIu64,
+                       reader->groups, reader->op, in_axis, in_channels, r->data->id);
     }
     g->axis = in_axis;
     g->inner_axis = out_axis;
     g->scale_group[in_axis] = g->zp_group[in_axis] =
-        known(in_channels) ? in_channels / reader->groups : SINTER_UNKNOWN_DIM;
+        dim_known(in_channels) ? in_channels / reader->groups : SINTER_UNKNOWN_DIM;
     return sinter_success;
 }
 
@@ -507,9 +499,10 @@ static sinter_status_t bind_axes(const reader_t *r)
     quant_geom_t *g = r->geom;
     const int64_t outer = r->data->dims[g->axis],
                   inner = g->inner_axis >= 0 ? r->data->dims[g->inner_axis] : 1,
-                  channels = known(outer) && known(inner) ? outer * inner : SINTER_UNKNOWN_DIM;
+                  channels =
+                      dim_known(outer) && dim_known(inner) ? outer * inner : SINTER_UNKNOWN_DIM;
     g->scale_group[g->axis] = g->zp_group[g->axis] = 1;
-    if (known(channels) && channels != (int64_t)r->q->n_scales) {
+    if (dim_known(channels) && channels != (int64_t)r->q->n_scales) {
         SG_TRY(bind_to_reader(r, channels));
     }
     if (r->q->n_scales > 1) {
@@ -541,16 +534,17 @@ static sinter_status_t match_zp_groups(const reader_t *r, const lt_t *zps, const
 {
     quant_geom_t *g = r->geom;
     for (int i = 0; i < r->data->ndims; i++) {
-        if (!known(g->zp_group[i])) {
+        if (!dim_known(g->zp_group[i])) {
             g->zp_group[i] = g->scale_group[i];
         }
-        if (!known(g->scale_group[i])) {
+        if (!dim_known(g->scale_group[i])) {
             g->scale_group[i] = g->zp_group[i];
         }
         if (g->zp_group[i] != g->scale_group[i]) {
-            return FAIL_SHAPE(
-                r, "%s, tensor %" PRIu64 ", must have the groups of the scales in dimension %d",
-                name, zps->id, i);
+            return FAIL_SHAPE(r->node,
+                              "%s, tensor %" PRIu64
+                              ", must have the groups of the scales in dimension %d",
+                              name, zps->id, i);
         }
     }
     return sinter_success;
@@ -561,8 +555,8 @@ static sinter_status_t match_zp_groups(const reader_t *r, const lt_t *zps, const
 static sinter_status_t bind_given(const reader_t *r, const lt_t *in)
 {
     if (r->q->scale_input < 0) {
-        return FAIL_ATTR(r, "the scales of tensor %" PRIu64 " are missing: they are input 1",
-                         r->data->id);
+        return FAIL_OP(r->node, "the scales of tensor %" PRIu64 " are missing: they are input 1",
+                       r->data->id);
     }
     SG_TRY(read_scales(r, &in[r->q->scale_input]));
     if (r->q->zp_input < 0) {
@@ -578,17 +572,17 @@ static sinter_status_t check_dynamic_inputs(const reader_t *r, const lt_t *in)
     const int n_in = r->n_in;
     int allowed = r->q->kind == QUANT_DYNAMIC_NV ? 2 : 1;
     if (n_in > allowed) {
-        return FAIL_ATTR(r, "quantization_kind %s computes its scales: %d inputs are too many",
-                         r->kind->name, n_in);
+        return FAIL_OP(r->node, "quantization_kind %s computes its scales: %d inputs are too many",
+                       r->kind->name, n_in);
     }
     if (n_in == 2 && in[1].data_type != sinter_f32) {
         return FAIL_TYPE(
-            r, "the per-tensor scale of dynamic_nv, tensor %" PRIu64 ", must be f32, not %s",
+            r->node, "the per-tensor scale of dynamic_nv, tensor %" PRIu64 ", must be f32, not %s",
             in[1].id, dtype_traits(in[1].data_type)->name);
     }
     if (n_in == 2 && !may_be_single(&in[1])) {
         return FAIL_SHAPE(
-            r, "the per-tensor scale of dynamic_nv, tensor %" PRIu64 ", must be one value",
+            r->node, "the per-tensor scale of dynamic_nv, tensor %" PRIu64 ", must be one value",
             in[1].id);
     }
     return sinter_success;
@@ -600,18 +594,21 @@ static sinter_status_t bind_computed(const reader_t *r, const lt_t *in, const lt
     const int n_out = r->n_out;
     SG_TRY(check_dynamic_inputs(r, in));
     if (n_out < 2) {
-        return FAIL_ATTR(r, "quantization_kind %s needs an output for its scales", r->kind->name);
+        return FAIL_OP(r->node, "quantization_kind %s needs an output for its scales",
+                       r->kind->name);
     }
     if (r->kind->has_zp && n_out < 3) {
-        return FAIL_ATTR(r, "quantization_kind %s needs an output for its zero points",
-                         r->kind->name);
+        return FAIL_OP(r->node, "quantization_kind %s needs an output for its zero points",
+                       r->kind->name);
     }
     if (!r->kind->has_zp && n_out > 2) {
-        return FAIL_ATTR(r, "quantization_kind %s has no zero points to put into tensor %" PRIu64,
-                         r->kind->name, out[2].id);
+        return FAIL_OP(r->node,
+                       "quantization_kind %s has no zero points to put into tensor %" PRIu64,
+                       r->kind->name, out[2].id);
     }
     if (!r->kind->element_ok(r->code_type)) {
-        return FAIL_TYPE(r, "quantization_kind %s does not make %s, the type of tensor %" PRIu64,
+        return FAIL_TYPE(r->node,
+                         "quantization_kind %s does not make %s, the type of tensor %" PRIu64,
                          r->kind->name, dtype_traits(r->code_type)->name, r->codes->id);
     }
     SG_TRY(read_scales(r, &out[1]));
@@ -654,8 +651,8 @@ sinter_status_t quant_geometry(const node_t *node, const lt_t *in, const lt_t *o
         return bind_attrs(&r);
     }
     if (quantises && q->high_port >= 0 && given) {
-        return FAIL_ATTR(&r, "split_type %s needs a quantization_kind that computes its scales",
-                         dtype_traits(r.code_type)->name);
+        return FAIL_OP(node, "split_type %s needs a quantization_kind that computes its scales",
+                       dtype_traits(r.code_type)->name);
     }
     return given ? bind_given(&r, in) : bind_computed(&r, in, out);
 }

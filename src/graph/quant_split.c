@@ -9,7 +9,6 @@
 #include "graph/quant.h"
 #include "graph/shape.h"
 
-#define FAIL(status, format, ...) sg_fail(status, "%s: " format, node_label(node), __VA_ARGS__)
 #define FAIL_SPLIT(status, format, ...) \
     sg_fail(status, "%s: split_type %s: " format, node_label(node), type, __VA_ARGS__)
 
@@ -47,15 +46,15 @@ static sinter_status_t check_whole(const node_t *node, bool quantises, const lt_
 {
     const int n = quantises ? node->n_out : node->n_in, most = least == 1 ? 1 : least + 1;
     if (n > 1 && ports[n - 1].data_type == sinter_u2) {
-        return FAIL(sinter_invalid_graph_op,
-                    "%s %d, tensor %" PRIu64
-                    ", is u2, the high plane of split codes, but attribute split_type is missing",
-                    quantises ? "output" : "input", n - 1, ports[n - 1].id);
+        return FAIL_OP(
+            node,
+            "%s %d, tensor %" PRIu64
+            ", is u2, the high plane of split codes, but attribute split_type is missing",
+            quantises ? "output" : "input", n - 1, ports[n - 1].id);
     }
     return quantises || n <= most
                ? sinter_success
-               : FAIL(sinter_invalid_graph_op,
-                      "%d inputs given, %d expected where the codes are whole", n, most);
+               : FAIL_OP(node, "%d inputs given, %d expected where the codes are whole", n, most);
 }
 
 sinter_status_t quant_check_planes(const node_t *node, bool quantises, const lt_t *ports, int least)

@@ -13,11 +13,6 @@
 #include "graph/op_rules.h"
 #include "graph/quant.h"
 
-#define FAIL_OP(node, format, ...) \
-    sg_fail(sinter_invalid_graph_op, "%s: " format, node_label(node), __VA_ARGS__)
-#define FAIL_TYPE(node, format, ...) \
-    sg_fail(sinter_invalid_data_type, "%s: " format, node_label(node), __VA_ARGS__)
-
 /* ---- arity and data types -------------------------------------------------------------------- */
 
 static sinter_status_t check_count(const node_t *node, const char *what, int n, int min, int max)
@@ -150,18 +145,33 @@ static sinter_status_t check_attrs(const node_t *node, const op_card_t *card)
 
 /* ---- rules of single cards ------------------------------------------------------------------- */
 
+static sinter_status_t same_type(const node_t *node, const lt_t *a, const lt_t *b)
+{
+    return a->data_type == b->data_type ? sinter_success
+                                        : FAIL_TYPE(node,
+                                                    "tensor %" PRIu64 " is %s and tensor %" PRIu64
+                                                    " is %s, but this op does not convert",
+                                                    a->id, sinter_data_type_name(a->data_type),
+                                                    b->id, sinter_data_type_name(b->data_type));
+}
+
 sinter_status_t check_same_type(const node_t *node, const lt_t *in, const lt_t *out)
 {
     for (int i = 0; i < node->n_in; i++) {
-        if (in[i].data_type != out[0].data_type) {
-            return FAIL_TYPE(node,
-                             "tensor %" PRIu64 " is %s and tensor %" PRIu64
-                             " is %s, but this op does not convert",
-                             in[i].id, sinter_data_type_name(in[i].data_type), out[0].id,
-                             sinter_data_type_name(out[0].data_type));
-        }
+        SG_TRY(same_type(node, &in[i], &out[0]));
     }
     return sinter_success;
+}
+
+sinter_status_t check_same_first(const node_t *node, const lt_t *in, const lt_t *out)
+{
+    return same_type(node, &in[0], &out[0]);
+}
+
+sinter_status_t check_scatter_rows(const node_t *node, const lt_t *in, const lt_t *out)
+{
+    SG_TRY(same_type(node, &in[0], &out[0]));
+    return same_type(node, &in[2], &out[0]);
 }
 
 static sinter_status_t check_integers_agree(const node_t *node, const lt_t *a, const lt_t *b)
@@ -267,38 +277,35 @@ sinter_status_t check_interpolate(const node_t *node, const lt_t *in, const lt_t
                      given);
 }
 
+static sinter_status_t check_given(const node_t *node, int given, int want, const char *ports,
+                                   const char *attr)
+{
+    return given == want
+               ? sinter_success
+               : FAIL_OP(node, "%d %s given, %d expected with this %s", given, ports, want, attr);
+}
+
 sinter_status_t check_norm(const node_t *node, const lt_t *in, const lt_t *out)
 {
     (void)in, (void)out;
-    int want_in = node_bool(node, sinter_op_attr_use_affine, true) ? 3 : 1,
-        want_out = node_bool(node, sinter_op_attr_keep_stats, true) ? 3 : 1;
-    if (node->n_in != want_in) {
-        return FAIL_OP(node, "%d inputs given, %d expected with this use_affine", node->n_in,
-                       want_in);
-    }
-    if (node->n_out != want_out) {
-        return FAIL_OP(node, "%d outputs given, %d expected with this keep_stats", node->n_out,
-                       want_out);
-    }
-    return sinter_success;
+    SG_TRY(check_given(node, node->n_in, node_bool(node, sinter_op_attr_use_affine, true) ? 3 : 1,
+                       "inputs", "use_affine"));
+    return check_given(node, node->n_out, node_bool(node, sinter_op_attr_keep_stats, true) ? 3 : 1,
+                       "outputs", "keep_stats");
 }
 
 sinter_status_t check_norm_bwd(const node_t *node, const lt_t *in, const lt_t *out)
 {
     (void)in, (void)out;
-    int want = node_bool(node, sinter_op_attr_use_affine, true) ? 3 : 1;
-    return node->n_out == want ? sinter_success
-                               : FAIL_OP(node, "%d outputs given, %d expected with this use_affine",
-                                         node->n_out, want);
+    return check_given(node, node->n_out, node_bool(node, sinter_op_attr_use_affine, true) ? 3 : 1,
+                       "outputs", "use_affine");
 }
 
 sinter_status_t check_rms_norm(const node_t *node, const lt_t *in, const lt_t *out)
 {
     (void)in, (void)out;
-    int want = node_bool(node, sinter_op_attr_use_affine, true) ? 2 : 1;
-    return node->n_in == want ? sinter_success
-                              : FAIL_OP(node, "%d inputs given, %d expected with this use_affine",
-                                        node->n_in, want);
+    return check_given(node, node->n_in, node_bool(node, sinter_op_attr_use_affine, true) ? 2 : 1,
+                       "inputs", "use_affine");
 }
 
 /* The card is shared by the convolution and its transpose, whose formats differ. */

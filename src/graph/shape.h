@@ -6,33 +6,9 @@
 #ifndef SINTER_SRC_SHAPE_H
 #define SINTER_SRC_SHAPE_H
 
-#include <inttypes.h>
-
-#include "base/status.h"
-#include "graph/node.h"
 #include "graph/op_rules.h"
 
 #define UNKNOWN SINTER_UNKNOWN_DIM
-#define FAIL_SHAPE(node, format, ...) \
-    sg_fail(sinter_invalid_shape, "%s: " format, node_label(node), __VA_ARGS__)
-
-static inline bool dim_known(int64_t dim)
-{
-    return dim != UNKNOWN;
-}
-
-static inline bool dims_may_equal(int64_t a, int64_t b)
-{
-    return a == b || !dim_known(a) || !dim_known(b);
-}
-
-/* The same dim in two places: one that is unknown becomes the other. False: they differ. */
-static inline bool dims_unify(int64_t *a, int64_t *b)
-{
-    *a = dim_known(*a) ? *a : *b;
-    *b = dim_known(*b) ? *b : *a;
-    return *a == *b;
-}
 
 /* The dims of an output are these: what one side does not know it takes from the other; a
  * contradiction is an error. ndims < 0: nothing is known. */

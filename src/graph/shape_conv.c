@@ -297,44 +297,40 @@ sinter_status_t shape_conv(const node_t *node, lt_t *in, lt_t *out)
     return put_image(node, &image, &w, transposed ? w.i : w.o, slide, &out[0]);
 }
 
-sinter_status_t shape_conv_transpose(const node_t *node, lt_t *in, lt_t *out)
+/* The result of a ConvTranspose, or the gradient of a Convolution's data: the smallest image whose
+ * convolution has the shape of in[0]. */
+static sinter_status_t put_grown(const node_t *node, lt_t *in, bool gradient, lt_t *out)
 {
     int64_t channels, groups = node_s64(node, sinter_op_attr_groups, 1);
     image_t image = {0};
     weights_t w = {0};
-    if (in[0].ndims < 0 || in[1].ndims < 0) {
-        return sinter_success;
-    }
     SG_TRY(read_image(node, &in[0], &image));
-    SG_TRY(read_weights(node, &in[1], image.n, "XOI", &w));
-    SG_TRY(match_channels(node, &image, &w, w.i, 1));
-    SG_TRY(match_groups(node, &w, w.i, groups));
-    if (!mul_dim(w.o, groups, &channels)) {
+    SG_TRY(read_weights(node, &in[1], image.n, gradient ? "XIO" : "XOI", &w));
+    const int64_t from = gradient ? w.o : w.i;
+    SG_TRY(match_channels(node, &image, &w, from, 1));
+    SG_TRY(match_groups(node, &w, from, groups));
+    if (!mul_dim(gradient ? w.i : w.o, groups, &channels)) {
         return FAIL_SHAPE(node, "channels of tensor %" PRIu64 " overflow", out[0].id);
     }
-    SG_TRY(match_bias(node, in, channels));
+    if (!gradient) {
+        SG_TRY(match_bias(node, in, channels));
+    }
     return put_image(node, &image, &w, channels, unslide, &out[0]);
 }
 
-/* The gradient with respect to the data has the shape dst_shape, an attribute or an input. Without
- * it, it has the smallest shape whose convolution has the shape of diff_dst. */
+sinter_status_t shape_conv_transpose(const node_t *node, lt_t *in, lt_t *out)
+{
+    return in[0].ndims < 0 || in[1].ndims < 0 ? sinter_success : put_grown(node, in, false, out);
+}
+
+/* The gradient with respect to the data has the shape dst_shape, an attribute or an input, if there
+ * is one. */
 sinter_status_t shape_dst_shape(const node_t *node, lt_t *in, lt_t *out)
 {
     const attr_t *given = node_attr(node, sinter_op_attr_dst_shape);
-    int64_t channels, groups = node_s64(node, sinter_op_attr_groups, 1);
-    image_t image = {0};
-    weights_t w = {0};
-    if (in[0].ndims < 0 || in[1].ndims < 0 || node->n_in > 2 || (given != NULL && given->n > 0)) {
-        return put_attr(node, sinter_op_attr_dst_shape, &out[0]);
-    }
-    SG_TRY(read_image(node, &in[0], &image));
-    SG_TRY(read_weights(node, &in[1], image.n, "XIO", &w));
-    SG_TRY(match_channels(node, &image, &w, w.o, 1));
-    SG_TRY(match_groups(node, &w, w.o, groups));
-    if (!mul_dim(w.i, groups, &channels)) {
-        return FAIL_SHAPE(node, "channels of tensor %" PRIu64 " overflow", out[0].id);
-    }
-    return put_image(node, &image, &w, channels, unslide, &out[0]);
+    return in[0].ndims < 0 || in[1].ndims < 0 || node->n_in > 2 || (given != NULL && given->n > 0)
+               ? put_attr(node, sinter_op_attr_dst_shape, &out[0])
+               : put_grown(node, in, true, out);
 }
 
 /* ---- interpolation --------------------------------------------------------------------------- */

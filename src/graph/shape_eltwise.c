@@ -14,23 +14,11 @@ sinter_status_t shape_same(const node_t *node, lt_t *in, lt_t *out)
     return shape_put(node, &out[0], in[0].ndims, in[0].dims);
 }
 
-static bool same_dims(const lt_t *a, const lt_t *b)
-{
-    if (a->ndims < 0 || b->ndims < 0) {
-        return true;
-    }
-    bool same = a->ndims == b->ndims;
-    for (int i = 0; same && i < a->ndims; i++) {
-        same = dims_may_equal(a->dims[i], b->dims[i]);
-    }
-    return same;
-}
-
 /* Dims of a against b by numpy's rule, or equal ones with auto_broadcast none. */
 static sinter_status_t broadcast_pair(const node_t *node, const lt_t *a, const lt_t *b, lt_t *out)
 {
     bool numpy = strcmp(node_str(node, sinter_op_attr_auto_broadcast, "numpy"), "numpy") == 0;
-    if (!numpy && !same_dims(a, b)) {
+    if (!numpy && !lt_dims_may_equal(a, b)) {
         return FAIL_SHAPE(node,
                           "tensors %" PRIu64 " and %" PRIu64
                           " must have the same dims with auto_broadcast none",
@@ -111,7 +99,7 @@ sinter_status_t dims_axis(const node_t *node, lt_t *in, lt_t *out)
 sinter_status_t dims_grad(const node_t *node, lt_t *in, lt_t *out)
 {
     (void)out;
-    return same_dims(&in[0], &in[1])
+    return lt_dims_may_equal(&in[0], &in[1])
                ? sinter_success
                : FAIL_SHAPE(node, "tensors %" PRIu64 " and %" PRIu64 " must have the same dims",
                             in[0].id, in[1].id);

@@ -3,33 +3,7 @@
 #include "graph/schema.h"
 #include "graph/shape.h"
 
-#define FAIL_OP(node, format, ...) \
-    sg_fail(sinter_invalid_graph_op, "%s: " format, node_label(node), __VA_ARGS__)
-#define FAIL_TYPE(node, format, ...) \
-    sg_fail(sinter_invalid_data_type, "%s: " format, node_label(node), __VA_ARGS__)
-
 /* ---- checks ---------------------------------------------------------------------------------- */
-
-static sinter_status_t same_type(const node_t *node, const lt_t *a, const lt_t *b)
-{
-    return a->data_type == b->data_type ? sinter_success
-                                        : FAIL_TYPE(node,
-                                                    "tensor %" PRIu64 " is %s and tensor %" PRIu64
-                                                    " is %s, but this op does not convert",
-                                                    a->id, sinter_data_type_name(a->data_type),
-                                                    b->id, sinter_data_type_name(b->data_type));
-}
-
-sinter_status_t check_same_first(const node_t *node, const lt_t *in, const lt_t *out)
-{
-    return same_type(node, &in[0], &out[0]);
-}
-
-sinter_status_t check_scatter_rows(const node_t *node, const lt_t *in, const lt_t *out)
-{
-    SG_TRY(same_type(node, &in[0], &out[0]));
-    return same_type(node, &in[2], &out[0]);
-}
 
 static size_t count_of(const node_t *node, sinter_op_attr_t id, size_t otherwise)
 {

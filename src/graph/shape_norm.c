@@ -67,8 +67,8 @@ sinter_status_t shape_bn_bwd(const node_t *node, lt_t *in, lt_t *out)
     return shape_bn_train(node, in, out);
 }
 
-/* Statistics have the dims before begin_norm_axis; gamma and beta have the others. */
-sinter_status_t shape_layer_norm(const node_t *node, lt_t *in, lt_t *out)
+/* Further outputs have the dims before begin_norm_axis, as statistics do, or the others. */
+static sinter_status_t put_rows(const node_t *node, lt_t *in, lt_t *out, bool statistics)
 {
     int axis;
     if (in[0].ndims < 0) {
@@ -77,9 +77,21 @@ sinter_status_t shape_layer_norm(const node_t *node, lt_t *in, lt_t *out)
     SG_TRY(shape_axis(node, node_s64(node, sinter_op_attr_begin_norm_axis, -1), &in[0], &axis));
     SG_TRY(shape_put(node, &out[0], in[0].ndims, in[0].dims));
     for (int i = 1; i < node->n_out; i++) {
-        SG_TRY(shape_put(node, &out[i], axis, in[0].dims));
+        SG_TRY(statistics ? shape_put(node, &out[i], axis, in[0].dims)
+                          : shape_put(node, &out[i], in[0].ndims - axis, in[0].dims + axis));
     }
     return sinter_success;
+}
+
+sinter_status_t shape_layer_norm(const node_t *node, lt_t *in, lt_t *out)
+{
+    return put_rows(node, in, out, true);
+}
+
+/* The gradients of gamma and beta. */
+sinter_status_t shape_layer_norm_bwd(const node_t *node, lt_t *in, lt_t *out)
+{
+    return put_rows(node, in, out, false);
 }
 
 /* gamma and beta broadcast to the dims from begin_norm_axis on, so that a vector over the last dim
@@ -102,20 +114,6 @@ sinter_status_t dims_row_params(const node_t *node, lt_t *in, lt_t *out)
                               in[i].id, in[0].id);
         }
         memcpy(in[0].dims + axis, row.dims, sizeof(int64_t) * (size_t)row.ndims);
-    }
-    return sinter_success;
-}
-
-sinter_status_t shape_layer_norm_bwd(const node_t *node, lt_t *in, lt_t *out)
-{
-    int axis;
-    if (in[0].ndims < 0) {
-        return sinter_success;
-    }
-    SG_TRY(shape_axis(node, node_s64(node, sinter_op_attr_begin_norm_axis, -1), &in[0], &axis));
-    SG_TRY(shape_put(node, &out[0], in[0].ndims, in[0].dims));
-    for (int i = 1; i < node->n_out; i++) {
-        SG_TRY(shape_put(node, &out[i], in[0].ndims - axis, in[0].dims + axis));
     }
     return sinter_success;
 }

@@ -260,10 +260,7 @@ sinter_status_t lt_bytes(const lt_t *lt, size_t *bytes)
 /* Fills *into from `from` if it is unknown. False: both are known and differ. */
 static bool merge_value(int64_t *into, int64_t from)
 {
-    if (*into == SINTER_UNKNOWN_DIM) {
-        *into = from;
-    }
-    return from == SINTER_UNKNOWN_DIM || *into == from;
+    return dims_unify(into, &from);
 }
 
 static bool merge_dims(lt_t *into, const lt_t *from)
@@ -440,17 +437,21 @@ bool lt_same_shape(const lt_t *a, const lt_t *b)
            memcmp(a->dims, b->dims, n) == 0 && memcmp(a->strides, b->strides, n) == 0;
 }
 
-static bool may_be_same(int64_t a, int64_t b)
+bool lt_dims_may_equal(const lt_t *a, const lt_t *b)
 {
-    return a == b || a == SINTER_UNKNOWN_DIM || b == SINTER_UNKNOWN_DIM;
+    bool same = a->ndims == b->ndims || a->ndims < 0 || b->ndims < 0;
+    for (int d = 0; same && d < a->ndims && d < b->ndims; d++) {
+        same = dims_may_equal(a->dims[d], b->dims[d]);
+    }
+    return same;
 }
 
 bool lt_may_coincide(const lt_t *a, const lt_t *b)
 {
     bool same = a->data_type == b->data_type && a->ndims == b->ndims;
     for (int d = 0; d < a->ndims && same; d++) {
-        same = may_be_same(a->dims[d], b->dims[d]) &&
-               (a->dims[d] == 1 || may_be_same(a->strides[d], b->strides[d]));
+        same = dims_may_equal(a->dims[d], b->dims[d]) &&
+               (a->dims[d] == 1 || dims_may_equal(a->strides[d], b->strides[d]));
     }
     return same;
 }

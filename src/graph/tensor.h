@@ -8,6 +8,24 @@
 
 typedef sinter_logical_tensor_t lt_t;
 
+static inline bool dim_known(int64_t dim)
+{
+    return dim != SINTER_UNKNOWN_DIM;
+}
+
+static inline bool dims_may_equal(int64_t a, int64_t b)
+{
+    return a == b || !dim_known(a) || !dim_known(b);
+}
+
+/* The same dim in two places: one that is unknown becomes the other. False: they differ. */
+static inline bool dims_unify(int64_t *a, int64_t *b)
+{
+    *a = dim_known(*a) ? *a : *b;
+    *b = dim_known(*b) ? *b : *a;
+    return *a == *b;
+}
+
 bool lt_dims_known(const lt_t *lt);    /* rank and all dims */
 bool lt_strides_known(const lt_t *lt); /* layout strided and no unknown stride */
 /* The product of the dims, which lt_verify has checked; -1: some dim is unknown. */
@@ -17,6 +35,8 @@ void lt_set_dense(lt_t *lt);
 /* The data types are the same, and so are dims and strides wherever both are known. A stride counts
  * only along a dim that is not 1. */
 bool lt_may_coincide(const lt_t *a, const lt_t *b);
+/* The ranks, and the dims, are the same wherever both are known. */
+bool lt_dims_may_equal(const lt_t *a, const lt_t *b);
 /* The ranks and dims are the same. */
 bool lt_same_dims(const lt_t *a, const lt_t *b);
 /* The data types, dims and strides are the same. The ranks are known. */

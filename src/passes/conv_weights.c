@@ -58,18 +58,16 @@ static layout_t layout_of(const node_t *node, const lt_t *w)
 static sinter_status_t turn_weights(graph_t *g, int node)
 {
     const layout_t l = layout_of(&g->nodes[node], &g->values[g->nodes[node].in[1]].lt);
-    int64_t *shape = ARENA_NEW(&g->arena, int64_t, 2 * SINTER_MAX_NDIMS);
+    int64_t *places = ARENA_NEW(&g->arena, int64_t, SINTER_MAX_NDIMS);
     attr_t *order = ARENA_NEW(&g->arena, attr_t, 1);
-    if (shape == NULL || order == NULL) {
+    if (places == NULL || order == NULL) {
         return sinter_out_of_memory;
     }
-    memcpy(shape, l.split, sizeof l.split);
-    memcpy(shape + SINTER_MAX_NDIMS, l.order, sizeof l.order);
-    *order =
-        (attr_t){.id = sinter_op_attr_order, .n = (size_t)l.ndims, .s64 = shape + SINTER_MAX_NDIMS};
+    memcpy(places, l.order, sizeof l.order);
+    *order = (attr_t){.id = sinter_op_attr_order, .n = (size_t)l.ndims, .s64 = places};
     const int from = g->nodes[node].in[1], split = pass_value_like(g, from, l.ndims, l.split),
               turned = split < 0 ? -1 : pass_value_like(g, split, l.ndims, l.dims);
-    if (turned < 0 || pass_add_reshape(g, from, split, shape, l.ndims, false) < 0 ||
+    if (turned < 0 || pass_add_reshape(g, from, split) < 0 ||
         pass_add_unary(g, sinter_op_static_transpose, split, turned, order, 1) < 0) {
         return sinter_out_of_memory;
     }

@@ -11,19 +11,12 @@ static sinter_status_t widen(graph_t *g, int node, int port)
     const lt_t *from = &g->values[g->nodes[node].in[port]].lt;
     lt_t lt = *from;
     const int64_t n = from->dims[0];
-    int64_t *shape = ARENA_NEW(&g->arena, int64_t, 2);
-    if (shape == NULL) {
-        return sinter_out_of_memory;
-    }
     lt.ndims = 2;
     lt.dims[0] = port == 0 ? 1 : n;
     lt.dims[1] = port == 0 ? n : 1;
     lt_set_dense(&lt);
-    shape[0] = port == 0 ? 1 : -1;
-    shape[1] = port == 0 ? -1 : 1;
     const int wide = graph_add_value(g, &lt), narrow = g->nodes[node].in[port];
-    const int reshape = wide < 0 ? -1 : pass_add_reshape(g, narrow, wide, shape, 2, false);
-    if (reshape < 0) {
+    if (wide < 0 || pass_add_reshape(g, narrow, wide) < 0) {
         return sinter_out_of_memory;
     }
     g->nodes[node].in[port] = wide;
@@ -63,9 +56,8 @@ static sinter_status_t narrow_result(graph_t *g, int node, bool row, bool column
     }
     g->nodes[node].out[0] = wide;
     g->values[wide].producer = node;
-    return pass_add_reshape(g, wide, result, shape, g->values[result].lt.ndims, true) < 0
-               ? sinter_out_of_memory
-               : sinter_success;
+    return pass_add_reshape_by(g, wide, result, shape, true) < 0 ? sinter_out_of_memory
+                                                                 : sinter_success;
 }
 
 sinter_status_t pass_matmul_2d(graph_t *g)

@@ -61,16 +61,13 @@ static int turned_dims(const lt_t *lt, int64_t *dims)
 static sinter_status_t add_transpose(graph_t *g, int in, int out)
 {
     const int ndims = g->values[in].lt.ndims;
+    if (ndims == 1) {
+        return pass_add_reshape(g, in, out) < 0 ? sinter_out_of_memory : sinter_success;
+    }
     int64_t *numbers = ARENA_NEW(&g->arena, int64_t, ndims + 1);
     attr_t *attr = ARENA_NEW(&g->arena, attr_t, 1);
     if (numbers == NULL || attr == NULL) {
         return sinter_out_of_memory;
-    }
-    if (ndims == 1) {
-        numbers[0] = -1;
-        numbers[1] = 1;
-        return pass_add_reshape(g, in, out, numbers, 2, false) < 0 ? sinter_out_of_memory
-                                                                   : sinter_success;
     }
     for (int d = 0; d < ndims; d++) {
         numbers[d] = d < ndims - 2 ? d : 2 * ndims - 3 - d;
@@ -86,7 +83,7 @@ static sinter_status_t add_transpose(graph_t *g, int in, int out)
 static bool turns(const node_t *n)
 {
     if (n->kind == sinter_op_matmul) {
-        return n->role != NULL && strcmp(n->role, "qk") == 0;
+        return node_has_role(n, "qk");
     }
     if (n->kind == sinter_op_quantize || n->kind == sinter_op_dequantize) {
         return n->n_in == 1 && n->quant->type == QUANT_PER_TENSOR;
@@ -232,11 +229,6 @@ static sinter_status_t turn_second(turner_t *t, int pv)
     return sinter_success;
 }
 
-static bool has_role(const node_t *n, const char *role)
-{
-    return n->role != NULL && strcmp(n->role, role) == 0;
-}
-
 /* Moves the transposes that are left among the scores or probabilities up into the first matmul. */
 static sinter_status_t cancel_transposes(turner_t *t)
 {
@@ -246,7 +238,7 @@ static sinter_status_t cancel_transposes(turner_t *t)
         const int v = n->out[0];
         int turned;
         if (n->kind != sinter_op_static_transpose ||
-            !(has_role(n, "score_views") || has_role(n, "p_post")) ||
+            !(node_has_role(n, "score_views") || node_has_role(n, "p_post")) ||
             node_swaps_matrix(n, g->values[v].lt.ndims) != 1) {
             continue;
         }
@@ -285,7 +277,7 @@ sinter_status_t pass_plain_attention(graph_t *sub)
     turner_t t = {.g = sub};
     int pv = -1;
     for (int i = 0; i < sub->n_nodes; i++) {
-        pv = !sub->nodes[i].dead && has_role(&sub->nodes[i], "turned_pv") ? i : pv;
+        pv = !sub->nodes[i].dead && node_has_role(&sub->nodes[i], "turned_pv") ? i : pv;
     }
     if (pv < 0 || sub->values[sub->nodes[pv].out[0]].lt.ndims < 2) {
         return sinter_success;

@@ -28,14 +28,24 @@ int pass_add_unary(graph_t *g, sinter_op_kind_t kind, int in, int out, attr_t *a
     return index;
 }
 
-int pass_add_reshape(graph_t *g, int in, int out, const int64_t *shape, int ndims,
-                     bool special_zero)
+int pass_add_reshape(graph_t *g, int in, int out)
 {
+    const lt_t *lt = &g->values[out].lt;
+    int64_t *shape = ARENA_NEW(&g->arena, int64_t, lt->ndims + 1);
+    for (int d = 0; d < lt->ndims && shape != NULL; d++) {
+        shape[d] = lt->dims[d] == SINTER_UNKNOWN_DIM ? -1 : lt->dims[d];
+    }
+    return shape == NULL ? -1 : pass_add_reshape_by(g, in, out, shape, false);
+}
+
+int pass_add_reshape_by(graph_t *g, int in, int out, const int64_t *shape, bool special_zero)
+{
+    const size_t n = (size_t)g->values[out].lt.ndims;
     attr_t *attrs = ARENA_NEW(&g->arena, attr_t, 2);
     if (attrs == NULL) {
         return -1;
     }
-    attrs[0] = (attr_t){.id = sinter_op_attr_shape, .n = (size_t)ndims, .s64 = shape};
+    attrs[0] = (attr_t){.id = sinter_op_attr_shape, .n = n, .s64 = shape};
     attrs[1] = (attr_t){.id = sinter_op_attr_special_zero, .n = 1, .b = special_zero};
     return pass_add_unary(g, sinter_op_static_reshape, in, out, attrs, 2);
 }

@@ -29,8 +29,7 @@ typedef struct path {
 static bool codes_in_memory(const graph_t *g, const node_t *matmul, int codes)
 {
     const int p = g->values[codes].producer;
-    return p < 0 || ((op_flags(g->nodes[p].kind) & OP_QUANT) != 0 &&
-                     (matmul->role == NULL || strcmp(matmul->role, "pv") != 0));
+    return p < 0 || ((op_flags(g->nodes[p].kind) & OP_QUANT) != 0 && !node_has_role(matmul, "pv"));
 }
 
 static path_t find_path(const graph_t *g, int matmul, int port)
@@ -67,11 +66,7 @@ static sinter_status_t add_view(graph_t *g, const node_t *view, int ndims, const
 static sinter_status_t add_reshape(graph_t *g, int ndims, const int64_t *dims, int *value)
 {
     const int out = pass_value_like(g, *value, ndims, dims);
-    int64_t *shape = ARENA_NEW(&g->arena, int64_t, ndims + 1);
-    for (int d = 0; d < ndims && shape != NULL; d++) {
-        shape[d] = dims[d] == SINTER_UNKNOWN_DIM ? -1 : dims[d];
-    }
-    if (out < 0 || shape == NULL || pass_add_reshape(g, *value, out, shape, ndims, false) < 0) {
+    if (out < 0 || pass_add_reshape(g, *value, out) < 0) {
         return sinter_out_of_memory;
     }
     *value = out;

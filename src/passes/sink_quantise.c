@@ -102,12 +102,7 @@ static int add_view(graph_t *g, const node_t *view, int from, int to, bool data)
     if (data || view->kind == sinter_op_static_transpose) {
         return pass_add_unary(g, view->kind, from, to, view->attrs, view->n_attrs);
     }
-    const lt_t lt = g->values[to].lt;
-    int64_t *shape = ARENA_NEW(&g->arena, int64_t, lt.ndims + 1);
-    for (int d = 0; d < lt.ndims && shape != NULL; d++) {
-        shape[d] = lt.dims[d] == SINTER_UNKNOWN_DIM ? -1 : lt.dims[d];
-    }
-    return shape == NULL ? -1 : pass_add_reshape(g, from, to, shape, lt.ndims, false);
+    return pass_add_reshape(g, from, to);
 }
 
 /* Lets the quantising node read what the view reads, and hangs views of its new outputs before

@@ -54,11 +54,11 @@ sinter_status_t matcher_init(matcher_t *m, const graph_t *g, arena_t *arena)
     m->node_state = ARENA_NEW(arena, unsigned char, n);
     m->value_state = ARENA_NEW(arena, unsigned char, g->n_values + 1);
     m->work_values = ARENA_NEW(arena, int, 2 * (size_t)n_slots);
-    m->heap =
+    m->heap.items =
         ARENA_NEW(arena, heap_item_t,
                   3 * (size_t)n); /* a node waits once and goes out once, a partition is met once */
     if (!m->parts || !m->node_search || !m->value_search || !m->node_state || !m->value_state ||
-        !m->work_values || !m->heap) {
+        !m->work_values || !m->heap.items) {
         return sinter_out_of_memory;
     }
     for (int i = 0; i < g->n_nodes; i++) {
@@ -117,19 +117,6 @@ static bool fail(matcher_t *m, const char *format, ...)
     vsnprintf(m->reason, MATCH_TEXT, format, args);
     va_end(args);
     return false;
-}
-
-bool match_same_dims(const lt_t *a, const lt_t *b)
-{
-    if (a->ndims < 0 || b->ndims < 0) {
-        return true;
-    }
-    bool same = a->ndims == b->ndims;
-    for (int d = 0; same && d < a->ndims; d++) {
-        same = a->dims[d] == b->dims[d] || a->dims[d] == SINTER_UNKNOWN_DIM ||
-               b->dims[d] == SINTER_UNKNOWN_DIM;
-    }
-    return same;
 }
 
 /* ---- producers ------------------------------------------------------------------------------- */
@@ -331,7 +318,7 @@ static int sole_user(const matcher_t *m, const pat_node_t *pn, int v, int *other
            : n->n_out != 1 && (classes & (OP_SOFTMAX | PAT_DYNQUANT)) == 0
                ? "it has further outputs"
            : (classes & (PAT_ELTWISE | PAT_CAST | PAT_QUANT | PAT_DEQUANT | PAT_DYNQUANT)) != 0 &&
-                   !match_same_dims(&m->g->values[n->out[0]].lt, &value->lt)
+                   !lt_dims_may_equal(&m->g->values[n->out[0]].lt, &value->lt)
                ? "it broadcasts its input to larger dims"
                : NULL;
     *other = c;
@@ -489,31 +476,15 @@ void matcher_new_row(matcher_t *m)
     m->limit = PAT_MANY;
 }
 
-/* Heap sort by topological position: no memory, no recursion. */
-static void sift(const int *pos, int *nodes, int i, int n)
+/* Between searches, whose heap it uses. */
+static void sort_by_pos(matcher_t *m, int *nodes, int n)
 {
-    const int x = nodes[i];
-    for (int child = 2 * i + 1; child < n; child = 2 * i + 1) {
-        child += child + 1 < n && pos[nodes[child + 1]] > pos[nodes[child]];
-        if (pos[nodes[child]] <= pos[x]) {
-            break;
-        }
-        nodes[i] = nodes[child];
-        i = child;
+    m->heap.n = 0;
+    for (int i = 0; i < n; i++) {
+        heap_push(&m->heap, m->pos[nodes[i]], nodes[i]);
     }
-    nodes[i] = x;
-}
-
-static void sort_by_pos(const int *pos, int *nodes, int n)
-{
-    for (int i = n / 2 - 1; i >= 0; i--) {
-        sift(pos, nodes, i, n);
-    }
-    for (int i = n - 1; i > 0; i--) {
-        const int last = nodes[i];
-        nodes[i] = nodes[0];
-        nodes[0] = last;
-        sift(pos, nodes, 0, i);
+    for (int i = 0; i < n; i++) {
+        nodes[i] = heap_pop(&m->heap);
     }
 }
 
@@ -542,7 +513,7 @@ static void add_part(matcher_t *m, const int *nodes, int n)
     *part = (part_t){.nodes = m->members + m->n_members, .n = n};
     memcpy(part->nodes, nodes, sizeof(int) * (size_t)n);
     m->n_members += n;
-    sort_by_pos(m->pos, part->nodes, n);
+    sort_by_pos(m, part->nodes, n);
     part->min_pos = m->pos[part->nodes[0]];
     note_end(m, part);
     for (int i = 0; i < n; i++) {
@@ -590,6 +561,6 @@ void matcher_merge(matcher_t *m, int upper, int lower, int *nodes)
     b->nodes = nodes;
     b->n += a->n;
     a->n = 0;
-    sort_by_pos(m->pos, b->nodes, b->n);
+    sort_by_pos(m, b->nodes, b->n);
     b->min_pos = m->pos[b->nodes[0]];
 }

@@ -8,6 +8,7 @@
 #ifndef SINTER_SRC_MATCHER_H
 #define SINTER_SRC_MATCHER_H
 
+#include "base/heap.h"
 #include "patterns/pattern.h"
 
 enum { MATCH_STOPS = 4 };
@@ -18,10 +19,6 @@ typedef struct part {
     int min_pos;
     unsigned seen; /* the search that met it last */
 } part_t;
-
-typedef struct heap_item {
-    int key, id; /* id: a node, or ~partition */
-} heap_item_t;
 
 typedef struct matcher {
     const graph_t *g;
@@ -50,8 +47,7 @@ typedef struct matcher {
     unsigned *node_search, *value_search;
     unsigned char *node_state, *value_state;
     int *list, *stack, *work_values;
-    heap_item_t *heap;
-    int n_heap;
+    heap_t heap;          /* by position; a node, or ~partition */
     int64_t work, wasted; /* steps of this match; steps of this row's failed matches */
     int limit;            /* of chains and regions: PAT_MANY until too much was wasted */
 } matcher_t;
@@ -73,8 +69,6 @@ void matcher_new_row(matcher_t *m);
 /* ---- between matcher.c and region.c ---------------------------------------------------------- */
 
 void match_add(matcher_t *m, int node, int pattern_node);
-/* Equal dims; unknown dims and ranks pass. */
-bool match_same_dims(const lt_t *a, const lt_t *b);
 void match_stop(matcher_t *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Grows a region over a value, adds it to the match, and returns its end value: -1 if it has
  * several. */

@@ -92,42 +92,9 @@ static sinter_status_t match_all(partitioner_t *p)
 
 /* ---- order ----------------------------------------------------------------------------------- */
 
-/* A heap of the partitions that are ready to run; the one that starts first is on top. */
-typedef struct ready {
-    const part_t *parts;
-    int *heap, n;
-} ready_t;
-
-static void ready_push(ready_t *r, int part)
-{
-    int i = r->n++;
-    while (i > 0 && r->parts[r->heap[(i - 1) / 2]].min_pos > r->parts[part].min_pos) {
-        r->heap[i] = r->heap[(i - 1) / 2];
-        i = (i - 1) / 2;
-    }
-    r->heap[i] = part;
-}
-
-static int ready_pop(ready_t *r)
-{
-    const int top = r->heap[0], last = r->heap[--r->n];
-    int i = 0;
-    for (int child = 1; child < r->n; child = 2 * i + 1) {
-        child += child + 1 < r->n &&
-                 r->parts[r->heap[child + 1]].min_pos < r->parts[r->heap[child]].min_pos;
-        if (r->parts[r->heap[child]].min_pos >= r->parts[last].min_pos) {
-            break;
-        }
-        r->heap[i] = r->heap[child];
-        i = child;
-    }
-    r->heap[i] = last;
-    return top;
-}
-
 /* Adds `by` to waiting[q] for each use that partition q makes of a value of partition p. Pushes the
  * partitions that then wait for nothing. */
-static void release(const partitioner_t *p, int part, int by, int *waiting, ready_t *ready)
+static void release(const partitioner_t *p, int part, int by, int *waiting, heap_t *ready)
 {
     const graph_t *g = p->g;
     const matcher_t *m = &p->m;
@@ -139,7 +106,7 @@ static void release(const partitioner_t *p, int part, int by, int *waiting, read
                 if (q != part) {
                     waiting[q] += by;
                     if (by < 0 && waiting[q] == 0) {
-                        ready_push(ready, q);
+                        heap_push(ready, m->parts[q].min_pos, q);
                     }
                 }
             }
@@ -154,8 +121,8 @@ static sinter_status_t order_parts(partitioner_t *p)
     const int n = p->m.n_parts;
     int n_left = 0;
     int *waiting = ARENA_NEW(&p->arena, int, n + 1);
-    ready_t ready = {.parts = p->m.parts, .heap = ARENA_NEW(&p->arena, int, n + 1)};
-    if (waiting == NULL || ready.heap == NULL) {
+    heap_t ready = {.items = ARENA_NEW(&p->arena, heap_item_t, n + 1)}; /* the first one on top */
+    if (waiting == NULL || ready.items == NULL) {
         return sinter_out_of_memory;
     }
     for (int i = 0; i < n; i++) {
@@ -164,12 +131,12 @@ static sinter_status_t order_parts(partitioner_t *p)
     for (int i = 0; i < n; i++) {
         n_left += p->m.parts[i].n > 0;
         if (waiting[i] == 0 && p->m.parts[i].n > 0) {
-            ready_push(&ready, i);
+            heap_push(&ready, p->m.parts[i].min_pos, i);
         }
     }
     int done = 0;
     while (ready.n > 0) {
-        p->order[done] = ready_pop(&ready);
+        p->order[done] = heap_pop(&ready);
         release(p, p->order[done++], -1, waiting, &ready);
     }
     p->n_order = done;

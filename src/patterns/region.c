@@ -44,35 +44,6 @@ static void set_value(matcher_t *m, int v, int state)
     m->value_state[v] = (unsigned char)state;
 }
 
-/* ---- heap of points by topological position -------------------------------------------------- */
-
-static void heap_push(matcher_t *m, int key, int id)
-{
-    int i = m->n_heap++;
-    while (i > 0 && m->heap[(i - 1) / 2].key > key) {
-        m->heap[i] = m->heap[(i - 1) / 2];
-        i = (i - 1) / 2;
-    }
-    m->heap[i] = (heap_item_t){key, id};
-}
-
-static int heap_pop(matcher_t *m)
-{
-    const int top = m->heap[0].id;
-    const heap_item_t last = m->heap[--m->n_heap];
-    int i = 0;
-    for (int child = 1; child < m->n_heap; child = 2 * i + 1) {
-        child += child + 1 < m->n_heap && m->heap[child + 1].key < m->heap[child].key;
-        if (m->heap[child].key >= last.key) {
-            break;
-        }
-        m->heap[i] = m->heap[child];
-        i = child;
-    }
-    m->heap[i] = last;
-    return top;
-}
-
 /* ---- outside --------------------------------------------------------------------------------- */
 
 static const char *const dependent_text =
@@ -86,7 +57,7 @@ static void put_out(region_t *r, int node, bool dependent)
         part_t *part = &m->parts[m->owner[node]];
         if (part->seen != m->now) {
             part->seen = m->now;
-            heap_push(m, part->min_pos, ~m->owner[node]);
+            heap_push(&m->heap, part->min_pos, ~m->owner[node]);
         }
         return;
     }
@@ -103,7 +74,7 @@ static void put_out(region_t *r, int node, bool dependent)
         }
     }
     set_node(m, node, NODE_OUT);
-    heap_push(m, m->pos[node], node);
+    heap_push(&m->heap, m->pos[node], node);
 }
 
 static void put_out_users(region_t *r, int v, bool dependent)
@@ -173,7 +144,7 @@ static const char *unfit(const region_t *r, int node, int v)
             return "its scales depend on the region";
         }
     }
-    return match_same_dims(&m->g->values[n->out[0]].lt, r->dims)
+    return lt_dims_may_equal(&m->g->values[n->out[0]].lt, r->dims)
                ? NULL
                : "it broadcasts the region to larger dims";
 }
@@ -220,7 +191,7 @@ static void open_value(region_t *r, int v)
     for (int i = 0; i < n; i++) {
         if (node_state(m, users[i]) == NODE_FREE) {
             set_node(m, users[i], NODE_WAITING);
-            heap_push(m, m->pos[users[i]], users[i]);
+            heap_push(&m->heap, m->pos[users[i]], users[i]);
             r->n_waiting++;
         }
     }
@@ -249,8 +220,8 @@ static void take_in(region_t *r, int node)
 static void wave(region_t *r)
 {
     matcher_t *m = r->m;
-    while (m->n_heap > 0 && (r->n_waiting > 0 || m->heap[0].key < r->max_pos)) {
-        const int id = heap_pop(m);
+    while (m->heap.n > 0 && (r->n_waiting > 0 || m->heap.items[0].key < r->max_pos)) {
+        const int id = heap_pop(&m->heap);
         m->work++;
         if (r->budget < 0) { /* too much outside to look at: nothing more joins */
             if (id >= 0 && node_state(m, id) == NODE_WAITING) {
@@ -290,7 +261,7 @@ int region_grow(matcher_t *m, int pattern_node, int source)
                   .max_pos = -1};
     r.budget = m->limit == PAT_MANY ? OUTSIDE_STEPS : FEW_STEPS;
     m->now++;
-    m->n_heap = 0;
+    m->heap.n = 0;
     open_value(&r, source);
     settle(&r);
     wave(&r);
@@ -314,11 +285,11 @@ static void visit(matcher_t *m, int node, int max_pos)
     if (p >= 0) {
         if (m->parts[p].seen != m->now && m->parts[p].min_pos < max_pos) {
             m->parts[p].seen = m->now;
-            m->heap[m->n_heap++].id = ~p;
+            m->heap.items[m->heap.n++].id = ~p;
         }
     } else if (node_state(m, node) == NODE_FREE && m->pos[node] < max_pos) {
         set_node(m, node, NODE_OUT);
-        m->heap[m->n_heap++].id = node;
+        m->heap.items[m->heap.n++].id = node;
     }
 }
 
@@ -352,7 +323,7 @@ const char *match_cycle(matcher_t *m)
     const int64_t until =
         m->work + (m->limit == PAT_MANY ? STEPS : FEW_STEPS) + 8 * (int64_t)m->match.n;
     m->now++;
-    m->n_heap = 0;
+    m->heap.n = 0;
     for (int i = 0; i < m->match.n; i++) {
         max_pos = m->pos[m->node[i]] > max_pos ? m->pos[m->node[i]] : max_pos;
     }
@@ -360,8 +331,8 @@ const char *match_cycle(matcher_t *m)
     for (int i = 0; i < m->match.n; i++) {
         visit_users(m, m->node[i], true, max_pos);
     }
-    while (m->n_heap > 0) {
-        const int back = visit_users(m, m->heap[--m->n_heap].id, false, max_pos);
+    while (m->heap.n > 0) {
+        const int back = visit_users(m, m->heap.items[--m->heap.n].id, false, max_pos);
         if (back >= 0) {
             return match_reason(
                 &m->match,

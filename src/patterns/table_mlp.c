@@ -7,9 +7,17 @@
 #define INPUT (OPERAND | PAT_QUANT | PAT_DYNQUANT) /* may be quantised on the fly */
 #define SIDE (PAT_ELTWISE | PAT_CAST | PAT_DEQUANT)
 #define MID (PAT_CAST | PAT_VIEW | PAT_QUANT | PAT_DYNQUANT | PAT_DEQUANT)
-#define TAIL (PAT_VIEW | PAT_CAST | PAT_QUANT | PAT_ELTWISE)
 
 enum { MAX_ACT = 32, MAX_MID = 8 };
+
+/* clang-format off */
+#define X_PRE(of_node)                                                                            \
+    {.role = "x_pre", .ops = INPUT, .edge = PAT_ABOVE, .of = (of_node), .port = 0,                \
+     .max = PAT_MANY, .leave = true}
+#define TAIL(of_node)                                                                             \
+    {.role = "tail", .ops = PAT_VIEW | PAT_CAST | PAT_QUANT | PAT_ELTWISE, .edge = PAT_BELOW,     \
+     .of = (of_node), .port = -1, .max = PAT_MANY, .side = SIDE}
+/* clang-format on */
 
 static const pat_check_t checks[] = {pat_within_limits, pat_same_input, pat_joined_by_multiply,
                                      NULL};
@@ -26,23 +34,11 @@ static const pat_node_t gated_mlp[] = {
     {.role = "up", .ops = OP_MATMUL, .edge = PAT_ABOVE, .of = 1, .port = -1, .min = 1, .max = 1},
     {.role = "mid", .ops = MID, .edge = PAT_BELOW, .of = 1, .port = 0, .max = MAX_MID},
     {.role = "down", .ops = OP_MATMUL, .edge = PAT_BELOW, .of = 3, .port = 0, .min = 1, .max = 1},
-    {.role = "x_pre",
-     .ops = INPUT,
-     .edge = PAT_ABOVE,
-     .of = 0,
-     .port = 0,
-     .max = PAT_MANY,
-     .leave = true},
-    {.role = "gate_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 0, .port = 1, .max = PAT_MANY},
-    {.role = "x_pre",
-     .ops = INPUT,
-     .edge = PAT_ABOVE,
-     .of = 2,
-     .port = 0,
-     .max = PAT_MANY,
-     .leave = true},
-    {.role = "up_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 2, .port = 1, .max = PAT_MANY},
-    {.role = "down_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 4, .port = 1, .max = PAT_MANY},
+    X_PRE(0),
+    PAT_PRE("gate_pre", OPERAND, 0, 1),
+    X_PRE(2),
+    PAT_PRE("up_pre", OPERAND, 2, 1),
+    PAT_PRE("down_pre", OPERAND, 4, 1),
     {.role = "post",
      .ops = PAT_ELTWISE | PAT_CAST | PAT_QUANT,
      .edge = PAT_REGION,
@@ -50,13 +46,7 @@ static const pat_node_t gated_mlp[] = {
      .max = PAT_MANY,
      .side = SIDE,
      .keep = true},
-    {.role = "tail",
-     .ops = TAIL,
-     .edge = PAT_BELOW,
-     .of = 10,
-     .port = -1,
-     .max = PAT_MANY,
-     .side = SIDE},
+    TAIL(10),
     PAT_QUANTISE_BELOW(11),
 };
 const pattern_t pattern_gated_mlp = PAT_ROW("gated-mlp", FAMILY_GENERAL, gated_mlp, checks);
@@ -73,29 +63,11 @@ static const pat_node_t gated_mlp_up[] = {
      .side = SIDE,
      .keep = true},
     {.role = "up", .ops = OP_MATMUL, .edge = PAT_ABOVE, .of = 1, .port = -1, .min = 1, .max = 1},
-    {.role = "x_pre",
-     .ops = INPUT,
-     .edge = PAT_ABOVE,
-     .of = 0,
-     .port = 0,
-     .max = PAT_MANY,
-     .leave = true},
-    {.role = "gate_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 0, .port = 1, .max = PAT_MANY},
-    {.role = "x_pre",
-     .ops = INPUT,
-     .edge = PAT_ABOVE,
-     .of = 2,
-     .port = 0,
-     .max = PAT_MANY,
-     .leave = true},
-    {.role = "up_pre", .ops = OPERAND, .edge = PAT_ABOVE, .of = 2, .port = 1, .max = PAT_MANY},
-    {.role = "tail",
-     .ops = TAIL,
-     .edge = PAT_BELOW,
-     .of = 1,
-     .port = -1,
-     .max = PAT_MANY,
-     .side = SIDE},
+    X_PRE(0),
+    PAT_PRE("gate_pre", OPERAND, 0, 1),
+    X_PRE(2),
+    PAT_PRE("up_pre", OPERAND, 2, 1),
+    TAIL(1),
     PAT_QUANTISE_BELOW(7),
 };
 const pattern_t pattern_gated_mlp_up =

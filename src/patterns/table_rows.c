@@ -21,24 +21,14 @@ const pattern_t pattern_rotary = PAT_ROW("rotary", FAMILY_GENERAL, rotary, NULL)
 
 static const pat_node_t reduction[] = {
     {.role = "reduction", .ops = OP_REDUCE, .edge = PAT_ANCHOR},
-    {.role = "pre",
-     .ops = PAT_ELTWISE | PAT_CAST | PAT_DEQUANT,
-     .edge = PAT_ABOVE,
-     .of = 0,
-     .port = 0,
-     .max = PAT_MANY},
+    PAT_PRE("pre", PAT_ELTWISE | PAT_CAST | PAT_DEQUANT, 0, 0),
     PAT_POST(0, 0),
 };
 const pattern_t pattern_reduction = PAT_ROW("reduction", FAMILY_GENERAL, reduction, NULL);
 
 static const pat_node_t pooling[] = {
     {.role = "pooling", .ops = OP_WINDOW, .edge = PAT_ANCHOR},
-    {.role = "pre",
-     .ops = PAT_ELTWISE | PAT_CAST | PAT_DEQUANT,
-     .edge = PAT_ABOVE,
-     .of = 0,
-     .port = 0,
-     .max = PAT_MANY},
+    PAT_PRE("pre", PAT_ELTWISE | PAT_CAST | PAT_DEQUANT, 0, 0),
     PAT_POST(0, 0),
     PAT_TAIL(2),
 };

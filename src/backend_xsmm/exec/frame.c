@@ -6,66 +6,45 @@
 #include "base/status.h"
 #include "graph/shape.h"
 
-/* Places an area behind the one before it; false on overflow. */
-static bool reserve(size_t *at, size_t count, size_t size, size_t *offset)
+/* Lays the arrays out in memory; NULL: only counts the bytes. */
+static frame_mem_t *lay_out(const plan_t *plan, unsigned char *base, size_t *bytes)
+{
+    const size_t n = (size_t)plan->n_values;
+    frame_mem_t m = {.plan = plan};
+    size_t at = 0;
+    frame_mem_t *fm = carve(base, &at, 1, sizeof *fm);
+    m.frame.v = m.v = carve(base, &at, n, sizeof *m.v);
+    m.lts = carve(base, &at, (size_t)plan->sub.n_values, sizeof *m.lts);
+    /* Most of it is filled in before it is read, and clearing it would be felt in small executes:
+     * v by frame_shapes, lts by frame_place, states by choose. */
+    const size_t cleared = at;
+    m.temp_offset = carve(base, &at, n, sizeof *m.temp_offset);
+    m.port_data = carve(base, &at, n, sizeof *m.port_data);
+    m.constants =
+        carve(base, &at, (size_t)plan->n_packed + (size_t)plan->n_copies, sizeof(constant_t *));
+    m.taken = carve(base, &at, (size_t)plan->n_steps, sizeof *m.taken);
+    if (base != NULL) {
+        memset(base + cleared, 0, at - cleared);
+    }
+    m.state = carve(base, &at, 1, plan->state_bytes);
+    if (fm != NULL) {
+        *fm = m;
+    }
+    *bytes = at;
+    return fm;
+}
+
+size_t frame_bytes(const plan_t *plan)
 {
     size_t bytes;
-    *offset = *at;
-    return mul_size(count, size, &bytes) && add_size(*at, bytes, at) &&
-           add_size(*at, SCRATCH_ALIGN, at) && ((*at = *at & ~(size_t)(SCRATCH_ALIGN - 1)), true);
-}
-
-typedef struct areas {
-    size_t head, v, lts, temp_offset, port_data, constants, taken, state, end;
-} areas_t;
-
-static bool areas_of(const plan_t *plan, areas_t *a)
-{
-    size_t at = 0;
-    const bool ok = reserve(&at, 1, sizeof(frame_mem_t), &a->head) &&
-                    reserve(&at, (size_t)plan->n_values, sizeof(bound_t), &a->v) &&
-                    reserve(&at, (size_t)plan->sub.n_values, sizeof(lt_t), &a->lts) &&
-                    reserve(&at, (size_t)plan->n_values, sizeof(size_t), &a->temp_offset) &&
-                    reserve(&at, (size_t)plan->n_values, sizeof(unsigned char *), &a->port_data) &&
-                    reserve(&at, (size_t)plan->n_packed + (size_t)plan->n_copies,
-                            sizeof(constant_t *), &a->constants) &&
-                    reserve(&at, (size_t)plan->n_steps, sizeof(taken_t), &a->taken) &&
-                    reserve(&at, 1, plan->state_bytes, &a->state);
-    a->end = at;
-    return ok;
-}
-
-bool frame_bytes(const plan_t *plan, size_t *bytes)
-{
-    areas_t a;
-    if (!areas_of(plan, &a)) {
-        return false;
-    }
-    *bytes = a.end;
-    return true;
+    (void)lay_out(plan, NULL, &bytes);
+    return bytes;
 }
 
 frame_mem_t *frame_place(const plan_t *plan, void *memory)
 {
-    areas_t a;
-    unsigned char *base = memory;
-    if (!areas_of(plan, &a)) {
-        return NULL;
-    }
-    /* Most of it is filled in before it is read, and clearing it would be felt in small executes:
-     * v by frame_shapes, lts here, states by choose. */
-    memset(base, 0, a.v);
-    memset(base + a.temp_offset, 0, a.state - a.temp_offset);
-    frame_mem_t *fm = (frame_mem_t *)(void *)(base + a.head);
-    fm->plan = plan;
-    fm->v = (bound_t *)(void *)(base + a.v);
-    fm->lts = (lt_t *)(void *)(base + a.lts);
-    fm->temp_offset = (size_t *)(void *)(base + a.temp_offset);
-    fm->port_data = (unsigned char **)(void *)(base + a.port_data);
-    fm->constants = (constant_t **)(void *)(base + a.constants);
-    fm->taken = (taken_t *)(void *)(base + a.taken);
-    fm->state = base + a.state;
-    fm->frame.v = fm->v;
+    size_t bytes;
+    frame_mem_t *fm = lay_out(plan, memory, &bytes);
     for (int i = 0; i < plan->n_values; i++) {
         fm->v[i].data = NULL;
     }

@@ -33,8 +33,8 @@ typedef struct frame_mem {
     double divisible; /* the work of the steps that have several shares */
 } frame_mem_t;
 
-/* Bytes for frame_mem_t and all its arrays; false on overflow. */
-bool frame_bytes(const plan_t *plan, size_t *bytes);
+/* Bytes for frame_mem_t and all its arrays. */
+size_t frame_bytes(const plan_t *plan);
 /* Places the arrays in memory, which is frame_bytes long and aligned to 64 bytes. lts begin with
  * what compile knew. */
 frame_mem_t *frame_place(const plan_t *plan, void *memory);
@@ -56,9 +56,9 @@ sinter_status_t frame_choose(const plan_t *plan, frame_mem_t *fm, threads_t thre
 void frame_data(const plan_t *plan, frame_mem_t *fm, unsigned char *const *data,
                 unsigned char *temps);
 
-/* frame_shapes for packed values alone. Their bases must have dims and strides. */
 /* The data pointers of views, from those of their bases. */
 void frame_views(const plan_t *plan, frame_mem_t *fm);
+/* frame_shapes for packed values alone. Their bases must have dims and strides. */
 sinter_status_t frame_packed_shapes(const plan_t *plan, frame_mem_t *fm);
 /* Takes the copies of packed values from the constant cache; owner: the compiled partition. A
  * value for which the cache has no room is read from its base. frame_unpack must follow, even if

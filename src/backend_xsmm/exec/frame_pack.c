@@ -61,6 +61,21 @@ static sinter_status_t resolve_strips(const plan_t *plan, int i, bound_t *b)
     return sinter_success;
 }
 
+/* Strides of all dims but one, the innermost *stride, which becomes the elements of all; false on
+ * overflow. */
+static bool dense_but(bound_t *b, int dim, int64_t *stride)
+{
+    for (int d = b->ndims - 1; d >= 0; d--) {
+        if (d != dim) {
+            b->strides[d] = *stride;
+            if (!mul_i64(*stride, b->dims[d], stride)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
 /* The other dims keep their order. */
 static sinter_status_t resolve_packed(const plan_t *plan, frame_mem_t *fm, int i)
 {
@@ -78,15 +93,7 @@ static sinter_status_t resolve_packed(const plan_t *plan, frame_mem_t *fm, int i
     }
     int64_t stride = (b->dims[along] + line - 1) / line * line;
     b->strides[along] = 1;
-    for (int d = b->ndims - 1; d >= 0; d--) {
-        if (d != along) {
-            b->strides[d] = stride;
-            if (!mul_i64(stride, b->dims[d], &stride)) {
-                return too_large(plan, i);
-            }
-        }
-    }
-    return sinter_success;
+    return dense_but(b, along, &stride) ? sinter_success : too_large(plan, i);
 }
 
 sinter_status_t frame_packed_shapes(const plan_t *plan, frame_mem_t *fm)
@@ -219,17 +226,11 @@ static sinter_status_t take_copy(const plan_t *plan, frame_mem_t *fm, const step
     constant_key_t key;
     int64_t stride = 1;
     size_t bytes;
-    for (int d = dense.ndims - 1; d >= 0; d--) {
-        dense.strides[d] = stride;
-        if (!mul_i64(stride, dense.dims[d], &stride)) {
-            return sg_fail(sinter_invalid_shape, "tensor %llu: size of its copy overflows",
-                           (unsigned long long)plan->values[step->copied].lt.id);
-        }
-    }
-    if (stride == 0) {
+    const bool fits = dense_but(&dense, -1, &stride);
+    if (fits && stride == 0) {
         return sinter_success; /* there is nothing to copy */
     }
-    if (!key_of(from, &dense, &key, &bytes)) {
+    if (!fits || !key_of(from, &dense, &key, &bytes)) {
         return sg_fail(sinter_invalid_shape, "tensor %llu: size of its copy overflows",
                        (unsigned long long)plan->values[step->copied].lt.id);
     }

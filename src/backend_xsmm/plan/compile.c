@@ -481,18 +481,14 @@ sinter_status_t compile_open(const sinter_partition_t *part, sinter_engine_t *en
     return copy_and_specialise(plan, part, n_in, in, n_out, out);
 }
 
-static sinter_status_t measure_frames(sinter_compiled_partition_t *cp)
+static void measure_frames(sinter_compiled_partition_t *cp)
 {
-    size_t other = 0;
-    if (!frame_bytes(&cp->plan, &cp->plan.frame_bytes) ||
-        (cp->fallback != NULL && !frame_bytes(cp->fallback, &other))) {
-        return sg_fail(sinter_invalid_shape, "frame size overflows");
-    }
+    cp->plan.frame_bytes = frame_bytes(&cp->plan);
     if (cp->fallback != NULL) {
+        const size_t other = frame_bytes(cp->fallback);
         cp->plan.frame_bytes = other > cp->plan.frame_bytes ? other : cp->plan.frame_bytes;
         cp->fallback->frame_bytes = cp->plan.frame_bytes;
     }
-    return sinter_success;
 }
 
 sinter_status_t compile_finish(sinter_compiled_partition_t *cp, const sinter_partition_t *part)
@@ -507,7 +503,7 @@ sinter_status_t compile_finish(sinter_compiled_partition_t *cp, const sinter_par
     if (plan->n_assumed > 0) {
         SG_TRY(make_fallback(cp));
     }
-    SG_TRY(measure_frames(cp));
+    measure_frames(cp);
     SG_TRY(inplace_find_pairs(cp));
     return write_report(cp, &notes);
 }

@@ -14,14 +14,6 @@
 #include "backend_xsmm/step.h"
 #include "graph/tensor.h"
 
-static int memory_of(const plan_t *plan, int v)
-{
-    while (v >= 0 && plan->values[v].kind == PV_VIEW) {
-        v = plan->values[v].base;
-    }
-    return v;
-}
-
 /* A value whose elements follow one another as those of its memory do. Two such values of the same
  * dims have the same elements in the same places if their memories have the same dims and
  * strides. */
@@ -54,7 +46,7 @@ static int count_in(const plan_t *plan, const chain_t *chain, int v, access_t *f
 {
     int n = 0;
     for (int i = 0; chain != NULL && i < chain->n_operands; i++) {
-        if (memory_of(plan, chain->operands[i].value) == v) {
+        if (plan_memory_of(plan, chain->operands[i].value) == v) {
             *found = (access_t){chain, i};
             n++;
         }
@@ -133,7 +125,7 @@ typedef struct accesses {
 static void see(void *to, int value, unsigned access)
 {
     accesses_t *a = to;
-    if (memory_of(a->plan, value) == a->memory) {
+    if (plan_memory_of(a->plan, value) == a->memory) {
         *a = (accesses_t){a->plan, a->memory, a->n + 1, value, access};
     }
 }

@@ -3,18 +3,9 @@
 #include "backend_xsmm/plan/lower.h"
 #include "backend_xsmm/step.h"
 
-/* The tensor that a value is a view of. */
-static const plan_value_t *tensor_of(const plan_t *plan, int value)
-{
-    while (plan->values[value].kind == PV_VIEW) {
-        value = plan->values[value].base;
-    }
-    return &plan->values[value];
-}
-
 bool lower_is_constant(const plan_t *plan, int value)
 {
-    const plan_value_t *tensor = tensor_of(plan, value);
+    const plan_value_t *tensor = &plan->values[plan_memory_of(plan, value)];
     return tensor->kind == PV_INPUT && tensor->lt.property == sinter_tensor_property_constant;
 }
 

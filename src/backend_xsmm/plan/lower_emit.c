@@ -479,9 +479,7 @@ static sinter_status_t emit_cluster(emitter_t *e, int ci, step_t *step)
 
 static void touch(plan_t *plan, int v, int step)
 {
-    while (v >= 0 && plan->values[v].kind == PV_VIEW) {
-        v = plan->values[v].base;
-    }
+    v = plan_memory_of(plan, v);
     if (v >= 0 && (plan->values[v].kind == PV_TEMP || plan->values[v].kind == PV_INPUT ||
                    plan->values[v].kind == PV_OUTPUT)) {
         plan_value_t *pv = &plan->values[v];

@@ -52,15 +52,20 @@ static void place(lowering_t *lo, int v, pv_kind_t kind, const lt_t *lt)
     memcpy(b->strides, probe.strides, sizeof(b->strides));
 }
 
+/* How a view shows its base. IN_BLOCKS: strides do not express it, those of blocks do. */
+typedef enum shows { FORWARDS, BACKWARDS, IN_BLOCKS } shows_t;
+
 /* Makes plan value v a view of base. False: strides cannot express it. like: the graph value whose
  * dims v has. */
-static bool place_view(lowering_t *lo, int v, int like, int base, const node_t *op, bool inverse)
+static bool place_view(lowering_t *lo, int v, int like, int base, const node_t *op, shows_t how)
 {
     plan_value_t *pv = &lo->plan->values[v];
     const lt_t *lt = &lo->probe[like];
+    const bound_t *from = &lo->bound[base];
     bound_t b = {.dtype = lt->data_type, .ndims = lt->ndims};
     memcpy(b.dims, lt->dims, sizeof(b.dims));
-    if (!view_strides(op, inverse, &lo->bound[base], b.ndims, b.dims, b.strides)) {
+    if (how == IN_BLOCKS ? !view_in_blocks(from, &b)
+                         : !view_strides(op, how == BACKWARDS, from, b.ndims, b.dims, b.strides)) {
         return false;
     }
     lo->bound[v] = b;
@@ -68,7 +73,8 @@ static bool place_view(lowering_t *lo, int v, int like, int base, const node_t *
     pv->kind = PV_VIEW;
     pv->base = base;
     pv->op = op;
-    pv->inverse = inverse;
+    pv->inverse = how == BACKWARDS;
+    pv->in_blocks = how == IN_BLOCKS;
     pv->port = like;
     lo->plan->view_order[lo->plan->n_views++] = v;
     return true;
@@ -99,7 +105,7 @@ static void store_target(lowering_t *lo, int v)
     while (y != v) {
         const node_t *view = &lo->g->nodes[lo->g->values[y].producer];
         const int x = view->in[0];
-        if (!place_view(lo, x, x, y, view, true)) {
+        if (!place_view(lo, x, x, y, view, BACKWARDS)) {
             for (int w = y; w >= 0 && lo->placed[w]; w = only_view_of(lo, w)) {
                 lo->placed[w] = false;
                 lo->plan->n_views -= lo->plan->values[w].kind == PV_VIEW;
@@ -157,29 +163,14 @@ static bool only_as_b(const lowering_t *lo, int v)
 static bool place_in_blocks(lowering_t *lo, const node_t *view)
 {
     const int x = view->in[0], y = view->out[0], last = lo->probe[y].ndims - 1;
-    const lt_t *from = &lo->probe[x], *to = &lo->probe[y], *port = &lo->g->values[x].lt;
+    const lt_t *port = &lo->g->values[x].lt;
     bool blocks = !lo->attention && view->kind == sinter_op_static_reshape &&
-                  lo->plan->values[x].kind == PV_INPUT && last >= 1 && from->ndims == last + 2 &&
+                  lo->plan->values[x].kind == PV_INPUT && last >= 1 &&
+                  lo->probe[x].ndims == last + 2 &&
                   port->property != sinter_tensor_property_constant && lt_strides_known(port) &&
                   port->dims[last + 1] != SINTER_UNKNOWN_DIM && port->strides[last + 1] == 1 &&
                   dtype_traits(port->data_type)->bits % 8 == 0 && only_as_b(lo, y);
-    if (!blocks) {
-        return false;
-    }
-    plan_value_t *pv = &lo->plan->values[y];
-    lo->bound[y] = (bound_t){.dtype = to->data_type, .ndims = to->ndims};
-    memcpy(lo->bound[y].dims, to->dims, sizeof(to->dims));
-    if (!view_in_blocks(&lo->bound[x], &lo->bound[y])) {
-        return false;
-    }
-    lo->placed[y] = true;
-    pv->kind = PV_VIEW;
-    pv->base = x;
-    pv->op = view;
-    pv->in_blocks = true;
-    pv->port = y;
-    lo->plan->view_order[lo->plan->n_views++] = y;
-    return true;
+    return blocks && place_view(lo, y, y, x, view, IN_BLOCKS);
 }
 
 /* Places y = view(x) where x is in memory already. */
@@ -189,7 +180,7 @@ static sinter_status_t look_at(lowering_t *lo, const node_t *view)
     const bool output = lo->g->values[y].is_output;
     /* Kernels expect strides of 0 or more; a chain can copy what others have. */
     const bool copied = output || (view->kind == sinter_op_slice && slice_goes_back(view));
-    if (!copied && place_view(lo, y, y, x, view, false)) {
+    if (!copied && place_view(lo, y, y, x, view, FORWARDS)) {
         return check_begin(lo, y);
     }
     if (!copied && place_in_blocks(lo, view)) {
@@ -199,7 +190,7 @@ static sinter_status_t look_at(lowering_t *lo, const node_t *view)
     if (hidden < 0) {
         return sinter_out_of_memory;
     }
-    if (copied && place_view(lo, hidden, y, x, view, false)) {
+    if (copied && place_view(lo, hidden, y, x, view, FORWARDS)) {
         place(lo, y, output ? PV_OUTPUT : PV_TEMP, &lo->probe[y]);
         SG_TRY(check_begin(lo, hidden));
         return copy_step(lo, pos, y, hidden, y);
@@ -208,7 +199,7 @@ static sinter_status_t look_at(lowering_t *lo, const node_t *view)
      * the inverse view. A dense y always has one. */
     place(lo, y, output ? PV_OUTPUT : PV_TEMP, &lo->probe[y]);
     lo->plan->values[hidden].port = x;
-    if (place_view(lo, hidden, x, y, view, true)) {
+    if (place_view(lo, hidden, x, y, view, BACKWARDS)) {
         return copy_step(lo, pos, x, x, hidden);
     }
     const int temp = extra_value(lo, y);
@@ -216,7 +207,7 @@ static sinter_status_t look_at(lowering_t *lo, const node_t *view)
         return sinter_out_of_memory;
     }
     place(lo, temp, PV_TEMP, &lo->probe[y]);
-    if (!place_view(lo, hidden, x, temp, view, true)) {
+    if (!place_view(lo, hidden, x, temp, view, BACKWARDS)) {
         /* Dense memory can be seen in any dims, unless strides overflow with the representative
          * dims. */
         return sg_fail(sinter_unimplemented, "%s: more unknown dims than a view can be planned for",
@@ -236,23 +227,11 @@ static sinter_status_t join_parts(lowering_t *lo, const node_t *concat)
             return sinter_out_of_memory;
         }
         lo->plan->values[part].part = i;
-        place_view(lo, part, x, out, concat, false);
+        place_view(lo, part, x, out, concat, FORWARDS);
         SG_TRY(check_begin(lo, part));
         SG_TRY(copy_step(lo, lo->ready[out], x, x, part));
     }
     return sinter_success;
-}
-
-/* How many values the layouts of a step with this node may make. */
-static int packed_values(const node_t *n)
-{
-    int most = 0;
-    for (int k = 0; k < STEP_KINDS; k++) {
-        if ((sinter_steps[k]->classes & op_class(n->kind)) != 0) {
-            most = sinter_steps[k]->packed_values;
-        }
-    }
-    return most;
 }
 
 sinter_status_t lower_memory(lowering_t *lo)
@@ -267,7 +246,10 @@ sinter_status_t lower_memory(lowering_t *lo)
         lo->cap_values += lower_is_view(&g->nodes[i])                              ? 2
                           : (op_flags(g->nodes[i].kind) & (OP_QUANT | OP_DEQUANT)) ? 4
                           : g->nodes[i].kind == sinter_op_concat ? g->nodes[i].n_in
-                                                                 : packed_values(&g->nodes[i]);
+                                                                 : 0;
+    }
+    for (int i = 0; i < lo->n_clusters; i++) {
+        lo->cap_values += sinter_steps[lo->clusters[i].kind]->packed_values;
     }
     plan->values = ARENA_NEW(&plan->arena, plan_value_t, lo->cap_values);
     plan->view_order = ARENA_NEW(&plan->arena, int, lo->cap_values);

@@ -112,7 +112,7 @@ static bool index_apart(const lowering_t *lo, const node_t *n)
 static bool takes(const lowering_t *lo, int node)
 {
     const node_t *n = &lo->g->nodes[node];
-    const bool qk = n->kind == sinter_op_matmul && n->role != NULL && strcmp(n->role, "qk") == 0;
+    const bool qk = n->kind == sinter_op_matmul && node_has_role(n, "qk");
     return lo->attention && (qk || (spine_of(lo, n) != 0 && !index_apart(lo, n)));
 }
 
