@@ -3,19 +3,10 @@
 #ifndef SINTER_SRC_OP_RULES_H
 #define SINTER_SRC_OP_RULES_H
 
-#include <inttypes.h>
-
-#include "base/status.h"
-#include "graph/node.h"
+#include "graph/tensor.h"
 
 struct graph;
-
-/* A broken rule of a node, by what it is about. */
-#define FAIL_NODE(node, status, format, ...) \
-    sg_fail(status, "%s: " format, node_label(node), __VA_ARGS__)
-#define FAIL_OP(node, ...) FAIL_NODE(node, sinter_invalid_graph_op, __VA_ARGS__)
-#define FAIL_SHAPE(node, ...) FAIL_NODE(node, sinter_invalid_shape, __VA_ARGS__)
-#define FAIL_TYPE(node, ...) FAIL_NODE(node, sinter_invalid_data_type, __VA_ARGS__)
+struct node;
 
 /* What arity, types and attributes must fulfil together. */
 sinter_status_t check_same_type(const struct node *node, const lt_t *in, const lt_t *out);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "graph/op_rules.h"
+#include "graph/fail.h"
 #include "numeric/dtype.h"
 
 static const char *const kind_names[] = {

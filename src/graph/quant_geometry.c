@@ -2,7 +2,7 @@
  * sizes that follow. */
 #include <string.h>
 
-#include "graph/op_rules.h"
+#include "graph/fail.h"
 #include "graph/quant.h"
 #include "numeric/dtype.h"
 

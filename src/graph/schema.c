@@ -2,7 +2,6 @@
  * the op and, where there is one, the tensor. */
 #include "graph/schema.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -10,6 +9,7 @@
 
 #include "base/status.h"
 #include "graph/attr.h"
+#include "graph/fail.h"
 #include "graph/op_rules.h"
 #include "graph/quant.h"
 

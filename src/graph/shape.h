@@ -6,6 +6,7 @@
 #ifndef SINTER_SRC_SHAPE_H
 #define SINTER_SRC_SHAPE_H
 
+#include "graph/fail.h"
 #include "graph/op_rules.h"
 
 #define UNKNOWN SINTER_UNKNOWN_DIM

@@ -70,7 +70,7 @@ sinter_status_t matcher_init(matcher_t *m, const graph_t *g, arena_t *arena)
     for (int t = 0; t < n_live; t++) {
         m->pos[g->topo[t]] = t;
     }
-    m->match = (match_t){.g = g, .node = m->node, .of = m->of, .at = m->at, .text = m->reason};
+    m->match = (match_t){.g = g, .node = m->node, .of = m->of, .at = m->at, .text = m->text};
     return collect_readers(m, arena);
 }
 
@@ -86,7 +86,6 @@ static void match_clear(matcher_t *m, const pattern_t *pattern)
     m->required = 0;
     m->near = false;
     m->n_stops = 0;
-    m->reason[0] = '\0';
     m->work = 0;
 }
 
@@ -107,16 +106,6 @@ void match_stop(matcher_t *m, const char *format, ...)
         vsnprintf(m->stops[m->n_stops++], MATCH_TEXT, format, args);
         va_end(args);
     }
-}
-
-static bool fail(matcher_t *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static bool fail(matcher_t *m, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    vsnprintf(m->reason, MATCH_TEXT, format, args);
-    va_end(args);
-    return false;
 }
 
 /* ---- producers ------------------------------------------------------------------------------- */
@@ -325,16 +314,17 @@ static int sole_user(const matcher_t *m, const pat_node_t *pn, int v, int *other
     return *why == NULL ? c : -1;
 }
 
-static int take_chain(matcher_t *m, int pattern_node, int v, const char **why)
+static int take_chain(matcher_t *m, int pattern_node, int v)
 {
     const pat_node_t *pn = &m->match.pattern->nodes[pattern_node];
     const int max = pn->max < m->limit ? pn->max : m->limit;
     for (int taken = 0; taken < max; taken++) {
         int other;
-        const int c = sole_user(m, pn, v, &other, why);
+        const char *why;
+        const int c = sole_user(m, pn, v, &other, &why);
         if (c < 0) {
-            if (*why[0] != '\0') {
-                match_stop(m, "before %s: %s", node_label(&m->g->nodes[other]), *why);
+            if (why[0] != '\0') {
+                match_stop(m, "before %s: %s", node_label(&m->g->nodes[other]), why);
             }
             break;
         }
@@ -359,35 +349,36 @@ static const char *hook_label(const matcher_t *m, int i)
     return i > 0 ? hook_label(m, m->match.pattern->nodes[i].of) : "the anchor";
 }
 
-static bool take_below(matcher_t *m, int i)
+/* The ops of a node of the pattern. NULL, or why the match fails. */
+static const char *take_below(matcher_t *m, int i)
 {
     const pat_node_t *pn = &m->match.pattern->nodes[i];
     const int from = m->match.n, v = m->end[pn->of];
-    const char *why = "";
     m->end[i] = v;
     if (v >= 0 && pn->edge == PAT_REGION) {
         m->end[i] = region_grow(m, i, v);
         take_sides(m, i, from, &m->g->values[v].lt);
     } else if (v >= 0) {
-        m->end[i] = take_chain(m, i, v, &why);
+        m->end[i] = take_chain(m, i, v);
     }
     if (m->match.n - from >= pn->min) {
-        return true;
+        return NULL;
     }
     if (v < 0) {
-        return fail(m, "no %s below %s: the ops there have several ends", pn->role,
-                    hook_label(m, pn->of));
+        return match_reason(&m->match, "no %s below %s: the ops there have several ends", pn->role,
+                            hook_label(m, pn->of));
     }
     if (m->n_stops > 0) {
-        return fail(m, "no %s below %s; stopped %s", pn->role, hook_label(m, pn->of),
-                    m->stops[m->n_stops - 1]);
+        return match_reason(&m->match, "no %s below %s; stopped %s", pn->role,
+                            hook_label(m, pn->of), m->stops[m->n_stops - 1]);
     }
     if (value_n_users(m, v) == 0) {
         m->required = 0;
-        return fail(m, "no %s below %s: nothing follows", pn->role, hook_label(m, pn->of));
+        return match_reason(&m->match, "no %s below %s: nothing follows", pn->role,
+                            hook_label(m, pn->of));
     }
-    return fail(m, "no %s below %s: %s follows", pn->role, hook_label(m, pn->of),
-                node_label(&m->g->nodes[value_users(m, v)[0]]));
+    return match_reason(&m->match, "no %s below %s: %s follows", pn->role, hook_label(m, pn->of),
+                        node_label(&m->g->nodes[value_users(m, v)[0]]));
 }
 
 /* Why a fitting producer was left out. */
@@ -404,7 +395,7 @@ static void note_above(matcher_t *m, int v, unsigned classes)
     }
 }
 
-static bool take_node(matcher_t *m, int i)
+static const char *take_node(matcher_t *m, int i)
 {
     const pat_node_t *pn = &m->match.pattern->nodes[i];
     if (pn->edge != PAT_ABOVE) {
@@ -418,13 +409,14 @@ static bool take_node(matcher_t *m, int i)
         note_above(m, m->work_values[k], pn->ops);
     }
     if (m->match.n - from >= pn->min) {
-        return true;
+        return NULL;
     }
     m->required = 0;
-    return fail(m, "no %s above %s that only this uses", pn->role, hook_label(m, pn->of));
+    return match_reason(&m->match, "no %s above %s that only this uses", pn->role,
+                        hook_label(m, pn->of));
 }
 
-static bool try_nodes(matcher_t *m, int anchor)
+static const char *try_nodes(matcher_t *m, int anchor)
 {
     const pattern_t *p = m->match.pattern;
     match_add(m, anchor, 0);
@@ -432,23 +424,23 @@ static bool try_nodes(matcher_t *m, int anchor)
     m->end[0] = m->g->nodes[anchor].out[0];
     take_sides(m, 0, 0, &m->g->values[m->end[0]].lt);
     for (int i = 1; i < p->n_nodes; i++) {
-        if (!take_node(m, i)) {
-            return false;
+        const char *why = take_node(m, i);
+        if (why != NULL) {
+            return why;
         }
         m->required += p->nodes[i].min > 0;
     }
     if (m->match.n < 2) {
-        return m->n_stops > 0 ? fail(m, "stopped %s", m->stops[0])
-                              : fail(m, "nothing to fuse with");
+        return m->n_stops > 0 ? match_reason(&m->match, "stopped %s", m->stops[0])
+                              : "nothing to fuse with";
     }
     for (const pat_check_t *check = p->checks; check != NULL && *check != NULL; check++) {
         const char *why = (*check)(&m->match);
         if (why != NULL) {
-            return why == m->reason ? false : fail(m, "%s", why);
+            return why;
         }
     }
-    const char *cycle = match_cycle(m);
-    return cycle == NULL || cycle == m->reason ? cycle == NULL : fail(m, "%s", cycle);
+    return match_cycle(m);
 }
 
 bool matcher_try(matcher_t *m, const pattern_t *pattern, int anchor)
@@ -459,7 +451,8 @@ bool matcher_try(matcher_t *m, const pattern_t *pattern, int anchor)
     if (m->owner[anchor] >= 0 || n->n_out < 1 || (pat_classes(n) & pattern->nodes[0].ops) == 0) {
         return false;
     }
-    const bool matched = try_nodes(m, anchor);
+    m->reason = try_nodes(m, anchor);
+    const bool matched = m->reason == NULL;
     m->near = !matched && (m->required > 1 || m->n_stops > 0);
     m->wasted += matched ? 0 : m->work;
     if (m->wasted > 100000 + 8 * (int64_t)m->g->n_nodes) {

@@ -38,7 +38,8 @@ typedef struct matcher {
     int end[PAT_MAX_NODES];
     int required; /* non-optional pattern nodes met so far */
     bool near; /* the match got past its second node, or met the right op under wrong conditions */
-    char reason[MATCH_TEXT]; /* why the match failed */
+    const char *reason; /* why the match failed: static text, or this one */
+    char text[MATCH_TEXT];
     int n_stops;
     char stops[MATCH_STOPS][MATCH_TEXT]; /* why a chain or region went no further */
 

@@ -59,8 +59,9 @@ sinter_status_t emit_reg(emitter_t *e, int v, int *reg)
 
 /* ---- constants ------------------------------------------------------------------------------- */
 
-/* A constant vector of n elements as a plan value: f32 from f, or f32 or s32 from i. */
-static int const_value(lowering_t *lo, const float *f, const int64_t *i, int64_t n,
+/* A constant of n elements as a plan value: f32 from f, or f32 or s32 from i. It has two dims, the
+ * inner one of so many elements; inner 0 or less: one dim. -1: out of memory. */
+static int const_value(lowering_t *lo, const float *f, const int64_t *i, int64_t n, int64_t inner,
                        sinter_data_type_t type)
 {
     plan_t *plan = lo->plan;
@@ -82,22 +83,11 @@ static int const_value(lowering_t *lo, const float *f, const int64_t *i, int64_t
     plan_value_t *pv = &plan->values[plan->n_values];
     *pv = (plan_value_t){.kind = PV_CONST, .base = -1, .data = data.v};
     pv->lt.data_type = type;
-    pv->lt.ndims = 1;
-    pv->lt.dims[0] = n;
+    pv->lt.ndims = inner > 0 ? 2 : 1;
+    pv->lt.dims[0] = inner > 0 ? n / inner : n;
+    pv->lt.dims[1] = inner > 0 ? inner : 0;
     lt_set_dense(&pv->lt);
     return plan->n_values++;
-}
-
-/* Gives a constant vector two dims, the inner one of so many elements; -1: one dim. */
-static void divide_const(lowering_t *lo, int value, int64_t inner)
-{
-    if (value >= 0 && inner > 0) {
-        lt_t *lt = &lo->plan->values[value].lt;
-        lt->ndims = 2;
-        lt->dims[0] /= inner;
-        lt->dims[1] = inner;
-        lt_set_dense(lt);
-    }
 }
 
 /* ---- quantisation ---------------------------------------------------------------------------- */
@@ -153,20 +143,17 @@ static sinter_status_t quant_values(lowering_t *lo, const node_t *n, bool int_zp
         return sinter_out_of_memory;
     }
     const int64_t inner = geom->inner_axis >= 0 ? data->dims[geom->inner_axis] : -1;
-    op->scale = const_value(lo, q->scales, NULL, (int64_t)q->n_scales, sinter_f32);
-    divide_const(lo, op->scale, inner);
+    op->scale = const_value(lo, q->scales, NULL, (int64_t)q->n_scales, inner, sinter_f32);
     bool zero = true;
     for (size_t k = 0; k < q->zps.n; k++) {
         zero = zero && q->zps.v[k] == 0;
     }
     if (q->float_zps != NULL) {
         zero = false;
-        op->zp = const_value(lo, q->float_zps, NULL, (int64_t)q->n_scales, sinter_f32);
-        divide_const(lo, op->zp, inner);
+        op->zp = const_value(lo, q->float_zps, NULL, (int64_t)q->n_scales, inner, sinter_f32);
     } else if (!zero) {
-        op->zp =
-            const_value(lo, NULL, q->zps.v, (int64_t)q->zps.n, int_zps ? sinter_s32 : sinter_f32);
-        divide_const(lo, op->zp, inner);
+        op->zp = const_value(lo, NULL, q->zps.v, (int64_t)q->zps.n, inner,
+                             int_zps ? sinter_s32 : sinter_f32);
     }
     *pair = (const_pair_t){
         .node = n, .int_zps = int_zps, .scale = op->scale, .zp = op->zp, .next = lo->consts};
