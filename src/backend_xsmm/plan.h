@@ -295,6 +295,10 @@ typedef enum pv_kind {
     PV_DIMS
 } pv_kind_t;
 
+/* How a view shows its base: as its op makes it, the other way round, or (a StaticReshape that no
+ * strides express) in blocks as in bound_t. */
+typedef enum shows { FORWARDS, BACKWARDS, IN_BLOCKS } shows_t;
+
 typedef struct plan_value {
     pv_kind_t kind;
     lt_t lt;         /* what is known at compile */
@@ -303,11 +307,10 @@ typedef struct plan_value {
     int along, line; /* PACKED: lines along that dim begin at multiples of `line` elements */
     int strip;       /* PACKED: as in bound_t; 0: none */
     bool taps;       /* PACKED: in strips that convolution in integers multiplies (taps.h) */
-    /* VIEW: the StaticReshape, StaticTranspose or Slice that makes this from base; inverse: base
+    /* VIEW: the StaticReshape, StaticTranspose or Slice that makes this from base; BACKWARDS: base
      * from this. Or the Concat that makes base; this is then the place of its input `part`. */
     const node_t *op;
-    bool inverse;
-    bool in_blocks; /* VIEW: a StaticReshape that no strides express, as in bound_t */
+    shows_t shows;
     int part;
     const void *data; /* CONST */
     /* TEMP: live steps. INPUT, OUTPUT: the first and the last step that access it. -1: none. */

@@ -45,8 +45,6 @@ typedef struct step_ops {
     /* Its chains run once for each element, in runs of elements: a run is read completely before it
      * is written, and no other thread reads or writes its elements. */
     bool chains_once;
-    /* step->pre does, too; else it runs wherever its results are needed. */
-    bool pre_once;
     bool products;     /* it multiplies matrices, so fpmath modes may matter */
     int packed_values; /* layouts makes at most so many values */
     /* Whether a node runs as this kind. NULL: its class says so. */

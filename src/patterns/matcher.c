@@ -7,7 +7,9 @@
 #include "base/status.h"
 #include "graph/schema.h"
 
-bool match_is_idle(const graph_t *g, int node)
+/* An index that nobody reads. It needs the dims of its input alone, so it stands in no pattern's
+ * way and joins the partition that makes its input. */
+static bool is_idle(const graph_t *g, int node)
 {
     const node_t *n = &g->nodes[node];
     return n->kind == sinter_op_gen_index && g->values[n->out[0]].n_uses == 0;
@@ -23,7 +25,7 @@ static sinter_status_t collect_readers(matcher_t *m, arena_t *arena)
     }
     for (int v = 0, n = 0; v < g->n_values; v++) {
         for (int u = g->uses_begin[v]; u < g->uses_begin[v + 1]; u++) {
-            if (!match_is_idle(g, g->uses[u])) {
+            if (!is_idle(g, g->uses[u])) {
                 m->readers[n++] = g->uses[u];
             }
         }
@@ -519,7 +521,7 @@ static void add_idle(matcher_t *m, int v)
 {
     for (int u = m->g->uses_begin[v]; u < m->g->uses_begin[v + 1]; u++) {
         const int node = m->g->uses[u];
-        if (match_is_idle(m->g, node) && m->owner[node] < 0 && m->at[node] < 0) {
+        if (is_idle(m->g, node) && m->owner[node] < 0 && m->at[node] < 0) {
             match_add(m, node, -1);
         }
     }

@@ -80,9 +80,6 @@ int matcher_horizon(const matcher_t *m, int pos);
 /* NULL, or why fusing the match would close a cycle. */
 const char *match_cycle(matcher_t *m);
 
-/* An index that nobody reads. It needs the dims of its input alone, so it stands in no pattern's
- * way and joins the partition that makes its input. */
-bool match_is_idle(const graph_t *g, int node);
 /* The ops that read a value, one entry for each read; idle ops are left out. */
 static inline int value_n_users(const matcher_t *m, int v)
 {

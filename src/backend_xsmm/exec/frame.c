@@ -120,19 +120,37 @@ sinter_status_t view_begins_byte(const plan_value_t *pv, const bound_t *base, co
                          node_label(op), (unsigned long long)lts[op->in[0]].id);
 }
 
-bool view_strides(const node_t *op, bool inverse, const bound_t *base, int ndims,
-                  const int64_t *dims, int64_t *strides)
+/* False: the dims before the merged ones are not the same. */
+static bool strides_in_blocks(const bound_t *base, bound_t *b)
 {
+    const int last = b->ndims - 1;
+    if (memcmp(b->dims, base->dims, sizeof(int64_t) * (size_t)last) != 0) {
+        return false;
+    }
+    b->block = base->dims[last + 1];
+    b->block_stride = base->strides[last];
+    memcpy(b->strides, base->strides, sizeof(int64_t) * (size_t)last);
+    b->strides[last] = 1;
+    return true;
+}
+
+bool view_strides(const node_t *op, shows_t shows, const bound_t *base, bound_t *view)
+{
+    int64_t *strides = view->strides;
+    const bool inverse = shows == BACKWARDS;
+    if (shows == IN_BLOCKS) {
+        return strides_in_blocks(base, view);
+    }
     if (op->kind == sinter_op_static_transpose) {
         int order[SINTER_MAX_NDIMS];
-        transpose_order(op, ndims, order);
-        for (int i = 0; i < ndims; i++) {
+        transpose_order(op, view->ndims, order);
+        for (int i = 0; i < view->ndims; i++) {
             strides[inverse ? order[i] : i] = base->strides[inverse ? i : order[i]];
         }
         return true;
     }
     if (op->kind == sinter_op_slice) {
-        for (int d = 0; d < ndims && !inverse; d++) {
+        for (int d = 0; d < view->ndims && !inverse; d++) {
             int64_t start, step;
             slice_dim(op, base, d, &start, &step);
             strides[d] = base->strides[d] * step;
@@ -140,10 +158,10 @@ bool view_strides(const node_t *op, bool inverse, const bound_t *base, int ndims
         return !inverse;
     }
     if (op->kind == sinter_op_concat) {
-        memcpy(strides, base->strides, sizeof(int64_t) * (size_t)ndims);
+        memcpy(strides, base->strides, sizeof(int64_t) * (size_t)view->ndims);
         return true;
     }
-    return view_reshape(base->ndims, base->dims, base->strides, ndims, dims, strides);
+    return view_reshape(base->ndims, base->dims, base->strides, view->ndims, view->dims, strides);
 }
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
@@ -156,19 +174,6 @@ static void bound_from_lt(bound_t *b, const lt_t *lt)
     b->ndims = lt->ndims < 0 ? 0 : lt->ndims;
     memcpy(b->dims, lt->dims, sizeof(b->dims));
     memcpy(b->strides, lt->strides, sizeof(b->strides));
-}
-
-bool view_in_blocks(const bound_t *base, bound_t *b)
-{
-    const int last = b->ndims - 1;
-    if (memcmp(b->dims, base->dims, sizeof(int64_t) * (size_t)last) != 0) {
-        return false;
-    }
-    b->block = base->dims[last + 1];
-    b->block_stride = base->strides[last];
-    memcpy(b->strides, base->strides, sizeof(int64_t) * (size_t)last);
-    b->strides[last] = 1;
-    return true;
 }
 
 static sinter_status_t resolve_value(const plan_t *plan, frame_mem_t *fm, int i)
@@ -184,18 +189,14 @@ static sinter_status_t resolve_value(const plan_t *plan, frame_mem_t *fm, int i)
         lt_set_dense(&lt);
     }
     bound_from_lt(b, &lt);
-    const bool shown =
-        pv->kind != PV_VIEW || (pv->in_blocks ? view_in_blocks(&fm->v[pv->base], b)
-                                              : view_strides(pv->op, pv->inverse, &fm->v[pv->base],
-                                                             b->ndims, b->dims, b->strides));
+    const bool shown = pv->kind != PV_VIEW || view_strides(pv->op, pv->shows, &fm->v[pv->base], b);
     if (!shown) {
         return sg_fail(
             sinter_unimplemented,
             "tensor %llu: strides of its buffer cannot be seen in the dims of tensor %llu",
             (unsigned long long)plan->values[pv->base].lt.id, (unsigned long long)lt.id);
     }
-    return pv->kind == PV_VIEW && !pv->in_blocks ? view_begins_byte(pv, &fm->v[pv->base], fm->lts)
-                                                 : sinter_success;
+    return pv->kind == PV_VIEW ? view_begins_byte(pv, &fm->v[pv->base], fm->lts) : sinter_success;
 }
 
 sinter_status_t frame_shapes(const plan_t *plan, frame_mem_t *fm, const same_dims_t **broken)

@@ -72,13 +72,9 @@ static inline bool frame_has_copy(const plan_t *plan, const frame_mem_t *fm, con
     return step->copy_at >= 0 && fm->constants[plan->n_packed + step->copy_at] != NULL;
 }
 
-/* Dims and strides of a view of base, or, if inverse, of the tensor that base is a view of.
- * False: strides cannot express it. */
-bool view_strides(const node_t *op, bool inverse, const bound_t *base, int ndims,
-                  const int64_t *dims, int64_t *strides);
-/* The strides of b, whose dims are those of base with the last two merged, where they cannot be one
- * dim. The last dim of base must have stride 1. False: the other dims are not the same. */
-bool view_in_blocks(const bound_t *base, bound_t *b);
+/* The strides of a view of base, whose dims are set. False: they cannot express it. IN_BLOCKS: its
+ * dims are those of base, whose last stride is 1, with the last two merged. */
+bool view_strides(const node_t *op, shows_t shows, const bound_t *base, bound_t *view);
 
 /* An error if a part of a Concat, or what a Slice takes, would not begin with a whole byte of base.
  * lts: the dims of graph values. */

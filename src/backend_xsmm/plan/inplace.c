@@ -30,11 +30,6 @@ static bool is_in_order(const plan_t *plan, int v)
 
 /* ---- chains ---------------------------------------------------------------------------------- */
 
-const chain_t *inplace_pre(const step_t *step)
-{
-    return step_ops(step)->pre_once ? step->pre : NULL;
-}
-
 /* An operand of a chain. */
 typedef struct access {
     const chain_t *chain;
@@ -60,8 +55,7 @@ static bool find_access(const plan_t *plan, int v, int s, access_t *found)
 {
     const step_t *step = &plan->steps[s];
     *found = (access_t){NULL, -1};
-    const int n =
-        count_in(plan, inplace_pre(step), v, found) + count_in(plan, step->post, v, found);
+    const int n = count_in(plan, step->pre, v, found) + count_in(plan, step->post, v, found);
     if (n != 1 || plan->values[v].beside == s) {
         return false;
     }

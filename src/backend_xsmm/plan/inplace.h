@@ -9,8 +9,6 @@
  * element of `from` before it writes that of `to`, and accesses both in no other way. Lifetimes
  * must be known. */
 bool inplace_overwrites(const plan_t *plan, int s, int from, int to);
-/* The chain that computes what a heavy step reads; NULL: the step has none. */
-const struct chain *inplace_pre(const step_t *step);
 /* Finds the pairs of an input and an output that may share a buffer. Where dims are dynamic, a pair
  * holds for the executes in which both have the same dims and strides. */
 sinter_status_t inplace_find_pairs(sinter_compiled_partition_t *cp);

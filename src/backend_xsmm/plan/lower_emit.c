@@ -444,7 +444,7 @@ static sinter_status_t emit_cluster(emitter_t *e, int ci, step_t *step)
     step->copied = step->copy = step->copy_at = -1;
     /* Through a reshape seen backwards, all of a temporary is written in the order of elements. */
     const plan_value_t *to = cl->copy ? &e->lo->plan->values[cl->copy_to] : NULL;
-    if (to != NULL && to->kind == PV_VIEW && to->inverse &&
+    if (to != NULL && to->kind == PV_VIEW && to->shows == BACKWARDS &&
         to->op->kind == sinter_op_static_reshape && e->lo->plan->values[to->base].kind == PV_TEMP) {
         step->copied = cl->copy_from;
         step->copy = to->base;
@@ -501,7 +501,7 @@ static void lifetimes(plan_t *plan)
         for (int i = 0; i < plan->n_values; i++) {
             plan->values[i].beside = plan->values[i].last == s ? s : plan->values[i].beside;
         }
-        see_chain(inplace_pre(step), see, &toucher);
+        see_chain(step->pre, see, &toucher);
         see_chain(step->post, see, &toucher);
     }
 }

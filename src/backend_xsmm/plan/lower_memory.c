@@ -52,20 +52,15 @@ static void place(lowering_t *lo, int v, pv_kind_t kind, const lt_t *lt)
     memcpy(b->strides, probe.strides, sizeof(b->strides));
 }
 
-/* How a view shows its base. IN_BLOCKS: strides do not express it, those of blocks do. */
-typedef enum shows { FORWARDS, BACKWARDS, IN_BLOCKS } shows_t;
-
 /* Makes plan value v a view of base. False: strides cannot express it. like: the graph value whose
  * dims v has. */
-static bool place_view(lowering_t *lo, int v, int like, int base, const node_t *op, shows_t how)
+static bool place_view(lowering_t *lo, int v, int like, int base, const node_t *op, shows_t shows)
 {
     plan_value_t *pv = &lo->plan->values[v];
     const lt_t *lt = &lo->probe[like];
-    const bound_t *from = &lo->bound[base];
     bound_t b = {.dtype = lt->data_type, .ndims = lt->ndims};
     memcpy(b.dims, lt->dims, sizeof(b.dims));
-    if (how == IN_BLOCKS ? !view_in_blocks(from, &b)
-                         : !view_strides(op, how == BACKWARDS, from, b.ndims, b.dims, b.strides)) {
+    if (!view_strides(op, shows, &lo->bound[base], &b)) {
         return false;
     }
     lo->bound[v] = b;
@@ -73,8 +68,7 @@ static bool place_view(lowering_t *lo, int v, int like, int base, const node_t *
     pv->kind = PV_VIEW;
     pv->base = base;
     pv->op = op;
-    pv->inverse = how == BACKWARDS;
-    pv->in_blocks = how == IN_BLOCKS;
+    pv->shows = shows;
     pv->port = like;
     lo->plan->view_order[lo->plan->n_views++] = v;
     return true;

@@ -146,7 +146,7 @@ static void report(const plan_t *plan, const step_t *step, textbuf_t *text)
 {
     const matmul_params_t *m = &step->p.matmul;
     const int packed[] = {m->b.data, m->b.scale, m->b.zp, m->conv != NULL ? m->taps : -1};
-    if (plan->values[m->b.data].in_blocks) {
+    if (plan->values[m->b.data].shows == IN_BLOCKS) {
         text_add(text, "  reads tensor %llu in place, in the blocks that its dims say\n",
                  (unsigned long long)plan->values[plan->values[m->b.data].base].lt.id);
     }

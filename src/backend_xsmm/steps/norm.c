@@ -65,7 +65,6 @@ static const char *refuse_tail(const tail_groups_t *t)
 const step_ops_t step_norm = {.classes = OP_NORM,
                               .takes_chain = true,
                               .chains_once = true,
-                              .pre_once = true,
                               .emit = emit,
                               .visit = visit,
                               .work = work,

@@ -27,4 +27,4 @@ static double work(estimate_t *e, const problem_t *p)
 }
 
 const step_ops_t step_reduce = {
-    .classes = OP_REDUCE, .takes_chain = true, .pre_once = true, .emit = emit, .work = work};
+    .classes = OP_REDUCE, .takes_chain = true, .emit = emit, .work = work};

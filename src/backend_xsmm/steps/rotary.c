@@ -74,7 +74,6 @@ static sinter_status_t gather(lowering_t *lo, int node)
 const step_ops_t step_rotary = {.classes = OP_ROTARY,
                                 .takes_chain = true,
                                 .chains_once = true,
-                                .pre_once = true,
                                 .gather = gather,
                                 .emit = emit,
                                 .visit = visit,

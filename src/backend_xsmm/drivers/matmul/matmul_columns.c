@@ -58,7 +58,7 @@ static const char *refuse(const kernel_t *self, const problem_t *p)
     if (m->b.zp >= 0 && !m->b.offsets && floats->run[IN_SUMS_SHIFTED][0] == NULL) {
         return "no decoder for zero points of the data type of B";
     }
-    if (matmul_stride_of_b(p, 1) > 1 || p->plan->values[m->b.data].in_blocks) {
+    if (matmul_stride_of_b(p, 1) > 1 || p->plan->values[m->b.data].shows == IN_BLOCKS) {
         return "B is not contiguous along N";
     }
     const int64_t N = problem_dim(p, m->out_dims, 1), along_k = matmul_stride_of_b(p, 2);

@@ -132,7 +132,7 @@ static size_t reserve_bytes(const rows_config_t *c, const problem_t *p)
         rows_buffers_t buffers;
         if (elems > 0) {
             size_line(&st, K);
-            st.gathered = p->plan->values[b->data].in_blocks
+            st.gathered = p->plan->values[b->data].shows == IN_BLOCKS
                               ? gathered_bytes(K, dtype_traits(problem_type(p, b->data))->bits)
                               : 0;
             const size_t bytes = rows_buffers(&st, NULL, &buffers);
