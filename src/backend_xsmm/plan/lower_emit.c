@@ -29,12 +29,11 @@ sinter_status_t emit_result(emitter_t *e, int v, int reg)
     return sinter_success;
 }
 
-static sinter_status_t begin(emitter_t *e, int dims_value, bool with_input)
+static void begin(emitter_t *e, int dims_value, bool with_input)
 {
     e->now++;
     e->f64 = false;
     chain_begin(&e->b, &e->lo->plan->arena, e->lo->probe[dims_value].ndims, dims_value, with_input);
-    return sinter_success;
 }
 
 /* Values of s32, s64 and f64 tensors need registers of doubles to be exact. */
@@ -350,7 +349,7 @@ static sinter_status_t emit_pre(emitter_t *e, const cluster_t *cl, const chain_t
     lowering_t *lo = e->lo;
     const int x = lo->g->nodes[cl->turn >= 0 ? cl->turn : cl->heavy].in[0];
     int reg;
-    SG_TRY(begin(e, x, false));
+    begin(e, x, false);
     SG_TRY(emit_nodes(e, cl->pre));
     SG_TRY(emit_reg(e, x, &reg));
     if (cluster_has(cl->pre, lo->g->values[x].producer) && lo->stored[x]) {
@@ -422,16 +421,15 @@ sinter_status_t emit_part(emitter_t *e, const cluster_t *all, int from, int to,
                           const chain_t **chain)
 {
     int reg;
-    cluster_t some;
-    const cluster_t *part = &some;
+    cluster_t part;
     *chain = NULL;
-    SG_TRY(needed(e->lo, all, to, &some));
-    if (part->n_nodes == 0) {
+    SG_TRY(needed(e->lo, all, to, &part));
+    if (part.n_nodes == 0) {
         return sinter_success;
     }
-    SG_TRY(begin(e, to, true));
+    begin(e, to, true);
     SG_TRY(emit_result(e, from, 0));
-    SG_TRY(emit_nodes(e, part));
+    SG_TRY(emit_nodes(e, &part));
     SG_TRY(emit_reg(e, to, &reg));
     return chain_finish(&e->b, reg, e->f64, chain);
 }
@@ -455,7 +453,7 @@ static sinter_status_t emit_cluster(emitter_t *e, int ci, step_t *step)
     if (cl->pre != NULL) {
         SG_TRY(emit_pre(e, cl, &step->pre));
     }
-    SG_TRY(begin(e, cl->dims_value, hands_on(cl)));
+    begin(e, cl->dims_value, hands_on(cl));
     SG_TRY(step_ops(step)->emit(e, cl, step));
     SG_TRY(emit_nodes(e, cl));
     SG_TRY(emit_stores(e, ci));
