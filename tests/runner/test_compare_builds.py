@@ -164,7 +164,9 @@ class Compared(unittest.TestCase):
     def test_more(self):
         """A line that is slower gets further rounds, and stays slower if it is."""
         self.assertEqual(
-            self.compare(self.fake("old"), self.fake("new", slow="b.json"), "--rounds=1", "--more=2"),
+            self.compare(
+                self.fake("old"), self.fake("new", slow="b.json"), "--rounds=1", "--more=2"
+            ),
             1,
         )
         self.assertEqual((self.ratio("a.json"), self.ratio("b.json")), (1.0, 0.833))
