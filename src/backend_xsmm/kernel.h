@@ -120,7 +120,7 @@ typedef struct way {
     const char *why;
 } way_t;
 
-enum { KERNEL_WAYS = 4 };
+enum { KERNEL_WAYS = 8 };
 
 typedef struct choice {
     size_t shared_bytes; /* for all threads together, until the end of the step's last phase */
@@ -242,7 +242,8 @@ typedef struct refusal {
     const kernel_t *kernel;
     const char *reason;
     bool features; /* the plan lacks features that the kernel needs: reason is the name of one */
-    bool alone;    /* only features are missing: the kernel would not refuse the step */
+    /* Why the kernel would refuse the step even with these features; NULL: only they are missing */
+    const char *besides;
 } refusal_t;
 
 enum { MOST_CANDIDATES = 8, MOST_REFUSALS = 24 };

@@ -12,7 +12,7 @@
 #include "check.h"
 #include "spec.h"
 
-enum { MOST_TEXTS = 3 };
+enum { MOST_TEXTS = 4 };
 
 typedef struct expected {
     const char *steps;             /* kernels of the steps in order, separated by spaces */
@@ -28,6 +28,7 @@ typedef struct selection_case {
     expected_t without_bf16; /* at avx512_vnni where CPU or libxsmm have no bf16 products; no steps:
                                 the same as with them */
     bool products;           /* the report says whether libxsmm multiplies */
+    const char *never;       /* what the report must not say; NULL: nothing in particular */
 } selection_case_t;
 
 /* ---- the graphs ------------------------------------------------------------------------------ */
@@ -55,6 +56,11 @@ typedef struct selection_case {
     "DynamicDequantize qtype=per_group group_shape=1,32 10:s4:160x128 11:f16:160x4 -> " \
     "2:f32:160x128; "                                                                   \
     "MatMul transpose_b=1 " a " 2:f32:160x128 -> 3:f32:" m "x160"
+/* Codes that no product of integers and no decoder of few rows takes. */
+#define ROW_OF_F6                                                                            \
+    "DynamicDequantize qtype=per_group group_shape=1,32 10:f6_e2m3:160x128 11:f16:160x4 -> " \
+    "2:f32:160x128; "                                                                        \
+    "MatMul transpose_b=1 1:f32:1x128 2:f32:160x128 -> 3:f32:1x160"
 #define ALONG_N(m)                                                                      \
     "DynamicDequantize qtype=per_group group_shape=32,1 10:s4:128x160 11:f16:4x160 -> " \
     "2:f32:128x160; "                                                                   \
@@ -86,6 +92,8 @@ typedef struct selection_case {
 #define NO_CODES "the data type has no codes that are small integers"
 #define MODE_HAS_NO_BF16 "refused: the fpmath mode does not allow bf16 products"
 #define LACKS(has, kernels) "  preferred, but this engine has only " has ": " kernels "\n"
+#define NO_DECODER " refused: no decoder for the data type of B"
+#define NO_BYTES "B is not made of integers of 8 bits or fewer"
 #define MANY_QUERIES(kernel) kernel " refused: needs 1 to 8 query rows for each K and V"
 #define DECODE_OR_FLASH(isa)                                                  \
     {                                                                         \
@@ -322,6 +330,43 @@ static const selection_case_t cases[] = {
      .graph = "MatMul transpose_b=1 1:f32:1x128 2:f32:160x128 -> 3:f32:1x160",
      .at = {GENERIC = {"matmul_panel_f32_generic", {0}}, AVX2 = {"matmul_rows_f32_avx2", {0}},
             AVX512 = {"matmul_rows_f32_avx512", {0}}, VNNI = {"matmul_rows_f32_avx512", {0}}}},
+    {.what = "one row, codes of 6 bits, strict",
+     .graph = ROW_OF_F6,
+     .never = MODE_HAS_NO_INTEGERS,
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
+            AVX2 = {"matmul_panel_f32_avx2",
+                    {"matmul_rows_int8_avx2" NO_DECODER, "matmul_rows_f32_avx2" NO_DECODER,
+                     "matmul_columns_f32_avx2" NO_DECODER,
+                     "matmul_blocks_int8_avx2 refused: " NO_BYTES}},
+            AVX2_VNNI = {"matmul_panel_f32_avx2",
+                         {"matmul_rows_int8_avxvnni" NO_DECODER,
+                          "matmul_blocks_int8_avxvnni refused: " NO_BYTES}},
+            AVX512 = {"matmul_panel_f32_avx512",
+                      {"matmul_rows_f32_avx512" NO_DECODER, "matmul_columns_f32_avx512" NO_DECODER,
+                       "matmul_rows_int8_avx2" NO_DECODER}},
+            VNNI = {"matmul_panel_f32_avx512",
+                    {"matmul_rows_int8_vnni" NO_DECODER, "matmul_rows_f32_avx512" NO_DECODER,
+                     "matmul_columns_f32_avx512" NO_DECODER,
+                     "matmul_blocks_int8_vnni refused: " NO_BYTES}}}},
+    {.what = "one row, codes of 6 bits, int8",
+     .graph = ROW_OF_F6,
+     .mode = sinter_fpmath_mode_int8,
+     .apply_to_int = true,
+     .never = "nothing: needs",
+     .at = {GENERIC = {"matmul_panel_f32_generic",
+                       {IDLE("int8",
+                             "no decoder for the data type of B (matmul_rows_int8_vnni); " NO_BYTES
+                             " (matmul_blocks_int8_vnni)")}},
+            AVX2 = {"matmul_panel_f32_avx2",
+                    {IDLE("int8",
+                          "no decoder for the data type of B (matmul_rows_int8_avx2); " NO_BYTES
+                          " (matmul_blocks_int8_avx2)")}},
+            AVX2_VNNI = {"matmul_panel_f32_avx2", {"matmul_rows_int8_avxvnni" NO_DECODER}},
+            AVX512 = {"matmul_panel_f32_avx512",
+                      {IDLE("int8",
+                            "no decoder for the data type of B (matmul_rows_int8_avx2); " NO_BYTES
+                            " (matmul_blocks_int8_vnni)")}},
+            VNNI = {"matmul_panel_f32_avx512", {"matmul_rows_int8_vnni" NO_DECODER}}}},
     {.what = "one row, codes along N, strict",
      .graph = ALONG_N("1"),
      .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
@@ -632,6 +677,29 @@ static bool is_said(const sinter_compiled_partition_t *compiled, const char *rep
     return said;
 }
 
+/* The report names every better kernel that this engine could run, or one of the same driver, with
+ * its reason. */
+static void check_refusals(const char *what, const sinter_compiled_partition_t *compiled,
+                           const char *report)
+{
+    for (int s = 0; s < compiled->plan.n_steps; s++) {
+        selection_t selection;
+        kernel_select(&compiled->plan, &compiled->plan.steps[s], &selection);
+        for (int i = 0; i < selection.n_refusals; i++) {
+            bool named = selection.refusals[i].features;
+            for (int j = 0; j < selection.n_refusals && !named; j++) {
+                const refusal_t *r = &selection.refusals[j];
+                char line[256];
+                snprintf(line, sizeof line, "  %s refused: %s\n", r->kernel->name, r->reason);
+                named = r->kernel->driver == selection.refusals[i].kernel->driver &&
+                        strstr(report, line) != NULL;
+            }
+            CHECK(named, "%s: the report does not name %s:\n%s", what,
+                  selection.refusals[i].kernel->name, report);
+        }
+    }
+}
+
 /* No mode changes nothing where the kernel has products that strict does not allow. */
 static void check_idle_mode(const selection_case_t *c, const char *names, const char *report)
 {
@@ -659,6 +727,10 @@ static void check_report(const selection_case_t *c, const expected_t *want,
     if (c->products && own && isa > sinter_isa_generic) {
         check_products(report, c->what, level);
     }
+    CHECK(c->never == NULL || strstr(report, c->never) == NULL,
+          "%s at %s: the report says \"%s\":\n%s", c->what, level, c->never != NULL ? c->never : "",
+          report);
+    check_refusals(c->what, compiled, report);
     check_idle_mode(c, names, report);
     mark_chosen(names, chosen);
 }

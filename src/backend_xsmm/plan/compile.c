@@ -183,8 +183,11 @@ static sinter_status_t explain_idle_mode(plan_t *plan, step_t *step, const selec
     for (int i = 0; i < s->n_refusals && !strict; i++) {
         const refusal_t *r = &s->refusals[i];
         if (uses_mode(r->kernel, &step->permit) && !is_told(s, i)) {
-            text_add(&text, "%s%s%s (%s)", between, r->features ? "needs " : "", r->reason,
-                     r->kernel->name);
+            /* Whether libxsmm has bf16 products is a question of the CPU, too. */
+            const bool bf16 = r->kernel->driver->arithmetic == IN_BF16,
+                       lacks = r->features && (r->besides == NULL || bf16);
+            text_add(&text, "%s%s%s (%s)", between, lacks ? "needs " : "",
+                     r->features && !lacks ? r->besides : r->reason, r->kernel->name);
             between = "; ";
         }
     }
@@ -328,7 +331,7 @@ static void report_refusals(const plan_t *plan, const step_t *step, textbuf_t *t
     }
     for (int i = 0; i < s.n_refusals; i++) {
         const refusal_t *r = &s.refusals[i];
-        if (r->features && r->alone) {
+        if (r->features && r->besides == NULL) {
             if (lacking++ == 0) {
                 text_add(text, "  preferred, but this engine has only %s: ",
                          sinter_cpu_isa_name(level_of_features(plan->features)));

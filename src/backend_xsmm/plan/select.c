@@ -45,7 +45,7 @@ static refusal_t lacking(const kernel_t *k, const problem_t *problem, const char
     plan_t capable = *problem->plan;
     const problem_t p = {.plan = &capable, .step = problem->step};
     capable.features.bits |= k->needs.bits;
-    return (refusal_t){k, feature, true, ask(k, &p) == NULL};
+    return (refusal_t){k, feature, true, ask(k, &p)};
 }
 
 /* A driver with several kernels has the one for the widest vectors first; where dims make that one

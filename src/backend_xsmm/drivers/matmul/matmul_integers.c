@@ -42,11 +42,11 @@ const char *blocks_refuse(const kernel_t *self, const problem_t *p)
     const integers_t kind = p->step->permit.integers;
     const bool codes = kind == EXACT_CODES;
     (void)self;
-    if (kind == NO_INTEGERS) {
-        return MODE_HAS_NO_INTEGERS;
-    }
     if (blocks_steps(problem_type(p, b->data)) == 0 || b->split != sinter_data_type_undef) {
         return "B is not made of integers of 8 bits or fewer";
+    }
+    if (kind == NO_INTEGERS) {
+        return MODE_HAS_NO_INTEGERS;
     }
     if (b->scale < 0) {
         return "B has no scales";

@@ -35,11 +35,11 @@ static const char *refuse_codes(const kernel_t *self, const problem_t *p)
     const bool codes = p->step->permit.integers == EXACT_CODES;
     const codes_table_t *table = codes_table(self->needs);
     const codes_type_t *type = codes_type(problem_type(p, p->step->p.matmul.b.data));
-    if (p->step->permit.integers == NO_INTEGERS) {
-        return MODE_HAS_NO_INTEGERS;
-    }
     if (table == NULL || type == NULL) {
         return "no decoder for the data type of B";
+    }
+    if (p->step->permit.integers == NO_INTEGERS) {
+        return MODE_HAS_NO_INTEGERS;
     }
     if (!codes && type->form == CODES_BYTES && !table->sums_bytes) {
         return BYTES_NEED_VNNI;
