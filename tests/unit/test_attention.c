@@ -1239,8 +1239,12 @@ static void test_avx2_nibbles(void)
     } ends[] = {{sinter_u4, 0, -240, 256}, {sinter_s4, 8, -248, 248}};
     for (int i = 0; i < 2; i++) {
         const decode_ops_t *ops = decode_ops(features_up_to(sinter_isa_avx2), ends[i].type);
-        CHECK(ops && ops->place_zps && ops->decode && ops->qk_tiles && ops->pv_tiles,
-              "AVX2 takes codes of 4 bits by tables and tiles");
+        bool tiles = ops != NULL;
+        for (int coefs = 0; coefs < DECODE_COEFS && tiles; coefs++) {
+            tiles = ops->loops[coefs] && ops->loops[coefs]->qk[QK_TILES][3] &&
+                    ops->loops[coefs]->pv[PV_TILES][3];
+        }
+        CHECK(tiles && ops->place_zps, "AVX2 takes codes of 4 bits by tables and tiles");
         for (int at = 0; at < 19 && ops; at++) { /* in whole vectors and behind them */
             for (int out = 0; out < 4; out++) {
                 float zp[19];

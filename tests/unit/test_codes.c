@@ -71,16 +71,15 @@ static void fill(problem_t *p, sinter_data_type_t type, int limbs, bool shifted)
     for (int i = 0; i < CHUNKS * 16; i++) { /* a group is a quad */
         p->corner[i] = i % 4 * GROUPS + (i / 4 < GROUPS ? i / 4 : 0);
     }
-    p->rows = (code_rows_t){.data = p->data,
-                            .stride = BYTES,
-                            .bytes = BYTES,
-                            .half_stride = CODES_CHUNK / 2,
-                            .rows = TOKENS,
-                            .tokens = 1,
-                            .scale = {.at = p->scale, .ld = GROUPS, .pick = p->corner},
-                            .zp = {.at = shifted ? p->zp : NULL, .ld = GROUPS},
-                            .type = p->type,
-                            .table = table};
+    p->rows =
+        (code_rows_t){.data = p->data,
+                      .stride = BYTES,
+                      .bytes = BYTES,
+                      .rows = TOKENS,
+                      .tokens = 1,
+                      .scale = {.at = p->scale, .ld = GROUPS, .pick = p->corner},
+                      .zp = {.at = shifted ? p->zp : NULL, .ld = GROUPS},
+                      .ints = {.type = p->type, .table = table, .half_stride = CODES_CHUNK / 2}};
 }
 
 /* What sums of products are largest for: all codes are `code`, and all limbs are as large as they
@@ -129,16 +128,27 @@ static void test_qk(const problem_t *p, int queries)
             usable;
     }
     CHECK_THAT(usable);
-    table_used->qk(&p->rows, queries, p->limbs, &q, s, OUT);
-    for (int i = 0; i < queries * TOKENS; i++) {
-        const int r = i / TOKENS, t = i % TOKENS;
-        double sum = 0, bound = 0;
-        for (int e = 0; e < p->elems; e++) {
-            sum += p->x[r][e] * value_of(p, t, e);
-            bound += (step_of(p) + 1e-6) * fabs(value_of(p, t, e));
+    /* Rows are not of whole chunks. */
+    for (int loop = 0; loop < CODES_QK_LOOPS; loop++) {
+        const codes_qk_t qk =
+            table_used->qk[loop][p->type->form][p->limbs - 1][p->rows.zp.at != NULL];
+        if (qk == NULL || loop == CODES_QK_ONE_CHUNK || loop == CODES_QK_TWO_CHUNKS) {
+            CHECK(loop != CODES_QK_ANY, "a loop for any rows");
+            continue;
         }
-        CHECK(fabs(s[r * OUT + t] - sum) <= bound, "q k of query %d and token %d: %g, not %g", r, t,
-              (double)s[r * OUT + t], sum);
+        memset(s, 0, sizeof s);
+        qk(&p->rows, queries, &q, s, OUT);
+        for (int i = 0; i < queries * TOKENS; i++) {
+            const int r = i / TOKENS, t = i % TOKENS;
+            double sum = 0, bound = 0;
+            for (int e = 0; e < p->elems; e++) {
+                sum += p->x[r][e] * value_of(p, t, e);
+                bound += (step_of(p) + 1e-6) * fabs(value_of(p, t, e));
+            }
+            CHECK(fabs(s[r * OUT + t] - sum) <= bound,
+                  "loop %d: q k of query %d and token %d: %g, not %g", loop, r, t,
+                  (double)s[r * OUT + t], sum);
+        }
     }
 }
 
@@ -149,8 +159,13 @@ static void test_pv(const problem_t *p, int queries)
     if (!takes_heads(p)) {
         return;
     }
+    /* The loop for such rows, which are not of whole chunks. */
+    const int loop = table_used->sums_bytes ? CODES_PV_ANY
+                     : queries > 1          ? CODES_PV_PAIRS
+                                            : CODES_PV_WORDS;
     memset(acc, 0, sizeof acc);
-    CHECK_THAT(table_used->pv(&p->rows, queries, p->limbs, p->p[0], TOKENS + 16, w, acc, ACC));
+    CHECK_THAT(
+        codes_pv(table_used, loop, &p->rows, queries, p->limbs, p->p[0], TOKENS + 16, w, acc, ACC));
     for (int i = 0; i < queries * CHUNKS * p->type->elems; i++) {
         const int r = i / (CHUNKS * p->type->elems), at = i % (CHUNKS * p->type->elems),
                   e = at / p->type->elems * p->type->elems + p->type->element(at % p->type->elems);
@@ -263,7 +278,7 @@ static void test_offsets(problem_t *p, sinter_data_type_t type)
         fill(p, type, 1 + i % 2, false);
         codes_type_t other = *p->type;
         other.offset += moved[i / 2];
-        p->type = p->rows.type = &other;
+        p->type = p->rows.ints.type = &other;
         test_qk(p, CODES_QUERIES);
         test_pv(p, CODES_BATCH);
     }

@@ -414,10 +414,12 @@ static void check_line(const char *line, const char *const *words)
 static void test_decode_line(void)
 {
     enum { T = 64, HEADS = 32, D = 128, K_ID = 1 };
-    static const char *const yes[] = {
-        "(sdpa), 2 threads, ", " 1:f16[1,32,1,128,64]",
-        "-> 7:f16[1,32,1,1,128]; step 0: attention_decode_f32_",
-        ", K by f32 FMA on decoded registers, V by f32 FMA on decoded registers\n", NULL};
+    static const char *const yes[] = {"(sdpa), 2 threads, ", " 1:f16[1,32,1,128,64]",
+                                      "-> 7:f16[1,32,1,1,128]; step 0: attention_decode_f32_",
+                                      ", K by f32 FMA on decoded registers, V by f32 FMA on "
+                                      "decoded registers, q.k by chunks of any "
+                                      "scales, p.v by rows of few scales\n",
+                                      NULL};
     static const char *const no[] = {"step 0: attention_flash_f32_", NULL};
     static const char *const flash[] = {
         "step 0: attention_flash_f32_generic, products by own f32 gemm\n", NULL};

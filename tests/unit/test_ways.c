@@ -15,7 +15,7 @@
 #include "check.h"
 #include "spec.h"
 
-enum { MOST_TABLES = 20, MOST_ROWS = 8 };
+enum { MOST_TABLES = 24, MOST_ROWS = 8 };
 
 /* ---- where each way can be taken ------------------------------------------------------------- */
 
@@ -26,6 +26,7 @@ enum {
     VNNI_CAP = 1 << sinter_isa_avx512_vnni,
     AVX2_VNNI_CAP = 1 << sinter_isa_avx2_vnni,
     BYTE_CAPS = VNNI_CAP | AVX2_VNNI_CAP | AVX2_CAP, /* sums of products of bytes */
+    AVX2_CAPS = AVX2_CAP | AVX2_VNNI_CAP,            /* vectors of 256 bits */
     AVX512_CAPS = AVX512_CAP | VNNI_CAP,             /* any AVX-512 */
     SIMD_CAPS = AVX2_CAP | AVX512_CAPS | BYTE_CAPS,  /* any vectors */
     ALL_CAPS = GENERIC_CAP | SIMD_CAPS,
@@ -55,6 +56,25 @@ static const struct roll {
     {"attention_products", "f32 brgemm", SIMD_CAPS | WITH_F32},
     {"attention_products", "own f32 gemm", ALL_CAPS | WITHOUT_F32},
     {"attention_heads", "pieces of the cache in turn", SIMD_CAPS},
+    {"decode_qk", "tiles of floats", AVX2_CAPS},
+    {"decode_qk", "tokens in lanes", AVX512_CAPS},
+    {"decode_qk", "twelve sums", AVX2_CAPS},
+    {"decode_qk", "chunks of one scale", AVX2_CAPS},
+    {"decode_qk", "chunks of any scales", SIMD_CAPS},
+    {"decode_pv", "tiles of floats", AVX2_CAPS},
+    {"decode_pv", "twelve sums", SIMD_CAPS},
+    {"decode_pv", "rows of few scales", SIMD_CAPS},
+    {"decode_pv", "rows of any scales", SIMD_CAPS},
+    {"codes_qk", "transposed tokens", AVX2_CAP},
+    {"codes_qk", "one chunk", BYTE_CAPS},
+    {"codes_qk", "two chunks", BYTE_CAPS},
+    {"codes_qk", "any chunks", BYTE_CAPS},
+    {"codes_pv", "pairs of whole chunks", AVX2_CAP},
+    {"codes_pv", "pairs of any chunks", AVX2_CAP},
+    {"codes_pv", "words of whole chunks", AVX2_CAP},
+    {"codes_pv", "words of any chunks", AVX2_CAP},
+    {"codes_pv", "whole chunks", VNNI_CAP | AVX2_VNNI_CAP},
+    {"codes_pv", "any chunks", VNNI_CAP | AVX2_VNNI_CAP},
     {"chain_tiles", "conversion past the caches", SIMD_CAPS | ON_MACHINE},
     {"chain_tiles", "transposed tiles", ALL_CAPS},
     {"chain_tiles", "conversion in one loop", ALL_CAPS},
@@ -127,6 +147,7 @@ typedef struct way_case {
 
 #define GENERIC [sinter_isa_generic]
 #define AVX2 [sinter_isa_avx2]
+#define AVX2_VNNI [sinter_isa_avx2_vnni]
 #define AVX512 [sinter_isa_avx512]
 #define VNNI [sinter_isa_avx512_vnni]
 #define EVERYWHERE(ways) .at[sinter_isa_generic] = ways, .at[sinter_isa_avx2] = ways
@@ -161,6 +182,29 @@ typedef struct way_case {
     "MatMul 4:f32:1x4x" s "x96 5:f32:1x4x96x96 -> 6:f32:1x4x" s "x96"
 #define SHORT_BLOCKS " (groups along K are not made of blocks of 16 to 128 elements)"
 #define K_AND_V(way) "K by " way ", V by " way
+/* With their inner loops. */
+#define LOOPS(qk, pv) ", q.k by " qk ", p.v by " pv
+#define IN_FLOATS(qk, pv) K_AND_V(FMA) LOOPS(qk, pv)
+#define ANY_SCALES "chunks of any scales"
+#define FEW_SCALES "rows of few scales"
+#define ONE_SCALE "chunks of one scale"
+#define LANES "tokens in lanes"
+#define SEVEN_FLOATS(rest)                                                     \
+    K_AND_V(FMA)                                                               \
+    ", q.k by " ANY_SCALES ", q.k of the rest by " rest ", p.v by " FEW_SCALES \
+    ", p.v of the rest by twelve sums"
+#define NOT_WHOLE " (a head is not a whole number of chunks)"
+#define NOT_USUAL " (a head is not of one or two whole chunks, or has too many groups)"
+/* K and V of s4, heads of 256 with four scales. */
+#define LONG_CODES(codes, scales, to)                                                        \
+    "DynamicDequantize qtype=per_group group_shape=1,1,1,64 " codes ":s4:1x4x96x256 " scales \
+    ":f16:1x4x96x4 -> " to ":f32:1x4x96x256; "
+#define LONG_K_V                                                                \
+    LONG_CODES("10", "11", "2")                                                 \
+    LONG_CODES("12", "13", "5")                                                 \
+    "MatMul transpose_b=1 1:f32:1x4x1x256 2:f32:1x4x96x256 -> 3:f32:1x4x1x96; " \
+    "SoftMax axis=-1 3:f32:1x4x1x96 -> 4:f32:1x4x1x96; "                        \
+    "MatMul 4:f32:1x4x1x96 5:f32:1x4x96x256 -> 6:f32:1x4x1x256"
 
 /* Weights of s4 stored [N, K] or [K, N]; n: groups along K, or the dims of the scales. */
 #define ALONG_K(m, group, n, a)                                                             \
@@ -213,20 +257,70 @@ static const way_case_t cases[] = {
      EVERYWHERE(WEIGHTS("loading for each block of rows"))},
     {.what = "decoding, floats",
      .graph = FLOAT_K_V("1"),
-     .at = {GENERIC = PRODUCTS, AVX2 = K_AND_V(FMA)}},
+     .at = {GENERIC = PRODUCTS, AVX2 = IN_FLOATS(ANY_SCALES, FEW_SCALES)}},
     {.what = "decoding, codes, f16",
      .graph = CODES_K_V("1", "32", "2"),
      .mode = sinter_fpmath_mode_f16,
-     .at = {GENERIC = PRODUCTS, AVX2 = K_AND_V(TWO_LIMBS), AVX512 = K_AND_V(FMA),
-            VNNI = K_AND_V(TWO_LIMBS)}},
+     .at = {GENERIC = PRODUCTS,
+            AVX2 = K_AND_V(TWO_LIMBS) LOOPS("one chunk", "words of whole chunks"),
+            AVX2_VNNI = K_AND_V(TWO_LIMBS) LOOPS("one chunk", "whole chunks"),
+            AVX512 = IN_FLOATS(ANY_SCALES, FEW_SCALES),
+            VNNI = K_AND_V(TWO_LIMBS) LOOPS("one chunk", "whole chunks")}},
     {.what = "decoding, codes, int8",
      .graph = CODES_K_V("1", "32", "2"),
      .mode = sinter_fpmath_mode_int8,
-     .at = {GENERIC = PRODUCTS, AVX2 = K_AND_V(ONE_LIMB), AVX512 = K_AND_V(FMA),
-            VNNI = K_AND_V(ONE_LIMB)}},
+     .at = {GENERIC = PRODUCTS,
+            AVX2 = K_AND_V(ONE_LIMB) LOOPS("one chunk", "words of whole chunks"),
+            AVX2_VNNI = K_AND_V(ONE_LIMB) LOOPS("one chunk", "whole chunks"),
+            AVX512 = IN_FLOATS(ANY_SCALES, FEW_SCALES),
+            VNNI = K_AND_V(ONE_LIMB) LOOPS("one chunk", "whole chunks")}},
     {.what = "decoding, floats, a token has all heads side by side",
      .graph = ATTENTION("1", "2:f32:1x4x96x64:24576x64x256x1", "5:f32:1x4x96x64:24576x64x256x1"),
-     .at = {GENERIC = PRODUCTS, AVX2 = K_AND_V(FMA) ", heads by pieces of the cache in turn"}},
+     .at = {GENERIC = PRODUCTS,
+            AVX2 = IN_FLOATS(ANY_SCALES, FEW_SCALES) ", heads by pieces of the cache in turn"}},
+    {.what = "decoding of 4 rows, codes",
+     .graph = CODES_K_V("4", "32", "2"),
+     .at = {GENERIC = PRODUCTS, AVX2 = IN_FLOATS("tiles of floats", "tiles of floats"),
+            AVX512 = IN_FLOATS(LANES, FEW_SCALES)}},
+    {.what = "decoding of 4 rows, codes, int8",
+     .graph = CODES_K_V("4", "32", "2"),
+     .mode = sinter_fpmath_mode_int8,
+     .at = {GENERIC = PRODUCTS,
+            AVX2 = K_AND_V(ONE_LIMB) LOOPS("transposed tokens", "pairs of whole chunks"),
+            AVX2_VNNI = K_AND_V(ONE_LIMB) LOOPS("one chunk", "whole chunks"),
+            AVX512 = IN_FLOATS(LANES, FEW_SCALES),
+            VNNI = K_AND_V(ONE_LIMB) LOOPS("one chunk", "whole chunks")}},
+    {.what = "decoding of 7 rows, codes, a short last group, int8",
+     .graph = SHORT_K_V("7"),
+     .mode = sinter_fpmath_mode_int8,
+     .at =
+         {GENERIC = PRODUCTS,
+          AVX2 = K_AND_V(ONE_LIMB) LOOPS(
+              "transposed tokens",
+              "pairs of any chunks" NOT_WHOLE) ", p.v of the rest by pairs of any chunks" NOT_WHOLE,
+          AVX2_VNNI = K_AND_V(ONE_LIMB)
+              LOOPS("any chunks" NOT_USUAL,
+                    "any chunks" NOT_WHOLE) ", p.v of the rest by any chunks" NOT_WHOLE,
+          AVX512 = K_AND_V(FMA) ", q.k by " LANES ", q.k of the rest by " LANES
+                                ", p.v by " FEW_SCALES ", p.v of the rest by " FEW_SCALES,
+          VNNI = K_AND_V(ONE_LIMB)
+              LOOPS("any chunks" NOT_USUAL,
+                    "any chunks" NOT_WHOLE) ", p.v of the rest by any chunks" NOT_WHOLE}},
+    {.what = "decoding, codes, long heads, int8",
+     .graph = LONG_K_V,
+     .mode = sinter_fpmath_mode_int8,
+     .at = {GENERIC = PRODUCTS,
+            AVX2 = K_AND_V(ONE_LIMB) LOOPS("two chunks", "words of whole chunks"),
+            AVX2_VNNI = K_AND_V(ONE_LIMB) LOOPS("two chunks", "whole chunks"),
+            AVX512 = IN_FLOATS(ANY_SCALES, FEW_SCALES),
+            VNNI = K_AND_V(ONE_LIMB) LOOPS("two chunks", "whole chunks")}},
+    {.what = "decoding, groups of 8",
+     .graph = CODES_K_V("1", "8", "8"),
+     .at = {GENERIC = PRODUCTS,
+            AVX2 = IN_FLOATS(ANY_SCALES " (scales change within chunks)",
+                             "rows of any scales (scales change within chunks)"),
+            AVX512 =
+                IN_FLOATS(ANY_SCALES, "rows of any scales (a row has more than four scales)")}},
     {.what = "decoding, groups of 2",
      .graph = CODES_K_V("1", "2", "32"),
      .at = {GENERIC = PRODUCTS,
@@ -234,12 +328,16 @@ static const way_case_t cases[] = {
                 "tiles of floats (groups along the head do not fall on lanes)") ", " PRODUCTS}},
     {.what = "decoding, codes, a short last group",
      .graph = SHORT_K_V("1"),
-     .at = {GENERIC = PRODUCTS, AVX2 = K_AND_V(FMA)}},
+     .at = {GENERIC = PRODUCTS, AVX2 = IN_FLOATS(ONE_SCALE, FEW_SCALES),
+            AVX512 = IN_FLOATS(ANY_SCALES, FEW_SCALES)}},
     {.what = "decoding, codes, a short last group, int8",
      .graph = SHORT_K_V("1"),
      .mode = sinter_fpmath_mode_int8,
-     .at = {GENERIC = PRODUCTS, AVX2 = K_AND_V(ONE_LIMB), AVX512 = K_AND_V(FMA),
-            VNNI = K_AND_V(ONE_LIMB)}},
+     .at = {GENERIC = PRODUCTS,
+            AVX2 = K_AND_V(ONE_LIMB) LOOPS("any chunks" NOT_USUAL, "words of any chunks" NOT_WHOLE),
+            AVX2_VNNI = K_AND_V(ONE_LIMB) LOOPS("any chunks" NOT_USUAL, "any chunks" NOT_WHOLE),
+            AVX512 = IN_FLOATS(ANY_SCALES, FEW_SCALES),
+            VNNI = K_AND_V(ONE_LIMB) LOOPS("any chunks" NOT_USUAL, "any chunks" NOT_WHOLE)}},
     {.what = "prefill, floats", .graph = FLOAT_K_V("64"), EVERYWHERE(PRODUCTS)},
     {.what = "prefill, floats, bf16",
      .graph = FLOAT_K_V("64"),
@@ -271,7 +369,8 @@ static const way_case_t cases[] = {
             VNNI = PRODUCTS " (groups of V are not made of ranges of 32 elements)"}},
     {.what = "decoding, rows of the output share bytes",
      .graph = FLOAT_K_V("7") "; TypeCast 6:f32:1x4x7x64 -> 7:u4:1x4x7x64:1820x455x65x1",
-     .at = {GENERIC = PRODUCTS SERIAL, AVX2 = K_AND_V(FMA) SERIAL}},
+     .at = {GENERIC = PRODUCTS SERIAL, AVX2 = SEVEN_FLOATS("twelve sums") SERIAL,
+            AVX512 = SEVEN_FLOATS(ANY_SCALES) SERIAL}},
     {.what = "prefill, rows of the output share bytes",
      .graph = FLOAT_K_V("64") "; TypeCast 6:f32:1x4x64x64 -> 7:u4:1x4x64x64:16640x4160x65x1",
      EVERYWHERE(PRODUCTS SERIAL)},
@@ -644,7 +743,7 @@ static void choose_all(const way_case_t *c, sinter_cpu_isa_t isa,
     plan_t *plan = &compiled->plan;
     unsigned char **data = calloc((size_t)plan->n_values, sizeof *data);
     void *memory = aligned_alloc(SCRATCH_ALIGN, scratch_round(compiled->plan.frame_bytes));
-    char text[512], want[512];
+    char text[1024], want[1024];
     size_t total;
     if (!CHECK(data != NULL && memory != NULL, "out of memory")) {
         free(memory);

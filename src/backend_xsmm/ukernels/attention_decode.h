@@ -27,18 +27,25 @@ enum {
  * row has at most as many coefficients as a vector has lanes, and zero points only with scales.
  *
  * s[q][t] = q . row t; q: queries in decoding order, [vector][query][lane], so that what is loaded
- * together lies together. lds >= the tokens rounded up to twice the lanes, all of which are
- * written. */
-typedef void (*qk_t)(const code_rows_t *k, const float *q, float *s, int64_t lds);
+ * together lies together; fours of them are DECODE_ORDER * 4 apart. lds >= the tokens rounded up to
+ * twice the lanes, all of which are written. */
+typedef void (*qk_t)(const code_rows_t *k, int queries, const float *q, float *s, int64_t lds);
 /* acc[q][..] += sum over t of p[q][t] * row t, in decoding order. */
-typedef void (*pv_t)(const code_rows_t *v, const float *p, int64_t ldp, float *acc, int64_t ldacc);
+typedef void (*pv_t)(const code_rows_t *v, int queries, const float *p, int64_t ldp, float *acc,
+                     int64_t ldacc);
 
-/* The same for any number of fours of queries from tiles of floats; fours lie DECODE_ORDER * 4
- * apart. */
-typedef void (*qk_tiles_t)(tile_decode_t decode, const code_rows_t *k, int nq, const float *q,
-                           float *s, int64_t lds);
-typedef void (*pv_tiles_t)(tile_decode_t decode, const code_rows_t *v, int nq, const float *p,
-                           int64_t ldp, float *acc, int64_t ldacc);
+/* The inner loops, in order of preference. Those by tiles take any number of fours of queries, the
+ * others the number that they are made for. What rows each takes, attention_decode.c of the driver
+ * says. */
+enum { QK_TILES, QK_LANES, QK_THREE, QK_CHUNKS, QK_FINE, QK_LOOPS };
+enum { PV_TILES, PV_THREE, PV_FEW, PV_FINE, PV_LOOPS };
+
+/* Those of one data type on one ISA with one kind of coefficients, by queries - 1. NULL: there is
+ * none, or another one is better for all such rows. */
+typedef struct decode_loops {
+    qk_t qk[QK_LOOPS][4];
+    pv_t pv[PV_LOOPS][4];
+} decode_loops_t;
 
 /* What offsets add, [token][group]. */
 typedef struct decode_plus {
@@ -50,7 +57,7 @@ typedef struct decode_plus {
     void (*scores)(const float *plus, int groups, int n, int nq, const float *sums, float *s,
                    int64_t lds);
     /* out[q][g] = sum over n tokens of p[q][t] * plus[t][g], [DECODE_GROUPS] for each query;
-     * row_of: code_rows_t.row_of_scale. */
+     * row_of: float_codes_t.row_of_scale. */
     void (*values)(const float *plus, int groups, int n, const int32_t *row_of, int nq,
                    const float *p, int64_t ldp, float *out);
 } decode_plus_t;
@@ -58,21 +65,16 @@ typedef struct decode_plus {
 /* Without scales, with scales, with scales and zero points. */
 enum { DECODE_COEFS = 3 };
 
-/* One data type on one ISA, for 1 to 4 queries. Reads nothing beyond the elements of a row. */
+/* One data type on one ISA. Reads nothing beyond the elements of a row. */
 typedef struct decode_ops {
     code_layout_t layout;
     int unit;      /* a group of scales or zero points is a multiple of this many elements */
     bool by_chunk; /* takes coefficients without a pick, which do not change within chunks */
-    qk_t qk[DECODE_COEFS][4]; /* by queries - 1; NULL: no such coefficients, or by tiles */
-    pv_t pv[DECODE_COEFS][4];
     /* Weighting rows by p * scale would lose bits to underflow. */
     bool (*any_tiny)(const float *scale, int n);
     const decode_plus_t *plus;
-    place_zps_t place_zps; /* NULL: zero points stay what they are */
-    /* For fours of queries: by coefficients; whether these are fine. NULL: by qk and pv. */
-    const tile_decode_t (*decode)[2];
-    qk_tiles_t qk_tiles;
-    pv_tiles_t pv_tiles;
+    place_zps_t place_zps;                     /* NULL: zero points stay what they are */
+    const decode_loops_t *loops[DECODE_COEFS]; /* NULL: no such coefficients */
 } decode_ops_t;
 
 /* By data type; NULL: this ISA has no decoder for it. */

@@ -98,6 +98,30 @@ typedef struct codes_units {
     int n;
 } codes_units_t;
 
+/* s[query][token] = q . k; lds at least the tokens rounded up to 32, all of which are written. Rows
+ * of K or V have scales and, of integers, zero points [token][groups], zeros for the tokens that
+ * the last four rows lack, and `pick` of the scales says for [chunk][corner] where both are, from
+ * the first of four rows on. */
+typedef void (*codes_qk_t)(const code_rows_t *k, int queries, const codes_query_t *q, float *s,
+                           int64_t lds);
+/* One chunk of acc[query][..] += p V, with weights that `weigh` has made. */
+typedef void (*codes_pv_t)(const code_rows_t *v, int chunk, const codes_weights_t *w, float *acc,
+                           int64_t ldacc);
+
+/* The inner loops, in order of preference; what rows each takes, attention_decode.c of the driver
+ * says. Across: several queries share four tokens that are transposed. Pairs and words: sums of
+ * products stay in 16 bits, for several queries and for one. Whole: of a whole number of chunks. */
+enum { CODES_QK_ACROSS, CODES_QK_ONE_CHUNK, CODES_QK_TWO_CHUNKS, CODES_QK_ANY, CODES_QK_LOOPS };
+enum {
+    CODES_PV_WHOLE_PAIRS,
+    CODES_PV_PAIRS,
+    CODES_PV_WHOLE_WORDS,
+    CODES_PV_WORDS,
+    CODES_PV_WHOLE,
+    CODES_PV_ANY,
+    CODES_PV_LOOPS
+};
+
 /* The micro-kernels of one instruction set. */
 typedef struct codes_table {
     /* Quantises one chunk of each of `rows` rows, which begin ldx floats apart and have zeros
@@ -109,16 +133,14 @@ typedef struct codes_table {
      * bytes. */
     void (*encode)(const codes_type_t *type, const codes_raw_t *a, int rows, int limbs,
                    limbs_t *to);
-    /* s[query][token] = q . k; lds at least the tokens rounded up to 32, all of which are
-     * written. Rows of K or V have scales and, of integers, zero points [token][groups], zeros for
-     * the tokens that the last four rows lack, and `pick` of the scales says for [chunk][corner]
-     * where both are, from the first of four rows on. */
-    void (*qk)(const code_rows_t *k, int queries, int limbs, const codes_query_t *q, float *s,
-               int64_t lds);
-    /* acc[query][..] += p V, for at most CODES_SPAN rows and CODES_BATCH queries; w: one for each
-     * chunk of a row. False, and nothing is done: some weight is no finite number. */
-    bool (*pv)(const code_rows_t *v, int queries, int limbs, const float *p, int64_t ldp,
-               codes_weights_t *w, float *acc, int64_t ldacc);
+    /* By limbs - 1; whether there are zero points. NULL: there is none, or another one is better
+     * for all such rows. */
+    codes_qk_t qk[CODES_QK_LOOPS][CODES_FORMS][2][2];
+    codes_pv_t pv[CODES_PV_LOOPS][CODES_FORMS][2][CODES_BATCH]; /* by limbs and by queries - 1 */
+    /* The weights for at most CODES_SPAN rows and CODES_BATCH queries, one for each chunk of a row.
+     * False: some weight is no finite number. */
+    bool (*weigh)(int queries, int limbs, const code_rows_t *v, const float *p, int64_t ldp,
+                  codes_weights_t *w);
     /* out[row][line] for the four lines of w; q: [chunk][rows]. Chunk c has the coefficients of the
      * four lines from at[(c >> shift) * step] on: for all of it (steps 0, 4), for each half (8) or
      * for each quad (16), [unit][line]. Zero points are s32 and have the offset of codes, or are
@@ -136,9 +158,25 @@ typedef struct codes_table {
                       int64_t ldo);
     int lanes; /* floats of a vector */
     /* One instruction sums products of bytes. Without it, products of 8-bit codes with floats are
-     * faster in floats than in limbs: qk and pv do not take such codes then. */
+     * faster in floats than in limbs: there are no loops for K and V of such codes then. */
     bool sums_bytes;
 } codes_table_t;
+
+/* acc[query][..] += p V by one of the loops, for at most CODES_SPAN rows and CODES_BATCH queries;
+ * w: one for each chunk of a row. False, and nothing is done: some weight is no finite number. */
+static inline bool codes_pv(const codes_table_t *t, int loop, const code_rows_t *v, int queries,
+                            int limbs, const float *p, int64_t ldp, codes_weights_t *w, float *acc,
+                            int64_t ldacc)
+{
+    const codes_pv_t of_chunk = t->pv[loop][v->ints.type->form][limbs - 1][queries - 1];
+    if (!t->weigh(queries, limbs, v, p, ldp, w)) {
+        return false;
+    }
+    for (int c = 0; c * CODES_CHUNK < v->bytes; c++) {
+        of_chunk(v, c, w + (v->scale.ld == 1 ? 0 : c), acc, ldacc);
+    }
+    return true;
+}
 
 /* The best one for a set of features; NULL: there is none. */
 const codes_table_t *codes_table(features_t features);

@@ -47,8 +47,8 @@ typedef struct code_less_zp {
     unsigned char low[ZP_PLACE + 256], high[ZP_PLACE + 256];
 } code_less_zp_t;
 
-/* Turns n zero points into such places. flip: as in code_rows_t; codes that are flipped count from
- * zero. False: some are not between ZP_LEAST and ZP_MOST then. */
+/* Turns n zero points into such places. flip: as in float_codes_t; codes that are flipped count
+ * from zero. False: some are not between ZP_LEAST and ZP_MOST then. */
 typedef bool (*place_zps_t)(float *zp, int64_t n, int flip);
 
 static inline void fill_less_zp(code_less_zp_t *to)
@@ -62,40 +62,40 @@ static inline void fill_less_zp(code_less_zp_t *to)
     }
 }
 
-/* Rows of codes with their coefficients. */
+/* What products with decoded floats need besides. */
+typedef struct float_codes {
+    const float *values; /* of the 16 codes of a 4-bit type */
+    const code_less_zp_t *less_zp;
+    /* P V: [scales of a row][lanes], the row of each of as many scales in turn. */
+    const int32_t *row_of_scale;
+    int64_t group_bytes; /* attention: of a group of coefficients but the last of a token */
+    int flip;            /* 8 where codes of 4 bits are signed */
+} float_codes_t;
+
+/* What products of integers need besides. */
+typedef struct int_codes {
+    const struct codes_type *type;
+    const unsigned char *table; /* of bytes, one for each code */
+    int64_t half_stride;        /* attention: from the first half of a chunk to the second */
+    bool picks_fit_one_vector;  /* all picks are below 16 */
+    /* Zero points are applied after rounding P, so that codes and zero points meet the same
+     * weights. */
+    bool zps_are_floats;
+    bool in_order; /* matmul: rows are fetched one after the other */
+} int_codes_t;
+
+/* Rows of codes with their coefficients. A micro-kernel reads `floats` or `ints`. */
 typedef struct code_rows {
     const unsigned char *data;  /* of the first row */
     int64_t stride, bytes;      /* from row to row; of a row */
-    int64_t half_stride;        /* in integers: from the first half of a chunk to the second */
-    int64_t group_bytes;        /* attention: of a group of coefficients but the last of a token */
     int64_t ahead;              /* prefetch distance in bytes, of the first row */
     int64_t ahead_less_per_row; /* bytes that it shrinks by from row to row */
-    bool in_order;              /* matmul in integers: rows are fetched one after the other */
     int rows;
     int tokens; /* attention: 2 where a row is two short heads, which fill a chunk together */
     code_coefs_t scale, zp;
-    const float *values; /* in floats: of the 16 codes of a 4-bit type */
-    const code_less_zp_t *less_zp;
-    int flip; /* 8 where codes of 4 bits are signed */
-    /* In floats, P V: [scales of a row][lanes], the row of each of as many scales in turn. */
-    const int32_t *row_of_scale;
-    /* In integers: the type of the codes, its table of bytes, and whether all picks are below
-     * 16. */
-    const struct codes_type *type;
-    const unsigned char *table;
-    bool picks_fit_one_vector;
-    /* In integers: zero points are applied after rounding P, so that codes and zero points meet the
-     * same weights. */
-    bool zps_are_floats;
+    float_codes_t floats;
+    int_codes_t ints;
 } code_rows_t;
-
-/* ---- tiles of floats ------------------------------------------------------------------------- */
-
-/* Rows first .. first + n - 1 of codes, of so many chunks, become floats, with their scales and
- * less their zero points: to[row * ld + (chunk * vectors + vector) * lanes + lane]. At most 16
- * rows, all of which exist. */
-typedef void (*tile_decode_t)(const code_rows_t *codes, int64_t first, int n, int64_t chunks,
-                              float *to, int64_t ld);
 
 /* ---- codes in registers ---------------------------------------------------------------------- */
 

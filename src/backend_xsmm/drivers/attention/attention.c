@@ -679,14 +679,18 @@ const way_row_t ways_attention_products[] = {{ONE_LIMB_NAME, refuse_ints, 0},
 static void choose_sides(const attention_params_t *p, const attention_config_t *c,
                          attention_state_t *st, choice_t *choice)
 {
-    st->k_side.ops = st->v_side.ops = NULL;
+    const int queries = (int)at_most(st->d.rows, DECODE_ROWS);
+    st->k_side.way = st->v_side.way = BY_TILES;
     st->ints.on = false;
     if (c->decode) {
-        decode_bind(&c->k_how, &st->k, false, "K", &st->k_side, choice);
-        decode_bind(&c->v_how, &st->v, true, "V", &st->v_side, choice);
-        st->v_side.any_weight = p->prob != NULL;
+        const decode_operand_t k = {&c->k_how, &st->k, false, false, queries},
+                               v = {&c->v_how, &st->v, true, p->prob != NULL, queries};
+        decode_bind(&k, &st->k_side, choice);
+        decode_bind(&v, &st->v_side, choice);
+        decode_loops(&k, &st->k_side, choice);
+        decode_loops(&v, &st->v_side, choice);
     }
-    if (st->k_side.ops == NULL || st->v_side.ops == NULL) {
+    if (!is_decoded(&st->k_side) || !is_decoded(&st->v_side)) {
         take_way(ways_attention_products, "products", c, st, choice);
     }
 }
@@ -721,7 +725,7 @@ static int64_t piece_of(const attention_params_t *p, const attention_config_t *c
     enum { PIECE_BYTES = 1 << 18, MOST_TILES = 4 };
     const int64_t k = bytes_of_token(&st->k, st->k.ndims - 1),
                   v = bytes_of_token(&st->v, st->v.ndims - 2);
-    if (st->k_side.ops == NULL || st->v_side.ops == NULL || p->prob || k == 0 || v == 0 ||
+    if (!is_decoded(&st->k_side) || !is_decoded(&st->v_side) || p->prob || k == 0 || v == 0 ||
         st->d.items != st->d.n_kv || st->d.items > ATT_PIECE_ITEMS || limits_vary(p, frame)) {
         return 0;
     }

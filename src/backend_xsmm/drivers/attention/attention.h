@@ -128,7 +128,7 @@ typedef struct attention_state {
     matrices_t q, k, v;
     attention_ints_t ints;
     int64_t sink_stride[SINTER_MAX_NDIMS]; /* by batch dim and row */
-    decode_side_t k_side, v_side;          /* ops NULL: through tiles */
+    decode_side_t k_side, v_side;
     chain_bound_t score, prob, post;
     int skip; /* batch dims that the output has before those of score and prob */
     /* There is a score chain to run; it leaves masking by the limits to the kernel. */

@@ -107,55 +107,44 @@ static int group_of_element(const decode_side_t *side, int e)
     return token * side->groups + (e - token * side->head) / side->size;
 }
 
-/* The group of each lane of each class: that of the element of its first vector. */
+/* How micro-kernels find the coefficients of a chunk: one is those of 2^shift chunks, or each lane
+ * of each class has the group of its element in the class's first vector. */
 static void fill_groups(decode_side_t *side)
 {
-    const int per_class = side->ops->layout.vectors / side->ops->layout.classes;
-    for (int class = 0; class < side->classes; class ++) {
-        const int16_t *first = side->order + class * per_class * side->lanes;
-        for (int lane = 0; lane < side->lanes; lane++) {
-            side->group_at[class * side->lanes + lane] =
-                first[lane] < 0 ? 0 : group_of_element(side, first[lane]);
-        }
+    const code_layout_t *o = &side->how->ops->layout;
+    const int per_class = o->vectors / o->classes * o->lanes, chunk = o->elems;
+    code_coefs_t *coefs = &side->like.scale;
+    int shift = 0;
+    while (chunk << shift < side->size) {
+        shift++;
     }
-}
-
-/* The token of each scale, of a vector of tokens. */
-static void fill_group_rows(decode_side_t *side)
-{
-    for (int token = 0, i = 0; token < side->lanes; token++) {
-        for (int group = 0; group < side->groups; group++) {
-            side->group_row[i++] = token;
-        }
+    coefs->ld = side->like.tokens * side->groups;
+    if (side->how->ops->by_chunk && side->like.tokens == 1 &&
+        (side->groups == 1 || chunk << shift == side->size)) {
+        coefs->step = 1;
+        coefs->shift = chunk << shift == side->size ? shift : 30;
+        return;
     }
-}
-
-/* Finds decode_side_t.group_shift. */
-static int shift_of_group(const decode_side_t *side)
-{
-    const int size = side->size, elems = side->ops->layout.elems;
-    if (!side->ops->by_chunk || side->fold > 1) {
-        return -1;
+    coefs->pick = side->floats.group_at;
+    for (int i = 0; i < side->order->padded / per_class * o->lanes; i++) {
+        const int e = side->order->element[i / o->lanes * per_class + i % o->lanes];
+        side->floats.group_at[i] = e < 0 ? 0 : group_of_element(side, e);
     }
-    for (int shift = 0; elems << shift <= size; shift++) {
-        if (elems << shift == size) {
-            return shift;
-        }
-    }
-    return side->groups == 1 ? 30 : -1;
 }
 
 /* Where the coefficients of each corner are, quad by quad. */
 static void fill_corners(decode_side_t *side)
 {
-    const int quad = side->codes->elems / CODES_QUADS, quads = side->padded / quad;
-    side->picks_fit_one_vector = true;
+    const int quad = side->ints.type.elems / CODES_QUADS, quads = side->order->padded / quad,
+              ld = side->like.tokens * side->groups;
+    side->like.scale = (code_coefs_t){.ld = ld, .pick = side->ints.corner};
+    side->like.ints.picks_fit_one_vector = true;
     for (int i = 0; i < quads; i++) {
-        const int e = i * quad, group = e < side->fold * side->head ? group_of_element(side, e) : 0;
+        const int e = i * quad, n = side->like.tokens * side->head;
         for (int row = 0; row < CODES_ROWS; row++) {
-            const int at = row * side->fold * side->groups + group;
-            side->corner[i * CODES_ROWS + row] = at;
-            side->picks_fit_one_vector = side->picks_fit_one_vector && at < 16;
+            const int at = row * ld + (e < n ? group_of_element(side, e) : 0);
+            side->ints.corner[i * CODES_ROWS + row] = at;
+            side->like.ints.picks_fit_one_vector &= at < 16;
         }
     }
 }
@@ -163,8 +152,8 @@ static void fill_corners(decode_side_t *side)
 /* The group of each place, in which offsets are added once: for the first token of a row. */
 static void fill_plus(decode_side_t *side)
 {
-    for (int i = 0; i < side->padded; i++) {
-        const int e = side->order[i];
+    for (int i = 0; i < side->order->padded; i++) {
+        const int e = side->order->element[i];
         side->plus_at[i] = (int16_t)(e < 0 || e >= side->head ? DECODE_GROUPS : e / side->size);
     }
 }
@@ -177,21 +166,20 @@ static bool has_offsets(const matrix_t *m)
 
 /* What the ways of one operand are chosen by. */
 typedef struct operand_rows {
-    const decode_how_t *how;
-    const matrices_t *op;
-    bool tokens_are_rows;
+    const decode_operand_t *of;
     matrix_t m; /* by token */
     int64_t head;
+    bool by_token; /* scales change from token to token, or there are zero points */
 } operand_rows_t;
 
 static const char *refuse_decoding(int kind, const void *config, void *state)
 {
     const operand_rows_t *rows = config;
-    const decode_side_t *side = state;
-    const decode_ops_t *ops = rows->how->ops;
+    const decode_ops_t *ops = rows->of->how->ops;
     const matrix_t *m = &rows->m;
     const int64_t head = rows->head;
     (void)kind;
+    (void)state;
     if (ops == NULL) {
         return "no decoder for the data type";
     }
@@ -204,15 +192,15 @@ static const char *refuse_decoding(int kind, const void *config, void *state)
     if (head < 1 || head > DECODE_HEAD || head % ops->layout.multiple != 0) {
         return "the head is longer than 256 or not a multiple of what the decoder takes at once";
     }
-    if (!matrices_on_bytes(rows->op, rows->tokens_are_rows)) {
+    if (!matrices_on_bytes(rows->of->op, rows->of->is_v)) {
         return "rows do not start at whole bytes";
     }
     int size;
-    if (side->by_lane && common_groups(m, ops, head, &size) == 0) {
+    if (rows->by_token && common_groups(m, ops, head, &size) == 0) {
         return "groups along the head do not fall on lanes";
     }
     const bool shifted = m->zp.type != NULL && !has_offsets(m);
-    return side->by_lane && ops->qk[shifted ? 2 : 1][0] == NULL
+    return rows->by_token && ops->loops[shifted ? 2 : 1] == NULL
                ? "no decoder for the data type with scales or zero points"
                : NULL;
 }
@@ -221,96 +209,260 @@ static const char *refuse_decoding(int kind, const void *config, void *state)
 static const char *refuse_integers(int kind, const void *config, void *state)
 {
     const operand_rows_t *rows = config;
-    const codes_type_t *codes = rows->how->codes;
+    const decode_how_t *how = rows->of->how;
     const char *why = refuse_decoding(0, config, state);
-    if (codes == NULL || rows->how->kind != (integers_t)kind || why != NULL) {
-        return codes == NULL || rows->how->kind != (integers_t)kind ? "" : why;
+    if (how->codes == NULL || how->kind != (integers_t)kind || why != NULL) {
+        return how->codes == NULL || how->kind != (integers_t)kind ? "" : why;
     }
     const matrix_t *m = &rows->m;
     int size;
-    const int groups = common_groups(m, rows->how->ops, rows->head, &size);
+    const int groups = common_groups(m, how->ops, rows->head, &size);
     const dtype_traits_t *zp = m->zp.type;
     const bool small = zp == NULL || has_offsets(m) || zp->bits <= 8,
-               quads = groups == 1 || (groups > 1 && size % (codes->elems / CODES_QUADS) == 0);
+               quads = groups == 1 || (groups > 1 && size % (how->codes->elems / CODES_QUADS) == 0);
     return small && quads ? NULL : "groups or zero points do not allow products of integers";
 }
 
-enum { BY_TWO_LIMBS, BY_ONE_LIMB, BY_DECODING, BY_TILES };
 const way_row_t ways_attention_operands[] = {
     LIMB_WAYS(refuse_integers), {DECODED_FMA, refuse_decoding, 0}, {"tiles of floats", NULL, 0}};
 
-void decode_bind(const decode_how_t *how, const matrices_t *op, bool tokens_are_rows,
-                 const char *of, decode_side_t *side, choice_t *choice)
+static bool in_integers(const decode_side_t *side)
 {
-    matrix_t m = by_token(&op->base, tokens_are_rows);
-    side->one_zp = how->early_zp && has_one_zp(op);
-    if (side->one_zp) {
-        m.zp.type = NULL;
+    return side->way < BY_DECODING;
+}
+
+/* Whether micro-kernels take zero points off. */
+static bool takes_zps_off(const decode_side_t *side)
+{
+    return side->zps >= TAKEN_OFF;
+}
+
+/* ---- inner loops ----------------------------------------------------------------------------- */
+
+/* What an inner loop is chosen by. */
+typedef struct loop_rows {
+    const decode_side_t *side;
+    int queries; /* 1 to 4 at a time */
+    int all;     /* queries of the step */
+    int chunk;   /* bytes */
+} loop_rows_t;
+
+/* A reason is given where other shapes of K or V would do. */
+#define PARTS_OF_CHUNKS "a head is not a whole number of chunks"
+#define FINE_SCALES "scales change within chunks"
+
+static const char *refuse_qk(int loop, const void *config, void *state)
+{
+    const loop_rows_t *x = config;
+    const code_rows_t *k = &x->side->like;
+    const bool scaled = x->side->scales == OF_ROWS;
+    (void)state;
+    if (x->side->floats.loops->qk[loop][x->queries - 1] == NULL) {
+        return "";
     }
-    const dtype_traits_t *scale = m.scale.type;
-    const int64_t head = op->dims[op->ndims - (tokens_are_rows ? 1 : 2)];
-    const operand_rows_t rows = {how, op, tokens_are_rows, m, head};
-    /* Codes less zero points are exact only before anything is multiplied with them. */
-    side->by_lane = varies_by_token(&m.scale) || m.zp.type != NULL;
-    side->ops = NULL;
-    const int way = take_way(ways_attention_operands, of, &rows, side, choice);
-    if (way == BY_TILES) {
+    if (loop == QK_LANES) {
+        return scaled && (k->bytes % (4 * k->tokens) != 0 || k->floats.group_bytes % 4 != 0)
+                   ? "groups along the head are not made of dwords"
+                   : NULL;
+    }
+    if (loop == QK_THREE && k->bytes % x->chunk != 0) {
+        return PARTS_OF_CHUNKS;
+    }
+    return loop != QK_TILES && scaled && k->scale.pick != NULL ? FINE_SCALES : NULL;
+}
+
+static const char *refuse_pv(int loop, const void *config, void *state)
+{
+    const loop_rows_t *x = config;
+    const decode_side_t *v = x->side;
+    const bool few = v->scales != OF_ROWS ||
+                     (v->how->ops->by_chunk ? v->like.scale.pick == NULL : v->like.scale.ld <= 4);
+    (void)state;
+    const char *many = v->how->ops->by_chunk ? FINE_SCALES : "a row has more than four scales";
+    return v->floats.loops->pv[loop][x->queries - 1] == NULL ? ""
+           : loop != PV_TILES && !few                        ? many
+                                                             : NULL;
+}
+
+static const char *refuse_codes_qk(int loop, const void *config, void *state)
+{
+    enum { ACROSS_QUERIES = 4 }; /* fewer queries are faster one by one */
+    const loop_rows_t *x = config;
+    const code_rows_t *k = &x->side->like;
+    const int chunks = loop == CODES_QK_TWO_CHUNKS ? 2 : 1, kind = limbs_of(x->side->how->kind) - 1;
+    (void)state;
+    if (x->side->how->ints->qk[loop][k->ints.type->form][kind][takes_zps_off(x->side)] == NULL ||
+        (loop == CODES_QK_ACROSS && x->all < ACROSS_QUERIES)) {
+        return "";
+    }
+    return loop == CODES_QK_ACROSS ||
+                   (k->ints.picks_fit_one_vector && k->bytes == chunks * CODES_CHUNK)
+               ? NULL
+           : chunks == 1 ? ""
+                         : "a head is not of one or two whole chunks, or has too many groups";
+}
+
+static const char *refuse_codes_pv(int loop, const void *config, void *state)
+{
+    const loop_rows_t *x = config;
+    const code_rows_t *v = &x->side->like;
+    const bool whole =
+        loop == CODES_PV_WHOLE_PAIRS || loop == CODES_PV_WHOLE_WORDS || loop == CODES_PV_WHOLE;
+    const int kind = limbs_of(x->side->how->kind) - 1;
+    (void)state;
+    return x->side->how->ints->pv[loop][v->ints.type->form][kind][x->queries - 1] == NULL ? ""
+           : whole && v->bytes % CODES_CHUNK != 0 ? PARTS_OF_CHUNKS
+                                                  : NULL;
+}
+
+const way_row_t ways_decode_qk[] = {[QK_TILES] = {"tiles of floats", refuse_qk, QK_TILES},
+                                    [QK_LANES] = {"tokens in lanes", refuse_qk, QK_LANES},
+                                    [QK_THREE] = {"twelve sums", refuse_qk, QK_THREE},
+                                    [QK_CHUNKS] = {"chunks of one scale", refuse_qk, QK_CHUNKS},
+                                    [QK_FINE] = {"chunks of any scales", NULL, QK_FINE}};
+const way_row_t ways_decode_pv[] = {[PV_TILES] = {"tiles of floats", refuse_pv, PV_TILES},
+                                    [PV_THREE] = {"twelve sums", refuse_pv, PV_THREE},
+                                    [PV_FEW] = {"rows of few scales", refuse_pv, PV_FEW},
+                                    [PV_FINE] = {"rows of any scales", NULL, PV_FINE}};
+const way_row_t ways_codes_qk[] = {
+    [CODES_QK_ACROSS] = {"transposed tokens", refuse_codes_qk, CODES_QK_ACROSS},
+    [CODES_QK_ONE_CHUNK] = {"one chunk", refuse_codes_qk, CODES_QK_ONE_CHUNK},
+    [CODES_QK_TWO_CHUNKS] = {"two chunks", refuse_codes_qk, CODES_QK_TWO_CHUNKS},
+    [CODES_QK_ANY] = {"any chunks", NULL, CODES_QK_ANY}};
+const way_row_t ways_codes_pv[] = {
+    [CODES_PV_WHOLE_PAIRS] = {"pairs of whole chunks", refuse_codes_pv, CODES_PV_WHOLE_PAIRS},
+    [CODES_PV_PAIRS] = {"pairs of any chunks", refuse_codes_pv, CODES_PV_PAIRS},
+    [CODES_PV_WHOLE_WORDS] = {"words of whole chunks", refuse_codes_pv, CODES_PV_WHOLE_WORDS},
+    [CODES_PV_WORDS] = {"words of any chunks", refuse_codes_pv, CODES_PV_WORDS},
+    [CODES_PV_WHOLE] = {"whole chunks", refuse_codes_pv, CODES_PV_WHOLE},
+    [CODES_PV_ANY] = {"any chunks", NULL, CODES_PV_ANY}};
+
+/* q.k in integers has one loop for all queries, the others have one for fours of them and one for
+ * the rest. */
+void decode_loops(const decode_operand_t *of, decode_side_t *side, choice_t *choice)
+{
+    static const way_row_t *const tables[2][2] = {{ways_decode_qk, ways_decode_pv},
+                                                  {ways_codes_qk, ways_codes_pv}};
+    static const char *const names[2][2] = {{"q.k", "q.k of the rest"}, {"p.v", "p.v of the rest"}};
+    if (!is_decoded(side)) {
         return;
     }
-    const decode_ops_t *ops = how->ops;
-    const code_layout_t *o = &ops->layout;
-    const bool is_v = tokens_are_rows;
-    side->ops = ops;
-    side->plus = has_offsets(&m) && (way == BY_DECODING || !is_v);
-    side->shifted = m.zp.type != NULL && !side->plus;
-    side->zps_are_floats = side->shifted && has_offsets(&m);
-    side->lanes = o->lanes;
-    side->head = (int)head;
-    side->quantised = scale != NULL || m.zp.type != NULL;
-    side->groups = common_groups(&m, ops, head, &side->size);
-    side->codes = way < BY_DECODING ? how->codes : NULL;
-    side->ints = how->ints;
-    side->features = how->features;
-    side->limbs = limbs_of(how->kind);
-    side->may_be_tiny = scale == NULL || scale->digits >= 24 || scale->max >= 0x1p100f;
+    const bool ints = in_integers(side), at_once = ints && !of->is_v;
+    const way_row_t *rows = tables[ints][of->is_v];
+    const int fours = at_once ? 0 : of->queries / 4, rest = at_once ? of->queries : of->queries % 4;
+    loop_rows_t x = {.side = side,
+                     .queries = 4,
+                     .all = of->queries,
+                     .chunk = chunk_elems(side->how->ops, ints ? side->how->codes : NULL) *
+                              of->op->base.codes.type->bits / 8};
+    if (fours > 0) {
+        side->loop[0] = take_way(rows, names[of->is_v][0], &x, NULL, choice);
+    }
+    if (rest > 0) {
+        x.queries = at_once ? 1 : rest;
+        side->loop[1] = take_way(rows, names[of->is_v][fours > 0], &x, NULL, choice);
+    }
+}
+
+/* ---- bind ------------------------------------------------------------------------------------ */
+
+/* The rest of a side whose products are of integers. */
+static void bind_integers(const matrix_t *m, decode_side_t *side)
+{
+    decode_ints_t *to = &side->ints;
+    float values[16];
+    to->type = *side->how->codes;
+    if (to->type.form == CODES_TABLE) {
+        dtype_nibble_values(&m->codes.type->codec, values);
+        for (int i = 0; i < 16; i++) {
+            to->table[i] = (unsigned char)(values[i] / to->type.unit + (float)to->type.offset);
+        }
+    }
+    side->like.ints = (int_codes_t){.type = &to->type,
+                                    .table = to->table,
+                                    .half_stride = side->like.tokens == 2 ? side->like.stride / 2
+                                                                          : CODES_CHUNK / 2,
+                                    .zps_are_floats = side->zps == TAKEN_OFF_WEIGHED};
+    fill_corners(side);
+}
+
+/* The rest of a side whose products are of floats. */
+static void bind_floats(const matrix_t *m, decode_side_t *side)
+{
+    decode_floats_t *to = &side->floats;
+    const decode_ops_t *ops = side->how->ops;
+    const int lanes = ops->layout.lanes;
+    const bool nibbles = m->codes.type->bits == 4;
+    if (nibbles) {
+        dtype_nibble_values(&m->codes.type->codec, to->values);
+    }
+    if (side->scales == OF_ROWS) {
+        fill_groups(side);
+        for (int i = 0; i < lanes * side->groups; i++) { /* tokens of the scales of a vector */
+            to->group_row[i] = i / side->groups;
+        }
+    }
+    if (takes_zps_off(side) && ops->place_zps != NULL && side->like.scale.pick == NULL) {
+        side->zps = AS_PLACES;
+        fill_less_zp(&to->less_zp);
+    }
+    to->loops = ops->loops[side->scales != OF_ROWS ? 0 : takes_zps_off(side) ? 2 : 1];
+    side->like.floats = (float_codes_t){.values = to->values,
+                                        .less_zp = &to->less_zp,
+                                        .row_of_scale = to->group_row,
+                                        .group_bytes = side->size * m->codes.type->bits / 8,
+                                        .flip = nibbles && to->values[15] < 0 ? 8 : 0};
+}
+
+void decode_bind(const decode_operand_t *of, decode_side_t *side, choice_t *choice)
+{
+    const decode_how_t *how = of->how;
+    const matrices_t *op = of->op;
+    operand_rows_t rows = {of, by_token(&op->base, of->is_v),
+                           op->dims[op->ndims - (of->is_v ? 1 : 2)], false};
+    matrix_t *m = &rows.m;
+    const bool one_zp = how->early_zp && has_one_zp(op);
+    if (one_zp) {
+        m->zp.type = NULL;
+    }
+    /* Codes less zero points are exact only before anything is multiplied with them. */
+    rows.by_token = varies_by_token(&m->scale) || m->zp.type != NULL;
+    side->way = take_way(ways_attention_operands, of->is_v ? "V" : "K", &rows, NULL, choice);
+    if (!is_decoded(side)) {
+        return;
+    }
+    const code_layout_t *o = &how->ops->layout;
+    const bool ints = in_integers(side);
+    const int bits = m->codes.type->bits, head = (int)rows.head,
+              elems = chunk_elems(how->ops, ints ? how->codes : NULL);
+    side->how = how;
+    side->head = head;
+    side->groups = common_groups(m, how->ops, head, &side->size);
+    side->scales = ints || rows.by_token ? OF_ROWS : m->scale.type != NULL ? FOLDED : NO_SCALES;
+    side->zps = one_zp               ? IN_VALUES
+                : m->zp.type == NULL ? NO_ZPS
+                : !has_offsets(m)    ? TAKEN_OFF
+                : ints && of->is_v   ? TAKEN_OFF_WEIGHED
+                                     : ADDED;
+    side->any_weight = of->any_weight && (rows.by_token || !ints);
     /* Whether the halves of a chunk are those of its vectors. */
-    const int elems = chunk_elems(ops, side->codes);
     const bool halves = o->element(o->vectors - 1, o->lanes / 2 - 1) < o->elems / 2;
-    side->fold = (side->by_lane || side->codes) && (halves || side->codes) && 2 * head == elems &&
-                         (side->codes || m.codes.row.stride == head) && 2 * side->groups <= o->lanes
-                     ? 2
-                     : 1;
-    const decode_order_t *order = &how->order[side->codes != NULL][side->fold - 1];
-    side->padded = order->padded;
-    side->order = order->element;
-    side->source = order->source;
-    side->place = order->place;
-    side->in_place = order->in_place;
-    side->group_shift = -1;
-    side->places_zps = false;
-    side->classes = side->codes ? 0 : side->padded / elems * o->classes;
-    if (m.codes.type->bits == 4) {
-        dtype_nibble_values(&m.codes.type->codec, side->values);
+    const int fold = 2 * head == elems && 2 * side->groups <= o->lanes &&
+                             (ints || (rows.by_token && halves && m->codes.row.stride == head))
+                         ? 2
+                         : 1;
+    side->order = &how->order[ints][fold - 1];
+    side->like = (code_rows_t){.stride = m->codes.row.stride * fold * bits / 8,
+                               .bytes = fold * head * bits / 8,
+                               .ahead = READ_AHEAD,
+                               .tokens = fold};
+    if (ints) {
+        bind_integers(m, side);
+    } else {
+        bind_floats(m, side);
     }
-    if (side->codes) {
-        for (int i = 0; side->codes->form == CODES_TABLE && i < 16; i++) {
-            side->table[i] =
-                (unsigned char)(side->values[i] / side->codes->unit + (float)side->codes->offset);
-        }
-        fill_corners(side);
-    } else if (side->by_lane) {
-        const bool tables = side->shifted && ops->place_zps != NULL;
-        side->group_shift = shift_of_group(side);
-        if (side->group_shift < 0) {
-            fill_groups(side);
-        }
-        fill_group_rows(side);
-        side->places_zps = tables && side->group_shift >= 0;
-        if (side->places_zps) {
-            fill_less_zp(&side->less_zp);
-        }
-    }
-    if (side->plus) {
+    side->like.zp = side->like.scale;
+    if (side->zps == ADDED) {
         fill_plus(side);
     }
 }
@@ -319,18 +471,17 @@ void decode_start(const matrices_t *op, decode_side_t *side)
 {
     const groups_t *zps = &op->base.zp;
     float zp;
-    if (side->ops == NULL || !side->one_zp) {
+    if (!is_decoded(side) || side->zps != IN_VALUES) {
         return;
     }
     zps->type->codec.load_f32(zps->data, zps->first, 1, 1, &zp);
-    dtype_nibble_values(&op->base.codes.type->codec, side->values);
-    for (int i = 0; i < 16; i++) {
-        side->values[i] -= zp;
+    if (in_integers(side)) {
+        side->ints.type.offset = side->how->codes->offset + (int)zp;
+        return;
     }
-    if (side->codes != NULL) {
-        side->moved = *codes_type(op->base.codes.dtype);
-        side->moved.offset += (int)zp;
-        side->codes = &side->moved;
+    dtype_nibble_values(&op->base.codes.type->codec, side->floats.values);
+    for (int i = 0; i < 16; i++) {
+        side->floats.values[i] -= zp;
     }
 }
 
@@ -355,12 +506,6 @@ size_t decode_buffers(int rows, bool codes, unsigned char *scratch, decode_buffe
 }
 
 /* ---- coefficients ---------------------------------------------------------------------------- */
-
-/* True if scales are folded into the query, or into a result in the order of the head. */
-static bool is_folded(const decode_side_t *side)
-{
-    return !side->codes && side->quantised && !side->by_lane;
-}
 
 /* How many of n tokens from t on have the same coefficients. */
 static int stretch(const groups_t *g, int64_t t, int n)
@@ -409,7 +554,7 @@ static void load_apart(const decode_task_t *task, const groups_t *g, int64_t t0,
     gather_bytes(groups_byte(g, g->first + t0 * g->row.stride), g->row.stride * size, nt,
                  (size_t)(n * size), packed);
     run.data = packed;
-    groups_load(&run, task->side->features, 0, 1, (int64_t)nt * n, to);
+    groups_load(&run, task->side->how->features, 0, 1, (int64_t)nt * n, to);
 }
 
 /* The values of g for tokens t0 .. t0 + nt - 1, [nt][side->groups]. Where g has fewer groups along
@@ -426,7 +571,7 @@ static void load_by_token(const decode_task_t *task, const groups_t *g, int64_t 
         for (int64_t i = 0; i < (int64_t)nt * n * g->type->bits / 8; i += 64) {
             __builtin_prefetch(next + i);
         }
-        groups_load(g, task->side->features, first, 1, (int64_t)nt * n, to);
+        groups_load(g, task->side->how->features, first, 1, (int64_t)nt * n, to);
         repeat_each(to, (int64_t)nt * n, task->side->groups / n);
         return;
     }
@@ -500,14 +645,14 @@ static bool weights_in_product_range(const decode_task_t *task, const float *sca
 static void place_query(const decode_side_t *k, const decode_buffers_t *b, int rows, int r,
                         const float *src)
 {
-    const int lanes = k->lanes;
+    const int lanes = k->how->ops->layout.lanes;
     int first = 0, batch = queries_batch(rows);
     for (; r >= first + batch; batch = queries_batch(rows - first)) {
         first += batch;
     }
     float *to = b->q + first * DECODE_ORDER + (r - first) * lanes;
-    for (int v = 0; v < k->padded; v += lanes, to += batch * lanes) {
-        const int16_t *source = k->source + v;
+    for (int v = 0; v < k->order->padded; v += lanes, to += batch * lanes) {
+        const int16_t *source = k->order->source + v;
         for (int i = 0; i < lanes; i++) {
             to[i] = source[i] < 0 ? 0 : src[source[i]];
         }
@@ -516,17 +661,17 @@ static void place_query(const decode_side_t *k, const decode_buffers_t *b, int r
 
 static void query_codes(const decode_side_t *k, codes_query_t *codes, int r, const float *q)
 {
-    const int elems = k->codes->elems;
+    const codes_type_t *type = &k->ints.type;
     float x[DECODE_ORDER];
-    const int n = k->fold * k->head;
+    const int n = k->like.tokens * k->head, padded = k->order->padded;
     for (int e = 0; e < n; e += k->head) {
         memcpy(x + e, q, (size_t)k->head * sizeof(float));
     }
-    memset(x + n, 0, (size_t)(k->padded - n) * sizeof(float));
-    for (int c = 0; c < k->padded / elems; c++) {
-        codes->usable =
-            k->ints->quantise(k->codes, x + c * elems, 0, 1, k->limbs, &codes->chunk[c][r]) &&
-            codes->usable;
+    memset(x + n, 0, (size_t)(padded - n) * sizeof(float));
+    for (int c = 0; c < padded / type->elems; c++) {
+        codes->usable = k->how->ints->quantise(type, x + c * type->elems, 0, 1,
+                                               limbs_of(k->how->kind), &codes->chunk[c][r]) &&
+                        codes->usable;
     }
 }
 
@@ -536,37 +681,37 @@ static void sum_query(const decode_side_t *k, const decode_buffers_t *b, int r, 
 {
     float *sums = b->sums + r * DECODE_GROUPS;
     memset(sums, 0, DECODE_GROUPS * sizeof(float));
-    for (int e = 0; e < k->head && !k->codes; e++) {
-        sums[e / k->size] += q[e];
+    if (!in_integers(k)) {
+        for (int e = 0; e < k->head; e++) {
+            sums[e / k->size] += q[e];
+        }
+        return;
     }
-    const int elems = k->codes ? k->codes->elems : k->head, quad = elems / CODES_QUADS;
-    for (int e = 0; e < k->head && k->codes; e += quad) {
+    const int elems = k->ints.type.elems, quad = elems / CODES_QUADS;
+    for (int e = 0; e < k->head; e += quad) {
         const limbs_t *x = &b->codes->chunk[e / elems][r];
         const int corner = e % elems / quad * CODES_ROWS;
-        sums[e / k->size] += (float)x->sum[corner] * (x->scale[corner] / k->codes->unit);
+        sums[e / k->size] += (float)x->sum[corner] * (x->scale[corner] / k->ints.type.unit);
     }
 }
 
 void decode_query(const decode_side_t *k, const decode_buffers_t *b, int rows, const float *q,
                   int64_t ld)
 {
-    if (k->codes) {
+    if (in_integers(k)) {
         b->codes->usable = true;
-        for (int r = 0; r < rows; r++) {
-            query_codes(k, b->codes, r, q + r * ld);
-            if (k->plus) {
-                sum_query(k, b, r, q + r * ld);
-            }
-        }
-        return;
+    } else {
+        *b->in_product_range = true;
     }
-    *b->in_product_range = true;
-    for (int r = 0; r < rows; r++) {
-        *b->in_product_range =
-            is_in_product_range(largest(q + r * ld, k->head)) && *b->in_product_range;
-        place_query(k, b, rows, r, q + r * ld);
-        if (k->plus) {
-            sum_query(k, b, r, q + r * ld);
+    for (int r = 0; r < rows; r++, q += ld) {
+        if (in_integers(k)) {
+            query_codes(k, b->codes, r, q);
+        } else {
+            *b->in_product_range = is_in_product_range(largest(q, k->head)) && *b->in_product_range;
+            place_query(k, b, rows, r, q);
+        }
+        if (k->zps == ADDED) {
+            sum_query(k, b, r, q);
         }
     }
 }
@@ -585,60 +730,32 @@ static const char far_zps[] = BY_FLOATS("zero points are too far from the codes"
                   tiny_scales[] = BY_FLOATS("scales are too small"),
                   odd_weights[] = BY_FLOATS("weights are not finite");
 
-/* Which of the micro-kernels' coefficients rows have. */
-static int coefs_kind(const code_rows_t *rows)
+/* How many of n queries that are left the inner loop takes at once, and which one it is. */
+static int queries_of(const decode_side_t *side, int n, int tiles, int *loop)
 {
-    return rows->zp.at ? 2 : rows->scale.at ? 1 : 0;
-}
-
-/* How rows become tiles for fours of queries; NULL: they do not. */
-static tile_decode_t tile_decode(const decode_ops_t *ops, const code_rows_t *rows)
-{
-    const bool fine = rows->scale.at != NULL && rows->scale.pick != NULL;
-    return ops->decode != NULL ? ops->decode[coefs_kind(rows)][fine] : NULL;
+    *loop = side->loop[n < 4];
+    return n < 4 ? n : *loop == tiles ? n / 4 * 4 : 4;
 }
 
 /* Queries have DECODE_ORDER floats each. */
-static void qk(const decode_ops_t *ops, const code_rows_t *k, int nq, const float *q, float *s,
+static void qk(const decode_side_t *side, const code_rows_t *k, int nq, const float *q, float *s,
                int64_t lds)
 {
-    const tile_decode_t decode = tile_decode(ops, k);
-    for (int r = 0, n; r < nq; r += n) {
-        n = queries_batch(nq - r);
-        if (n == 4 && decode != NULL) {
-            n = (nq - r) / 4 * 4;
-            ops->qk_tiles(decode, k, n, q + r * DECODE_ORDER, s + r * lds, lds);
-        } else {
-            ops->qk[coefs_kind(k)][n - 1](k, q + r * DECODE_ORDER, s + r * lds, lds);
-        }
+    for (int r = 0, n, loop; r < nq; r += n) {
+        n = queries_of(side, nq - r, QK_TILES, &loop);
+        side->floats.loops->qk[loop][queries_batch(n) - 1](k, n, q + r * DECODE_ORDER, s + r * lds,
+                                                           lds);
     }
 }
 
-static void pv(const decode_ops_t *ops, const code_rows_t *v, int nq, const float *p, int64_t ldp,
+static void pv(const decode_side_t *side, const code_rows_t *v, int nq, const float *p, int64_t ldp,
                float *acc, int64_t ldacc)
 {
-    const tile_decode_t decode = tile_decode(ops, v);
-    for (int r = 0, n; r < nq; r += n) {
-        n = queries_batch(nq - r);
-        if (n == 4 && decode != NULL) {
-            n = (nq - r) / 4 * 4;
-            ops->pv_tiles(decode, v, n, p + r * ldp, ldp, acc + r * ldacc, ldacc);
-        } else {
-            ops->pv[coefs_kind(v)][n - 1](v, p + r * ldp, ldp, acc + r * ldacc, ldacc);
-        }
+    for (int r = 0, n, loop; r < nq; r += n) {
+        n = queries_of(side, nq - r, PV_TILES, &loop);
+        side->floats.loops->pv[loop][queries_batch(n) - 1](v, n, p + r * ldp, ldp, acc + r * ldacc,
+                                                           ldacc);
     }
-}
-
-/* Whether the micro-kernels multiply with scales, or take zero points off. */
-static bool wants_coefs(const decode_side_t *side)
-{
-    return side->codes || side->by_lane;
-}
-
-/* 8 where codes of 4 bits are signed. */
-static int flip_of(const decode_side_t *side)
-{
-    return side->values[15] < 0 ? 8 : 0;
 }
 
 /* Zero points that are floats and meet integers: products stay far from the ends of floats. */
@@ -664,70 +781,44 @@ static const char *load_coefs(const decode_task_t *task)
             b->scale[i] = 1;
         }
     }
-    if (side->shifted || side->plus) {
+    if (side->zps >= ADDED) {
         load_by_token(task, &task->m.zp, task->token, task->tokens, b->zp);
     }
-    if (side->plus) {
-        return side->ops->plus->make(b->scale, b->zp, n, task->m.offsets) ? NULL : odd_offsets;
+    if (side->zps == ADDED) {
+        return side->how->ops->plus->make(b->scale, b->zp, n, task->m.offsets) ? NULL : odd_offsets;
     }
-    if (side->zps_are_floats) {
+    if (side->zps == TAKEN_OFF_WEIGHED) {
         if (task->m.offsets) {
-            quant_rows(side->features)->zps_of_offsets(b->scale, b->zp, n);
+            quant_rows(side->how->features)->zps_of_offsets(b->scale, b->zp, n);
         }
         return zps_in_product_range(b->zp, n) ? NULL : far_zps;
     }
-    if (!side->places_zps) {
+    if (side->zps != AS_PLACES) {
         return NULL;
     }
     /* Rows of K are read in pairs. Where the last pair lacks its second row, the coefficients
      * behind the last row are read for it: they must be places within the tables, too. */
-    const bool usable = side->ops->place_zps(b->zp, n, flip_of(side));
+    const bool usable = side->how->ops->place_zps(b->zp, n, side->like.floats.flip);
     memcpy(b->zp + n, b->zp, (size_t)groups * sizeof(float));
     return usable ? NULL : far_zps;
 }
 
 /* Tokens at .. at + n - 1 of a task as the micro-kernels want them; all tokens, if they have
- * coefficients, which are in the buffers. Member by member, because a copy of the whole would wait
- * for stores of its parts. */
+ * coefficients, which are in the buffers. */
 static void rows_at(const decode_task_t *task, int at, int n, code_rows_t *rows)
 {
     const decode_side_t *side = task->side;
     const groups_t *codes = &task->m.codes;
-    const int64_t bits = side->fold * codes->type->bits;
-    memset(rows, 0, sizeof *rows);
+    *rows = side->like;
     rows->data = groups_byte(codes, codes_at(codes, task->token + at, 0));
-    rows->stride = codes->row.stride * bits / 8;
-    rows->bytes = side->head * bits / 8;
-    rows->group_bytes = side->size * codes->type->bits / 8;
-    rows->rows = n / side->fold;
-    rows->tokens = side->fold;
-    rows->half_stride = side->fold == 2 ? rows->stride / 2 : CODES_CHUNK / 2;
-    rows->ahead = READ_AHEAD;
+    rows->rows = n / rows->tokens;
     if (task->next != NULL) {
         rows->ahead = (int64_t)((uintptr_t)task->next - (uintptr_t)rows->data) +
-                      at * rows->bytes / side->fold;
+                      at * rows->bytes / rows->tokens;
         rows->ahead_less_per_row = rows->stride - rows->bytes;
     }
-    rows->values = side->values;
-    rows->less_zp = &side->less_zp;
-    rows->flip = flip_of(side);
-    rows->row_of_scale = side->group_row;
-    rows->type = side->codes;
-    rows->table = side->table;
-    rows->picks_fit_one_vector = side->codes != NULL && side->picks_fit_one_vector;
-    rows->zps_are_floats = side->zps_are_floats;
-    if (!wants_coefs(side)) {
-        return;
-    }
-    rows->scale.at = task->buffers->scale;
-    rows->scale.ld = rows->zp.ld = side->fold * side->groups;
-    if (!side->codes && side->group_shift >= 0) {
-        rows->scale.step = rows->zp.step = 1;
-        rows->scale.shift = rows->zp.shift = side->group_shift;
-    } else {
-        rows->scale.pick = rows->zp.pick = side->codes ? side->corner : side->group_at;
-    }
-    rows->zp.at = side->shifted ? task->buffers->zp : NULL;
+    rows->scale.at = side->scales == OF_ROWS ? task->buffers->scale : NULL;
+    rows->zp.at = takes_zps_off(side) ? task->buffers->zp : NULL;
 }
 
 /* All tokens of a task for the micro-kernels in integers: the coefficients that the last four rows
@@ -763,7 +854,7 @@ static bool folded_scores(const decode_task_t *task, int at, int n)
         }
         place_query(side, b, task->rows, r, b->folded);
     }
-    qk(side->ops, &rows, task->rows, b->q, out, DECODE_TOKENS);
+    qk(side, &rows, task->rows, b->q, out, DECODE_TOKENS);
     for (int r = 0; r < task->rows; r++) {
         memcpy(task->out + r * task->ldo + at, out + r * DECODE_TOKENS, (size_t)n * sizeof(float));
     }
@@ -797,12 +888,12 @@ void decode_scores(const decode_task_t *task)
     const decode_side_t *side = task->side;
     const decode_buffers_t *b = task->buffers;
     const int nt = task->tokens;
-    if (side->codes ? !b->codes->usable : side->by_lane && !*b->in_product_range) {
+    if (in_integers(side) ? !b->codes->usable : side->scales == OF_ROWS && !*b->in_product_range) {
         report_detour(task->worker, odd_query);
         slow_scores(task, 0, nt);
         return;
     }
-    if (is_folded(side)) {
+    if (side->scales == FOLDED) {
         for (int done = 0, n; done < nt; done += n) {
             n = stretch(&task->m.scale, task->token + done, nt - done);
             if (!folded_scores(task, done, n)) {
@@ -812,25 +903,26 @@ void decode_scores(const decode_task_t *task)
         }
         return;
     }
-    const char *odd = wants_coefs(side) ? load_coefs(task) : NULL;
+    const char *odd = side->scales == OF_ROWS ? load_coefs(task) : NULL;
     if (odd != NULL) {
         report_detour(task->worker, odd);
         slow_scores(task, 0, nt);
         return;
     }
-    if (side->codes) {
-        code_rows_t codes;
-        codes_of(task, &codes);
-        side->ints->qk(&codes, task->rows, side->limbs, b->codes, task->out, task->ldo);
+    code_rows_t rows;
+    if (in_integers(side)) {
+        codes_of(task, &rows);
+        side->how->ints->qk[side->loop[1]][side->ints.type.form][limbs_of(side->how->kind) - 1]
+                           [takes_zps_off(side)](&rows, task->rows, b->codes, task->out, task->ldo);
     } else {
-        code_rows_t rows;
         rows_at(task, 0, nt, &rows);
-        qk(side->ops, &rows, task->rows, b->q, task->out, task->ldo);
+        qk(side, &rows, task->rows, b->q, task->out, task->ldo);
     }
-    if (side->plus) {
-        side->ops->plus->scores(b->zp, side->groups, nt, task->rows, b->sums, task->out, task->ldo);
+    if (side->zps == ADDED) {
+        side->how->ops->plus->scores(b->zp, side->groups, nt, task->rows, b->sums, task->out,
+                                     task->ldo);
     }
-    if (nt % side->fold != 0) { /* the last token alone */
+    if (nt % side->like.tokens != 0) { /* the last token alone */
         slow_scores(task, nt - 1, 1);
     }
 }
@@ -844,10 +936,10 @@ static void folded_values(const decode_task_t *task, int at, int n)
     rows_at(task, at, n, &rows);
     load_by_element(task, task->token + at, b->coef);
     memset(b->run, 0, (size_t)task->rows * DECODE_ORDER * sizeof(float));
-    pv(side->ops, &rows, task->rows, task->x + at, task->ldx, b->run, DECODE_ORDER);
+    pv(side, &rows, task->rows, task->x + at, task->ldx, b->run, DECODE_ORDER);
     for (int r = 0; r < task->rows; r++) {
-        for (int i = 0; i < side->padded; i++) {
-            const int e = side->order[i];
+        for (int i = 0; i < side->order->padded; i++) {
+            const int e = side->order->element[i];
             if (e >= 0) {
                 task->out[r * task->ldo + e] += b->run[r * DECODE_ORDER + i] * b->coef[e];
             }
@@ -877,8 +969,8 @@ static void slow_values(const decode_task_t *task, int at, int n)
                                    .add = t > at});
     }
     for (int r = 0; r < task->rows; r++) {
-        for (int i = 0; i < side->padded; i++) {
-            const int e = is_folded(side) ? i : side->order[i];
+        for (int i = 0; i < side->order->padded; i++) {
+            const int e = side->scales == FOLDED ? i : side->order->element[i];
             task->out[r * task->ldo + i] +=
                 e < 0 || e >= side->head ? 0 : b->folded[r * DECODE_HEAD + e];
         }
@@ -892,20 +984,20 @@ static void codes_values(const decode_task_t *task)
     codes_of(task, &at);
     const int all = at.rows;
     for (int row = 0; row < all; row += CODES_SPAN) {
-        const int t = row * side->fold;
+        const int t = row * at.tokens;
         at.rows = all - row < CODES_SPAN ? all - row : CODES_SPAN;
         for (int r = 0, n; r < task->rows; r += n) {
             n = queries_batch(task->rows - r);
             const float *p = task->x + r * task->ldx;
             float *acc = task->out + r * task->ldo;
-            if (!side->ints->pv(&at, n, side->limbs, p + t, task->ldx, task->buffers->weights, acc,
-                                task->ldo)) {
+            if (!codes_pv(side->how->ints, side->loop[n < 4], &at, n, limbs_of(side->how->kind),
+                          p + t, task->ldx, task->buffers->weights, acc, task->ldo)) {
                 decode_task_t some = *task;
                 some.rows = n;
                 some.x = p;
                 some.out = acc;
                 report_detour(task->worker, odd_weights);
-                slow_values(&some, t, at.rows * side->fold);
+                slow_values(&some, t, at.rows * at.tokens);
             }
         }
         at.data += CODES_SPAN * at.stride;
@@ -921,25 +1013,25 @@ static void values_with_offsets(const decode_task_t *task)
 {
     const decode_side_t *side = task->side;
     const decode_buffers_t *b = task->buffers;
-    const int n = task->tokens - task->tokens % side->fold;
+    const int n = task->tokens - task->tokens % side->like.tokens;
     float plus[DECODE_ROWS * DECODE_GROUPS];
     code_rows_t rows;
     rows_at(task, 0, n, &rows);
-    side->ops->plus->values(b->zp, side->groups, n, side->group_row, task->rows, task->x, task->ldx,
-                            plus);
+    side->how->ops->plus->values(b->zp, side->groups, n, side->floats.group_row, task->rows,
+                                 task->x, task->ldx, plus);
     for (int r = 0; r < task->rows; r++) {
         float by_group[DECODE_GROUPS + 1];
         memcpy(by_group, plus + r * DECODE_GROUPS, (size_t)side->groups * sizeof(float));
         by_group[DECODE_GROUPS] = 0;
-        for (int i = 0; i < side->padded; i++) {
+        for (int i = 0; i < side->order->padded; i++) {
             b->run[r * DECODE_ORDER + i] = by_group[side->plus_at[i]];
         }
     }
-    pv(side->ops, &rows, task->rows, task->x, task->ldx, b->run, DECODE_ORDER);
+    pv(side, &rows, task->rows, task->x, task->ldx, b->run, DECODE_ORDER);
     for (int r = 0; r < task->rows; r++) {
         float *out = task->out + r * task->ldo;
         const float *run = b->run + r * DECODE_ORDER;
-        for (int i = 0; i < side->padded; i++) {
+        for (int i = 0; i < side->order->padded; i++) {
             out[i] += run[i];
         }
     }
@@ -949,7 +1041,7 @@ void decode_accumulate(const decode_task_t *task)
 {
     const decode_side_t *side = task->side;
     const int nt = task->tokens;
-    if (is_folded(side)) {
+    if (side->scales == FOLDED) {
         if (side->any_weight && !weights_in_product_range(task, NULL, 0)) {
             report_detour(task->worker, large_weights);
             slow_values(task, 0, nt);
@@ -961,34 +1053,36 @@ void decode_accumulate(const decode_task_t *task)
         }
         return;
     }
-    const char *odd = wants_coefs(side) ? load_coefs(task) : NULL;
+    const char *odd = side->scales == OF_ROWS ? load_coefs(task) : NULL;
     if (odd != NULL) {
         report_detour(task->worker, odd);
         slow_values(task, 0, nt);
         return;
     }
     const float *scale = task->buffers->scale;
-    const int n_scales = wants_coefs(side) ? nt * side->groups : 0;
-    const bool tiny = n_scales > 0 && side->may_be_tiny && side->ops->any_tiny(scale, n_scales);
+    const dtype_traits_t *type = task->m.scale.type;
+    const int n_scales = side->scales == OF_ROWS ? nt * side->groups : 0;
+    const bool tiny = type != NULL && (type->digits >= 24 || type->max >= 0x1p100f) &&
+                      side->how->ops->any_tiny(scale, n_scales);
     const bool wild =
-        side->by_lane && side->any_weight &&
+        n_scales > 0 && side->any_weight &&
         (!weights_in_product_range(task, scale, n_scales) ||
-         (side->plus && !weights_in_product_range(task, task->buffers->zp, n_scales)));
+         (side->zps == ADDED && !weights_in_product_range(task, task->buffers->zp, n_scales)));
     if (tiny || wild) {
         report_detour(task->worker, tiny ? tiny_scales : large_weights);
         slow_values(task, 0, nt);
         return;
     }
-    if (side->codes) {
+    if (in_integers(side)) {
         codes_values(task);
-    } else if (side->plus) {
+    } else if (side->zps == ADDED) {
         values_with_offsets(task);
     } else {
         code_rows_t rows;
         rows_at(task, 0, nt, &rows);
-        pv(side->ops, &rows, task->rows, task->x, task->ldx, task->out, task->ldo);
+        pv(side, &rows, task->rows, task->x, task->ldx, task->out, task->ldo);
     }
-    if (nt % side->fold != 0) { /* the last token alone */
+    if (nt % side->like.tokens != 0) { /* the last token alone */
         slow_values(task, nt - 1, 1);
     }
 }
@@ -996,14 +1090,14 @@ void decode_accumulate(const decode_task_t *task)
 void decode_restore(const decode_side_t *v, const decode_buffers_t *b, int rows, float *acc,
                     int64_t ldacc)
 {
-    if (is_folded(v) || (v->in_place && v->fold == 1)) {
+    if (v->scales == FOLDED || (v->order->in_place && v->like.tokens == 1)) {
         return;
     }
     for (int r = 0; r < rows; r++, acc += ldacc) {
-        const int16_t *first = v->place, *second = v->place + v->head;
-        memcpy(b->run, acc, (size_t)v->padded * sizeof(float));
+        const int16_t *first = v->order->place, *second = first + v->head;
+        memcpy(b->run, acc, (size_t)v->order->padded * sizeof(float));
         for (int e = 0; e < v->head; e++) {
-            acc[e] = b->run[first[e]] + (v->fold == 2 ? b->run[second[e]] : 0);
+            acc[e] = b->run[first[e]] + (v->like.tokens == 2 ? b->run[second[e]] : 0);
         }
     }
 }

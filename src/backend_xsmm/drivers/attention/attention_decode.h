@@ -28,51 +28,6 @@ typedef struct decode_order {
     int16_t place[DECODE_HEAD];    /* of each element */
 } decode_order_t;
 
-/* K or V of one execute. */
-typedef struct decode_side {
-    const decode_ops_t *ops;   /* NULL: through tiles of floats */
-    const codes_type_t *codes; /* in integers; NULL: in floats */
-    const codes_table_t *ints;
-    features_t features;
-    int limbs;
-    bool may_be_tiny; /* scales: the type of all of them has values that any_tiny looks for */
-    int lanes;
-    int head, padded; /* elements; rounded up to chunks */
-    int classes;      /* of a row */
-    int fold;         /* tokens in a row: 2 where two short heads fill a chunk */
-    /* Along the head: the finer ones of scales and zero points, and the elements of each. The last
-     * one may have fewer. */
-    int groups, size;
-    /* Scales change from token to token, or there are zero points; otherwise scales are folded into
-     * the query or the result, stretch by stretch. */
-    bool by_lane;
-    bool quantised;
-    bool any_weight;  /* V: weights need not be probabilities, which are at most 1 */
-    float values[16]; /* of the codes of a 4-bit type */
-    /* Micro-kernels take zero points off. One zero point for all of the operand is in the values
-     * instead, or in the offset of `moved`, which `codes` then points to. */
-    bool shifted, one_zp;
-    codes_type_t moved;
-    /* Offsets, and zero points that are floats, are added on their own; only those of V in integers
-     * become zero points that micro-kernels take off: they must meet the same rounded weights as
-     * the codes. */
-    bool plus, zps_are_floats;
-    int16_t plus_at[DECODE_ORDER]; /* the group of each place, DECODE_GROUPS where it has none */
-    /* Of decode_order_t. */
-    const int16_t *order, *source, *place;
-    bool in_place;
-    /* A group of coefficients is 2^group_shift chunks; -1: coefficients change within chunks, or
-     * the micro-kernels take none by chunk. */
-    int group_shift;
-    int32_t group_at[DECODE_CLASSES * DECODE_LANES], group_row[DECODE_LANES * DECODE_LANES];
-    bool places_zps; /* floats: a chunk has one zero point, and micro-kernels want its place */
-    code_less_zp_t less_zp;
-    /* codes only: see codes_table_t */
-    int32_t corner[CODES_CHUNKS * 16];
-    bool picks_fit_one_vector;
-    unsigned char table[16];
-} decode_side_t;
-
 /* How one operand is multiplied, as far as that is known at compile. */
 typedef struct decode_how {
     const decode_ops_t *ops;   /* NULL: through tiles of floats */
@@ -86,13 +41,87 @@ typedef struct decode_how {
     decode_order_t order[2][2];
 } decode_how_t;
 
+/* The rows of ways_attention_operands. */
+enum { BY_TWO_LIMBS, BY_ONE_LIMB, BY_DECODING, BY_TILES };
+
+/* How scales meet codes. */
+typedef enum decode_scales {
+    NO_SCALES,
+    FOLDED, /* into the query or the result, stretch by stretch of tokens that share them */
+    OF_ROWS /* each token has its own, or the micro-kernels take zero points off; all integers do */
+} decode_scales_t;
+
+/* How zero points, or offsets, meet codes. */
+typedef enum decode_zps {
+    NO_ZPS,
+    IN_VALUES, /* all of the operand has one, which is in the values of codes, or in their offset */
+    /* Offsets, and zero points that are floats, are added on their own; only those of V in integers
+     * become zero points that micro-kernels take off: they must meet the same rounded weights as
+     * the codes. */
+    ADDED,
+    TAKEN_OFF,
+    TAKEN_OFF_WEIGHED, /* these floats of V */
+    AS_PLACES          /* floats: a chunk has one, of which micro-kernels want the place */
+} decode_zps_t;
+
+/* K or V where products are of decoded floats. */
+typedef struct decode_floats {
+    const decode_loops_t *loops;
+    float values[16]; /* of the codes of a 4-bit type */
+    int32_t group_at[DECODE_CLASSES * DECODE_LANES], group_row[DECODE_LANES * DECODE_LANES];
+    code_less_zp_t less_zp;
+} decode_floats_t;
+
+/* K or V where products are of integers. */
+typedef struct decode_ints {
+    codes_type_t type;                 /* its offset has a zero point that all codes have */
+    int32_t corner[CODES_CHUNKS * 16]; /* see codes_table_t */
+    unsigned char table[16];
+} decode_ints_t;
+
+/* K or V of one execute. */
+typedef struct decode_side {
+    int way; /* the row of ways_attention_operands */
+    /* The rows of the tables of inner loops, for fours of queries and for the rest. */
+    int loop[2];
+    const decode_how_t *how;
+    const decode_order_t *order;
+    code_rows_t like; /* any rows of it; coefficients are not at their place yet */
+    int head;         /* elements */
+    /* Along the head: the finer ones of scales and zero points, and the elements of each. The last
+     * one may have fewer. */
+    int groups, size;
+    decode_scales_t scales;
+    decode_zps_t zps;
+    /* V: sizes of weights are checked, which need not be probabilities, that are at most 1. */
+    bool any_weight;
+    int16_t plus_at[DECODE_ORDER]; /* the group of each place, DECODE_GROUPS where it has none */
+    union {
+        decode_floats_t floats; /* BY_DECODING */
+        decode_ints_t ints;     /* BY_TWO_LIMBS, BY_ONE_LIMB */
+    };
+} decode_side_t;
+
+/* K and V that are not decoded go through tiles of floats. */
+static inline bool is_decoded(const decode_side_t *side)
+{
+    return side->way != BY_TILES;
+}
+
 /* Fills in the orders for a size of heads. */
 void decode_orders(decode_how_t *how, int64_t head);
 
-/* Binds one operand whose token dim is rows or columns of the tile; ops stay NULL where it must go
- * through tiles. of: its name. */
-void decode_bind(const decode_how_t *how, const matrices_t *op, bool tokens_are_rows,
-                 const char *of, decode_side_t *side, choice_t *choice);
+/* One operand in an execute. */
+typedef struct decode_operand {
+    const decode_how_t *how;
+    const matrices_t *op;
+    bool is_v;       /* tokens are rows of V, and columns of K */
+    bool any_weight; /* weights of V need not be probabilities */
+    int queries;
+} decode_operand_t;
+void decode_bind(const decode_operand_t *of, decode_side_t *side, choice_t *choice);
+/* Chooses the inner loops of an operand that is bound. */
+void decode_loops(const decode_operand_t *of, decode_side_t *side, choice_t *choice);
 
 /* Reads a zero point that all of the operand has. */
 void decode_start(const matrices_t *op, decode_side_t *side);

@@ -76,14 +76,14 @@ static void move_on(task_t *t, int r, float max, float sum, bool with_acc)
  * rescaling acc costs time. Decoders quantise weights and expect none above 1. */
 static float next_maximum(const task_t *t, float m, float max)
 {
-    const float near = t->st->v_side.ops ? 0 : NEAR_MAXIMUM;
+    const float near = is_decoded(&t->st->v_side) ? 0 : NEAR_MAXIMUM;
     return max - m > near ? max : m;
 }
 
 /* First all maxima, whose latency would otherwise hold up each row's exponentials. */
 void attention_update(task_t *t, const strip_t *strip, int64_t t0, int at, int nt, bool with_acc)
 {
-    const int ld = t->c->ld_s, end = t->st->v_side.ops
+    const int ld = t->c->ld_s, end = is_decoded(&t->st->v_side)
                                          ? ld
                                          : at + round_grain(nt); /* decoders read beyond a grain */
     span_t see[ATT_STRIP];

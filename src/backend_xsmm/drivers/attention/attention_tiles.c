@@ -89,7 +89,7 @@ void attention_take(task_t *t, int64_t item)
 void attention_start(task_t *t, int64_t item)
 {
     attention_take(t, item);
-    if (t->st->k_side.ops) {
+    if (is_decoded(&t->st->k_side)) {
         attention_queries(t, 0, t->rows);
         decode_query(&t->st->k_side, &t->b.decode, t->rows, t->b.q, t->c->ld_q);
     }
@@ -200,10 +200,10 @@ void attention_load(task_t *t, int64_t t0, int nt, bool with_v)
         ints_load(t, t0, nt);
         return;
     }
-    if (!t->st->k_side.ops && !in_chunks(t)) {
+    if (!is_decoded(&t->st->k_side) && !in_chunks(t)) {
         attention_load_k(t, t0);
     }
-    if (!t->st->v_side.ops && with_v && t->dv > 0) {
+    if (!is_decoded(&t->st->v_side) && with_v && t->dv > 0) {
         attention_load_v(t, t0);
     }
 }
@@ -247,7 +247,7 @@ void attention_scores(task_t *t, const strip_t *strip, int64_t t0, int at, int n
 {
     const attention_config_t *c = t->c;
     const int64_t D = t->st->d.D;
-    if (t->st->k_side.ops) {
+    if (is_decoded(&t->st->k_side)) {
         const decode_task_t task = {.tile = c->tile,
                                     .side = &t->st->k_side,
                                     .buffers = &t->b.decode,
@@ -319,7 +319,7 @@ void attention_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, i
     if (t->dv == 0) {
         return;
     }
-    if (t->st->v_side.ops) {
+    if (is_decoded(&t->st->v_side)) {
         const decode_task_t task = {.tile = c->tile,
                                     .side = &t->st->v_side,
                                     .buffers = &b->decode,
@@ -364,11 +364,11 @@ void attention_fetch_tiles(const task_t *t, int r0, int64_t t0, int64_t end)
 {
     const int64_t n = at_most(end - t0, t->c->tk), from = t0 + n * r0 / t->rows,
                   to = t0 + n * at_most(r0 + t->c->strip, t->rows) / t->rows;
-    if (!t->st->k_side.ops && t->k.codes.row.stride == 1) {
+    if (!is_decoded(&t->st->k_side) && t->k.codes.row.stride == 1) {
         const groups_t tokens = groups_transposed(&t->k.codes);
         fetch_rows(&tokens, from, to, 0, t->st->d.D);
     }
-    if (!t->st->v_side.ops && t->v.codes.column.stride == 1) {
+    if (!is_decoded(&t->st->v_side) && t->v.codes.column.stride == 1) {
         fetch_rows(&t->v.codes, from, to, t->dv0, t->dv);
     }
 }

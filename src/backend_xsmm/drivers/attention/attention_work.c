@@ -90,7 +90,7 @@ static void begin_strip(task_t *t, const strip_t *strip, bool with_sink)
     if (!t->resumes) {
         clear(t, strip->r0, strip->n, with_sink);
     }
-    if (!t->st->k_side.ops) {
+    if (!is_decoded(&t->st->k_side)) {
         attention_queries(t, strip->r0, strip->n);
         if (t->st->ints.on) {
             ints_queries(t, strip);
@@ -188,7 +188,7 @@ static void prob_pass(task_t *t, span_t span)
             attention_chain(t, &t->st->prob, &strip, t0, 0, nt);
             for (int i = 0; i < strip.n; i++) {
                 zero_columns(t->b.s + i * t->c->ld_s, nt,
-                             t->st->v_side.ops ? t->c->ld_s : round_grain(nt));
+                             is_decoded(&t->st->v_side) ? t->c->ld_s : round_grain(nt));
             }
             attention_accumulate(t, &strip, t0, 0, nt);
         }
@@ -205,7 +205,7 @@ static void passes(task_t *t, span_t span, bool with_sink, bool finish, bool in_
     if (t->p->prob) {
         prob_pass(t, prob_columns(t, span));
     }
-    if (t->st->v_side.ops && !in_pieces) {
+    if (is_decoded(&t->st->v_side) && !in_pieces) {
         decode_restore(&t->st->v_side, &t->b.decode, t->rows, t->b.acc, t->c->ld_v);
     }
 }
@@ -216,7 +216,7 @@ static void passes(task_t *t, span_t span, bool with_sink, bool finish, bool in_
 static void whole_item(task_t *t)
 {
     const span_t span = attention_columns(t, 0, t->rows);
-    const bool finish = span.begin < span.end && !t->p->prob && !t->st->v_side.ops;
+    const bool finish = span.begin < span.end && !t->p->prob && !is_decoded(&t->st->v_side);
     passes(t, span, true, finish, false);
     if (!finish) {
         finish_rows(t, 0, t->rows);

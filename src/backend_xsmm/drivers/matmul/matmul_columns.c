@@ -536,7 +536,7 @@ static void add(columns_task_t *w, int64_t k, int kn)
     columns_sweep_t sweep = {.codes = {.stride = stride,
                                        .scale = coefs_at(w, w->buf.scale),
                                        .zp = coefs_at(w, w->buf.zp),
-                                       .values = w->st->values},
+                                       .floats.values = w->st->values},
                              .chunks = w->chunks,
                              .last = w->last * bits / 8,
                              .distance = distance < w->chunks ? distance : w->chunks,

@@ -53,7 +53,7 @@ typedef struct rows_state {
     int64_t chunks, bytes;      /* of a line */
     int64_t units;              /* room for the units of a line */
     int64_t ahead, ahead_lines; /* bytes, and lines that they are */
-    bool in_order;              /* as in code_rows_t */
+    bool in_order;              /* as in int_codes_t */
     int64_t gathered;           /* bytes of a line copied from its blocks; 0: read in place */
     rows_units_t scale, zp;
     rows_offsets_t plus;

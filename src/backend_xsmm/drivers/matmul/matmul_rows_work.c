@@ -285,19 +285,19 @@ static void begin_fours(rows_task_t *w)
     const rows_state_t *st = w->st;
     const matrix_t *b = &st->panel.b.base;
     const groups_t none = {.type = NULL}, *zp = b->offsets ? &none : &b->zp;
-    w->four = (code_rows_t){
-        .stride =
-            st->gathered > 0 ? st->gathered : b->codes.column.stride * b->codes.type->bits / 8,
-        .bytes = st->bytes,
-        .half_stride = CODES_CHUNK / 2,
-        .ahead = st->ahead,
-        .in_order = st->in_order,
-        .scale = coefs_of(w, &b->scale, &st->scale, w->buf.raw, w->buf.scale),
-        .zp = coefs_of(w, zp, &st->zp, w->buf.raw_zp, w->buf.zp),
-        .values = st->values,
-        .type = w->c->type,
-        .zps_are_floats = in_integers(st->way) && zp->type != NULL && zp->type->cls != DTYPE_INT,
-        .table = st->table};
+    w->four =
+        (code_rows_t){.stride = st->gathered > 0 ? st->gathered
+                                                 : b->codes.column.stride * b->codes.type->bits / 8,
+                      .bytes = st->bytes,
+                      .ahead = st->ahead,
+                      .scale = coefs_of(w, &b->scale, &st->scale, w->buf.raw, w->buf.scale),
+                      .zp = coefs_of(w, zp, &st->zp, w->buf.raw_zp, w->buf.zp),
+                      .floats.values = st->values,
+                      .ints = {.type = w->c->type,
+                               .table = st->table,
+                               .zps_are_floats = in_integers(st->way) && zp->type != NULL &&
+                                                 zp->type->cls != DTYPE_INT,
+                               .in_order = st->in_order}};
 }
 
 /* n lines from `line` on, copied from their blocks into the first cache. */
@@ -350,7 +350,7 @@ static void next_four(rows_task_t *w, int64_t n, int there)
         find_units(w, scale, &st->scale, n, there, w->buf.raw, &units);
         table->by_unit(&units, w->buf.scale);
     }
-    if (w->four.zps_are_floats) {
+    if (w->four.ints.zps_are_floats) {
         find_units(w, zp, &st->zp, n, there, w->buf.raw_zp, &units);
         table->by_unit(&units, (float *)(void *)w->buf.zp);
     } else if (w->four.zp.at != NULL) {
