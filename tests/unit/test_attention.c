@@ -599,12 +599,13 @@ static sinter_status_t execute(world_t *w, const kernel_t *k, sinter_cpu_isa_t i
         if (status == sinter_success) {
             const attention_state_t *st = state;
             play_threads(k, &problem, &with, state, &choice, what);
-            k_took_one_zp = is_decode(k) && st->k_side.ops != NULL && st->k_side.one_zp;
-            took_offsets =
-                is_decode(k)
-                    ? st->k_side.ops != NULL && st->v_side.ops != NULL && st->k_side.plus &&
-                          (st->v_side.codes != NULL ? st->v_side.zps_are_floats : st->v_side.plus)
-                    : st->ints.on && st->ints.k_floats && st->ints.v_floats;
+            k_took_one_zp = is_decode(k) && is_decoded(&st->k_side) && st->k_side.zps == IN_VALUES;
+            took_offsets = is_decode(k)
+                               ? is_decoded(&st->k_side) && is_decoded(&st->v_side) &&
+                                     st->k_side.zps == ADDED &&
+                                     st->v_side.zps ==
+                                         (st->v_side.way < BY_DECODING ? TAKEN_OFF_WEIGHED : ADDED)
+                               : st->ints.on && st->ints.k_floats && st->ints.v_floats;
         }
         free(state);
     }

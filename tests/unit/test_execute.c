@@ -528,7 +528,10 @@ typedef struct way_case {
 #define LIMBS_8 "by 8-bit integers"
 #define BY_K_AND_V(name) "K " name ", V " name
 
-#define BY_FLOATS "some by tiles of floats (a query is not finite, too small or too large)"
+#define ODD_QUERY(scales)                                                \
+    BY_K_AND_V(FMA)                                                      \
+    ", q.k by chunks of " scales ", p.v by rows of few scales, some by " \
+    "tiles of floats (a query is not finite, too small or too large)\n"
 #define BY_PANELS "some by panels (rows of A are not finite, too small or too large)"
 #define BY_ELEMENTS \
     "some with scales by elements (rows of A are not finite, too small or too large)"
@@ -588,8 +591,8 @@ static void test_ways(void)
         {"attention-decode-scaled.json",
          {{4096, 64}},
          sinter_fpmath_mode_strict,
-         .at = WAY_AT(OWN_PRODUCTS "\n", BY_K_AND_V(FMA) ", " BY_FLOATS "\n",
-                      BY_K_AND_V(FMA) ", " BY_FLOATS "\n", BY_K_AND_V(FMA) ", " BY_FLOATS "\n"),
+         .at = WAY_AT(OWN_PRODUCTS "\n", ODD_QUERY("one scale"), ODD_QUERY("any scales"),
+                      ODD_QUERY("any scales")),
          .infinite = 1},
         {"patterns/matmul-weight-int4.json",
          {{3, 4}},

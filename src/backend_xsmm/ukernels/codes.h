@@ -77,7 +77,6 @@ typedef struct codes_raw {
 /* All queries. */
 typedef struct codes_query {
     limbs_t chunk[CODES_CHUNKS][CODES_QUERIES];
-    bool usable; /* quantise succeeded for all of them */
 } codes_query_t;
 
 /* The weights of a block of V for one chunk of its rows. */

@@ -148,9 +148,11 @@ static const char *refuse_integers(const codes_table_t *table, const problem_t *
 
 /* Products in integers, if the mode allows them: of 16 bits where it rounds floats to 8 or 11,
  * of 8 bits in mode int8. */
-static decode_how_t how_of(const kernel_t *self, const problem_t *p, const operand_t *o,
-                           int from_end)
+static decode_how_t how_of(const kernel_t *self, const problem_t *p, bool is_v)
 {
+    const attention_params_t *a = &p->step->p.attention;
+    const operand_t *o = is_v ? &a->v : &a->k;
+    const int from_end = (is_v ? !a->trans_v : a->trans_k) ? 1 : 2;
     const codes_table_t *table = codes_table(self->needs);
     const sinter_data_type_t type = problem_type(p, o->data);
     const pv_kind_t zp = o->zp >= 0 ? p->plan->values[o->zp].kind : PV_TEMP;
@@ -168,22 +170,10 @@ static decode_how_t how_of(const kernel_t *self, const problem_t *p, const opera
     return how;
 }
 
-static decode_how_t how_of_k(const kernel_t *self, const problem_t *p)
-{
-    const attention_params_t *a = &p->step->p.attention;
-    return how_of(self, p, &a->k, a->trans_k ? 1 : 2);
-}
-
-static decode_how_t how_of_v(const kernel_t *self, const problem_t *p)
-{
-    const attention_params_t *a = &p->step->p.attention;
-    return how_of(self, p, &a->v, a->trans_v ? 2 : 1);
-}
-
 static const char *refuse_codes(const kernel_t *self, const problem_t *p)
 {
     const char *why = refuse_decode(self, p);
-    return why != NULL || how_of_v(self, p).codes ? why : how_of_k(self, p).why;
+    return why != NULL || how_of(self, p, true).codes ? why : how_of(self, p, false).why;
 }
 
 /* Why tiles of an operand cannot be of bytes less their zero points. */
@@ -339,35 +329,27 @@ static void note_how(const char *of, const decode_how_t *how, textbuf_t *note)
     }
 }
 
-static void note_config(const kernel_t *self, const attention_config_t *c, const char *why,
-                        textbuf_t *note)
-{
-    if (c->decode) {
-        text_add(note, "%d query row%s, kv-tile %d", c->rows, c->rows == 1 ? "" : "s", c->tk);
-        note_how("K", &c->k_how, note);
-        note_how("V", &c->v_how, note);
-    } else {
-        text_add(note, "q-block %d in strips of %d, kv-tile %d, ", c->rows, c->strip, c->tk);
-        if (c->blocks != NULL) {
-            text_add(note, ONE_LIMB_NAME);
-        } else {
-            note_products(note, c->bf16, self, why);
-        }
-    }
-}
-
-/* most_rows: how many query rows there are at most where their number is not known; -1: any. */
-static sinter_status_t configure(const kernel_t *self, const problem_t *p, int64_t most_rows,
-                                 attention_config_t *c, arena_t *arena, candidate_t *out)
+static sinter_status_t configure(const kernel_t *self, const problem_t *p, bool decode,
+                                 arena_t *arena, candidate_t *out)
 {
     const known_t n = known_dims(p);
+    attention_config_t *c = ARENA_NEW(arena, attention_config_t, 1);
+    if (c == NULL) {
+        return sinter_out_of_memory;
+    }
+    c->decode = decode;
     c->tile = tile_table(self->needs);
     c->fn = eltwise_table(self->needs);
     c->quant = quant_rows(self->needs);
     c->bf16 = self->driver->arithmetic == IN_BF16;
-    c->blocks =
-        self->driver->arithmetic == IN_INT8 && !c->decode ? blocks_table(self->needs) : NULL;
-    size_blocks(c, n.rows < 0 ? most_rows : n.rows, n.T, n.D, n.Dv);
+    c->blocks = self->driver->arithmetic == IN_INT8 && !decode ? blocks_table(self->needs) : NULL;
+    if (decode) {
+        c->k_how = how_of(self, p, false);
+        c->v_how = how_of(self, p, true);
+        decode_orders(&c->k_how, n.D);
+        decode_orders(&c->v_how, n.Dv);
+    }
+    size_blocks(c, n.rows < 0 && decode ? DECODE_ROWS : n.rows, n.T, n.D, n.Dv);
     const char *why = jit(c, n.rows, n.D, n.Dv, products_features(self, p, c->bf16));
     if (c->bf16 && why) {
         return sg_fail(sinter_runtime_error, "bf16 attention: %s", why);
@@ -375,7 +357,18 @@ static sinter_status_t configure(const kernel_t *self, const problem_t *p, int64
     attention_buffers_t b;
     textbuf_t note;
     text_init(&note, arena);
-    note_config(self, c, why, &note);
+    if (decode) {
+        text_add(&note, "%d query row%s, kv-tile %d", c->rows, c->rows == 1 ? "" : "s", c->tk);
+        note_how("K", &c->k_how, &note);
+        note_how("V", &c->v_how, &note);
+    } else {
+        text_add(&note, "q-block %d in strips of %d, kv-tile %d, ", c->rows, c->strip, c->tk);
+        if (c->blocks != NULL) {
+            text_add(&note, ONE_LIMB_NAME);
+        } else {
+            note_products(&note, c->bf16, self, why);
+        }
+    }
     *out = (candidate_t){.config = c,
                          .state_bytes = sizeof(attention_state_t),
                          .share_bytes = attention_buffers(c, p->step, NULL, &b),
@@ -386,24 +379,13 @@ static sinter_status_t configure(const kernel_t *self, const problem_t *p, int64
 static sinter_status_t setup_flash(const kernel_t *self, const problem_t *p, arena_t *arena,
                                    candidate_t *out)
 {
-    attention_config_t *c = ARENA_NEW(arena, attention_config_t, 1);
-    return c == NULL ? sinter_out_of_memory : configure(self, p, -1, c, arena, out);
+    return configure(self, p, false, arena, out);
 }
 
 static sinter_status_t setup_decode(const kernel_t *self, const problem_t *p, arena_t *arena,
                                     candidate_t *out)
 {
-    attention_config_t *c = ARENA_NEW(arena, attention_config_t, 1);
-    const known_t n = known_dims(p);
-    if (c == NULL) {
-        return sinter_out_of_memory;
-    }
-    c->decode = true;
-    c->k_how = how_of_k(self, p);
-    c->v_how = how_of_v(self, p);
-    decode_orders(&c->k_how, n.D);
-    decode_orders(&c->v_how, n.Dv);
-    return configure(self, p, DECODE_ROWS, c, arena, out);
+    return configure(self, p, true, arena, out);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -618,28 +600,6 @@ static bool is_scale(const chain_bound_t *b, float *scale)
 
 /* ---- choose ---------------------------------------------------------------------------------- */
 
-/* True if rows of a stored packed tensor may share bytes: threads would then write each other's
- * elements. */
-static bool stores_share_bytes(const chain_bound_t *b)
-{
-    for (int i = 0; i < b->chain->n_instrs; i++) {
-        const chain_instr_t *in = &b->chain->instrs[i];
-        if (in->op != CHAIN_STORE) {
-            continue;
-        }
-        const chain_ref_t *ref = &b->refs[in->operand];
-        for (int d = 0; d + 1 < b->ndims; d++) {
-            if (b->dims[d] > 1 && ref->stride[d] % ref->traits->block_elems != 0) {
-                return true;
-            }
-        }
-        if (ref->traits->block_elems > 1 && ref->stride[b->ndims - 1] != 1) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static sinter_status_t bind_sink(const bound_t *sink, attention_state_t *st)
 {
     const attention_dims_t *d = &st->d;
@@ -695,15 +655,6 @@ static void choose_sides(const attention_params_t *p, const attention_config_t *
     }
 }
 
-/* True if whole items would leave some shares with much less work than others: three heads of a
- * cache and two threads, for example. Where rows are in several blocks, these are so small already
- * that each share has several. */
-static bool items_are_uneven(const attention_dims_t *d, int shares)
-{
-    return d->items < shares ||
-           (d->n_blocks == 1 && d->items % shares != 0 && d->items < ATT_ITEMS * shares);
-}
-
 /* Bytes from token to token of K or V where batch dims, such as heads, lie between; else 0. */
 static int64_t bytes_of_token(const matrices_t *op, int token_dim)
 {
@@ -735,14 +686,21 @@ static int64_t piece_of(const attention_params_t *p, const attention_config_t *c
 const way_row_t ways_attention_heads[] = {{"pieces of the cache in turn", NULL, 0}};
 
 /* How items go to shares. The second pass of a probability chain needs the sums of whole rows, so
- * its items are not divided. */
+ * its items are not divided.
+ *
+ * Items are uneven if whole ones would leave some shares with much less work than others: three
+ * heads of a cache and two threads, for example. Where rows are in several blocks, these are so
+ * small already that each share has several. */
 static void choose_division(const attention_params_t *p, const attention_config_t *c,
                             const frame_t *frame, attention_state_t *st, choice_t *choice)
 {
     attention_dims_t *d = &st->d;
+    const bool uneven =
+        d->items < frame->shares ||
+        (d->n_blocks == 1 && d->items % frame->shares != 0 && d->items < ATT_ITEMS * frame->shares);
     d->piece = d->items > 0 && d->Dv > 0 && !choice->shares_bytes ? piece_of(p, c, frame, st) : 0;
     d->by_weight = frame->shares > 1 && d->items > 0 && !choice->shares_bytes && d->piece == 0 &&
-                   (limits_vary(p, frame) || (items_are_uneven(d, frame->shares) && !p->prob));
+                   (limits_vary(p, frame) || (uneven && !p->prob));
     if (d->piece > 0) {
         add_way(choice, "heads", ways_attention_heads, NULL);
     }
@@ -775,7 +733,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     st->out = chain_is_store(step->post, &out) && st->post.refs[out].stride[st->post.ndims - 1] == 1
                   ? &st->post.refs[out]
                   : NULL;
-    choice->shares_bytes = stores_share_bytes(&st->post);
+    choice->shares_bytes = chain_shares_bytes(&st->post);
     if (step->tail != NULL) {
         SG_TRY(quant_tail_bind(step->tail, frame, features, &st->tail));
         choice->shares_bytes = choice->shares_bytes || quant_tail_shares_bytes(&st->tail, c->dv);

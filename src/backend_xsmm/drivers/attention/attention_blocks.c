@@ -61,13 +61,6 @@ static void bind_direct(attention_state_t *st, bool sums_bytes)
     }
 }
 
-/* Offsets, or zero points that are floats. */
-static bool has_offsets(const matrices_t *op)
-{
-    const groups_t *zp = &op->base.zp;
-    return zp->type != NULL && (op->base.offsets || zp->type->cls != DTYPE_INT);
-}
-
 /* Why float zero points do not go with the groups of the scales; NULL: they do. */
 static const char *refuse_zp_groups(const attention_state_t *st)
 {
@@ -109,8 +102,8 @@ const char *ints_bind(const attention_config_t *c, attention_state_t *st)
     ints->block = (int)block;
     ints->group = (int)(v_one ? c->dv : v->column.group);
     ints->groups = (int)((d->Dv + ints->group - 1) / ints->group);
-    ints->k_floats = has_offsets(&st->k);
-    ints->v_floats = has_offsets(&st->v);
+    ints->k_floats = has_offsets(&st->k.base);
+    ints->v_floats = has_offsets(&st->v.base);
     const char *why = refuse_zp_groups(st);
     if (why != NULL) {
         return why;
@@ -207,14 +200,14 @@ static void load_scales(const task_t *t, const groups_t *g, int groups, int64_t 
     }
 }
 
-/* The same for `blocks` blocks of D, which all groups are made of, [block][STRIP]. */
-static void load_blocks(const task_t *t, const groups_t *g, int blocks, int64_t t0, int n,
-                        float *to)
+/* The same for `groups` parts of an axis of n elements, which all groups are made of. */
+static void load_parts(const task_t *t, const groups_t *g, int64_t n, int groups, int64_t t0,
+                       int nt, float *to, int64_t ld)
 {
-    const bool one = g->type == NULL || groups_are_one(g, &g->row, t->st->d.D);
-    load_scales(t, g, one ? 1 : blocks, t0, n, to, STRIP);
-    for (int i = 1; i < blocks && one; i++) {
-        memcpy(to + i * STRIP, to, STRIP * sizeof *to);
+    const bool one = g->type == NULL || groups_are_one(g, &g->row, n);
+    load_scales(t, g, one ? 1 : groups, t0, nt, to, ld);
+    for (int i = 1; i < groups && one; i++) {
+        memcpy(to + i * ld, to, (size_t)ld * sizeof *to);
     }
 }
 
@@ -272,7 +265,7 @@ static bool load_k_zps(task_t *t, int64_t t0, int n, float *scale, int32_t *z)
     float *zp = t->b.ints.k_zp;
     const bool zps = t->k.zp.type != NULL;
     if (zps && (ints->direct || ints->k_floats)) {
-        load_blocks(t, &t->k.zp, blocks_of_d(t), t0, n, zp);
+        load_parts(t, &t->k.zp, t->st->d.D, blocks_of_d(t), t0, n, zp, STRIP);
     }
     if (ints->k_floats) {
         if (t->k.offsets) {
@@ -298,7 +291,7 @@ static void load_k_ints(task_t *t, int64_t t0, int nt)
         const size_t coefs = (size_t)s * BLOCKS_MOST * STRIP;
         int8_t *byte = b->k + (size_t)s * STRIP * (size_t)t->c->dk;
         const int n = (int)at_most(nt - at, STRIP);
-        load_blocks(t, &t->k.scale, blocks, t0 + at, n, b->k_scale + coefs);
+        load_parts(t, &t->k.scale, t->st->d.D, blocks, t0 + at, n, b->k_scale + coefs, STRIP);
         t->k_ints = load_k_zps(t, t0 + at, n, b->k_scale + coefs, b->k_z + coefs) && t->k_ints &&
                     within(b->k_scale + coefs, (size_t)blocks * STRIP, -FLT_MAX, FLT_MAX);
         if (t->st->ints.direct) {
@@ -315,12 +308,8 @@ static bool load_v_zps(task_t *t, int64_t t0, int nt)
     const attention_int_buffers_t *b = &t->b.ints;
     const int groups = t->st->ints.groups, ld = t->c->tk;
     const groups_t zp = groups_transposed(&t->v.zp);
-    const bool one = groups_are_one(&t->v.zp, &t->v.zp.column, t->st->d.Dv);
     bool usable = true;
-    load_scales(t, &zp, one ? 1 : groups, t0, nt, b->v_zp, ld);
-    for (int g = 1; g < groups && one; g++) {
-        memcpy(b->v_zp + g * ld, b->v_zp, (size_t)ld * sizeof(float));
-    }
+    load_parts(t, &zp, t->st->d.Dv, groups, t0, nt, b->v_zp, ld);
     for (int g = 0; g < groups; g++) {
         float *z = b->v_zp + g * ld;
         memset(z + nt, 0, (size_t)(round_grain(nt) - nt) * sizeof(float));
@@ -427,18 +416,6 @@ static void multiply_v(task_t *t, const strip_t *strip, int at, int nt, int colu
     }
 }
 
-/* What zero points of V that are floats take off the results of some columns. */
-static void take_off(task_t *t, const strip_t *strip, int column, int columns)
-{
-    for (int r = 0; r < strip->n && t->st->ints.v_floats; r++) {
-        float *acc = t->b.acc + (int64_t)(strip->r0 + r) * t->c->ld_v + column;
-        const float zp_offset = t->b.ints.zp_offset[r];
-        for (int i = 0; i < columns; i++) {
-            acc[i] -= zp_offset;
-        }
-    }
-}
-
 void ints_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, int nt)
 {
     const attention_config_t *c = t->c;
@@ -456,7 +433,12 @@ void ints_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, int nt
                                           .zp_offset = b->zp_offset};
         if (t->v_ints && c->blocks->weigh(&weights, &b->p)) {
             multiply_v(t, strip, at, nt, column, columns);
-            take_off(t, strip, column, columns);
+            for (int r = 0; r < strip->n && ints->v_floats; r++) {
+                float *acc = t->b.acc + (int64_t)(strip->r0 + r) * c->ld_v + column;
+                for (int i = 0; i < columns; i++) {
+                    acc[i] -= b->zp_offset[r];
+                }
+            }
             continue;
         }
         report_detour(t->worker, "some by floats (weights or scales of V do not suit integers)");

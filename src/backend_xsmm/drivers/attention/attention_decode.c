@@ -8,17 +8,6 @@
 
 /* ---- binding --------------------------------------------------------------------------------- */
 
-/* K and V are looked at with tokens as rows and the head as columns. */
-static matrix_t by_token(const matrix_t *m, bool tokens_are_rows)
-{
-    return tokens_are_rows ? *m : matrix_transposed(m);
-}
-
-static bool varies_by_token(const groups_t *g)
-{
-    return g->type != NULL && g->row.stride != 0 && g->row.group < DECODE_LANES;
-}
-
 /* True if all of an operand of 4-bit codes has the same zero point, and a table of values, which
  * need hold no more than bf16 does, has codes less such a zero point exactly. */
 static bool has_one_zp(const matrices_t *op)
@@ -89,7 +78,7 @@ static void fill_order(const decode_ops_t *ops, const codes_type_t *codes, int h
 
 void decode_orders(decode_how_t *how, int64_t head)
 {
-    for (int codes = 0; codes <= (how->codes != NULL) && how->ops != NULL; codes++) {
+    for (int codes = 0; codes <= (how->codes != NULL); codes++) {
         const codes_type_t *type = codes ? how->codes : NULL;
         for (int fold = 1; fold <= 2; fold++) {
             if (fold == 1 || 2 * head <= chunk_elems(how->ops, type)) {
@@ -132,38 +121,6 @@ static void fill_groups(decode_side_t *side)
     }
 }
 
-/* Where the coefficients of each corner are, quad by quad. */
-static void fill_corners(decode_side_t *side)
-{
-    const int quad = side->ints.type.elems / CODES_QUADS, quads = side->order->padded / quad,
-              ld = side->like.tokens * side->groups;
-    side->like.scale = (code_coefs_t){.ld = ld, .pick = side->ints.corner};
-    side->like.ints.picks_fit_one_vector = true;
-    for (int i = 0; i < quads; i++) {
-        const int e = i * quad, n = side->like.tokens * side->head;
-        for (int row = 0; row < CODES_ROWS; row++) {
-            const int at = row * ld + (e < n ? group_of_element(side, e) : 0);
-            side->ints.corner[i * CODES_ROWS + row] = at;
-            side->like.ints.picks_fit_one_vector &= at < 16;
-        }
-    }
-}
-
-/* The group of each place, in which offsets are added once: for the first token of a row. */
-static void fill_plus(decode_side_t *side)
-{
-    for (int i = 0; i < side->order->padded; i++) {
-        const int e = side->order->element[i];
-        side->plus_at[i] = (int16_t)(e < 0 || e >= side->head ? DECODE_GROUPS : e / side->size);
-    }
-}
-
-/* Offsets, or zero points that are floats. */
-static bool has_offsets(const matrix_t *m)
-{
-    return m->zp.type != NULL && (m->offsets || m->zp.type->cls != DTYPE_INT);
-}
-
 /* What the ways of one operand are chosen by. */
 typedef struct operand_rows {
     const decode_operand_t *of;
@@ -172,6 +129,7 @@ typedef struct operand_rows {
     bool by_token; /* scales change from token to token, or there are zero points */
 } operand_rows_t;
 
+/* For data types and heads that refuse_decode of attention.c takes at compile. */
 static const char *refuse_decoding(int kind, const void *config, void *state)
 {
     const operand_rows_t *rows = config;
@@ -180,17 +138,8 @@ static const char *refuse_decoding(int kind, const void *config, void *state)
     const int64_t head = rows->head;
     (void)kind;
     (void)state;
-    if (ops == NULL) {
-        return "no decoder for the data type";
-    }
-    if (m->high.type != NULL) {
-        return "split codes";
-    }
     if (m->codes.column.stride != 1 && head > 1) {
         return "the head is not contiguous";
-    }
-    if (head < 1 || head > DECODE_HEAD || head % ops->layout.multiple != 0) {
-        return "the head is longer than 256 or not a multiple of what the decoder takes at once";
     }
     if (!matrices_on_bytes(rows->of->op, rows->of->is_v)) {
         return "rows do not start at whole bytes";
@@ -210,9 +159,12 @@ static const char *refuse_integers(int kind, const void *config, void *state)
 {
     const operand_rows_t *rows = config;
     const decode_how_t *how = rows->of->how;
+    if (how->codes == NULL || how->kind != (integers_t)kind) {
+        return "";
+    }
     const char *why = refuse_decoding(0, config, state);
-    if (how->codes == NULL || how->kind != (integers_t)kind || why != NULL) {
-        return how->codes == NULL || how->kind != (integers_t)kind ? "" : why;
+    if (why != NULL) {
+        return why;
     }
     const matrix_t *m = &rows->m;
     int size;
@@ -242,8 +194,7 @@ static bool takes_zps_off(const decode_side_t *side)
 /* What an inner loop is chosen by. */
 typedef struct loop_rows {
     const decode_side_t *side;
-    int queries; /* 1 to 4 at a time */
-    int all;     /* queries of the step */
+    int queries; /* at a time */
     int chunk;   /* bytes */
 } loop_rows_t;
 
@@ -292,7 +243,7 @@ static const char *refuse_codes_qk(int loop, const void *config, void *state)
     const int chunks = loop == CODES_QK_TWO_CHUNKS ? 2 : 1, kind = limbs_of(x->side->how->kind) - 1;
     (void)state;
     if (x->side->how->ints->qk[loop][k->ints.type->form][kind][takes_zps_off(x->side)] == NULL ||
-        (loop == CODES_QK_ACROSS && x->all < ACROSS_QUERIES)) {
+        (loop == CODES_QK_ACROSS && x->queries < ACROSS_QUERIES)) {
         return "";
     }
     return loop == CODES_QK_ACROSS ||
@@ -315,27 +266,25 @@ static const char *refuse_codes_pv(int loop, const void *config, void *state)
                                                   : NULL;
 }
 
-const way_row_t ways_decode_qk[] = {[QK_TILES] = {"tiles of floats", refuse_qk, QK_TILES},
-                                    [QK_LANES] = {"tokens in lanes", refuse_qk, QK_LANES},
-                                    [QK_THREE] = {"twelve sums", refuse_qk, QK_THREE},
-                                    [QK_CHUNKS] = {"chunks of one scale", refuse_qk, QK_CHUNKS},
-                                    [QK_FINE] = {"chunks of any scales", NULL, QK_FINE}};
-const way_row_t ways_decode_pv[] = {[PV_TILES] = {"tiles of floats", refuse_pv, PV_TILES},
-                                    [PV_THREE] = {"twelve sums", refuse_pv, PV_THREE},
-                                    [PV_FEW] = {"rows of few scales", refuse_pv, PV_FEW},
-                                    [PV_FINE] = {"rows of any scales", NULL, PV_FINE}};
-const way_row_t ways_codes_qk[] = {
-    [CODES_QK_ACROSS] = {"transposed tokens", refuse_codes_qk, CODES_QK_ACROSS},
-    [CODES_QK_ONE_CHUNK] = {"one chunk", refuse_codes_qk, CODES_QK_ONE_CHUNK},
-    [CODES_QK_TWO_CHUNKS] = {"two chunks", refuse_codes_qk, CODES_QK_TWO_CHUNKS},
-    [CODES_QK_ANY] = {"any chunks", NULL, CODES_QK_ANY}};
+#define LOOP(loop, name, refuse) [loop] = {name, refuse, loop}
+const way_row_t ways_decode_qk[] = {
+    LOOP(QK_TILES, "tiles of floats", refuse_qk), LOOP(QK_LANES, "tokens in lanes", refuse_qk),
+    LOOP(QK_THREE, "twelve sums", refuse_qk), LOOP(QK_CHUNKS, "chunks of one scale", refuse_qk),
+    LOOP(QK_FINE, "chunks of any scales", NULL)};
+const way_row_t ways_decode_pv[] = {
+    LOOP(PV_TILES, "tiles of floats", refuse_pv), LOOP(PV_THREE, "twelve sums", refuse_pv),
+    LOOP(PV_FEW, "rows of few scales", refuse_pv), LOOP(PV_FINE, "rows of any scales", NULL)};
+const way_row_t ways_codes_qk[] = {LOOP(CODES_QK_ACROSS, "transposed tokens", refuse_codes_qk),
+                                   LOOP(CODES_QK_ONE_CHUNK, "one chunk", refuse_codes_qk),
+                                   LOOP(CODES_QK_TWO_CHUNKS, "two chunks", refuse_codes_qk),
+                                   LOOP(CODES_QK_ANY, "any chunks", NULL)};
 const way_row_t ways_codes_pv[] = {
-    [CODES_PV_WHOLE_PAIRS] = {"pairs of whole chunks", refuse_codes_pv, CODES_PV_WHOLE_PAIRS},
-    [CODES_PV_PAIRS] = {"pairs of any chunks", refuse_codes_pv, CODES_PV_PAIRS},
-    [CODES_PV_WHOLE_WORDS] = {"words of whole chunks", refuse_codes_pv, CODES_PV_WHOLE_WORDS},
-    [CODES_PV_WORDS] = {"words of any chunks", refuse_codes_pv, CODES_PV_WORDS},
-    [CODES_PV_WHOLE] = {"whole chunks", refuse_codes_pv, CODES_PV_WHOLE},
-    [CODES_PV_ANY] = {"any chunks", NULL, CODES_PV_ANY}};
+    LOOP(CODES_PV_WHOLE_PAIRS, "pairs of whole chunks", refuse_codes_pv),
+    LOOP(CODES_PV_PAIRS, "pairs of any chunks", refuse_codes_pv),
+    LOOP(CODES_PV_WHOLE_WORDS, "words of whole chunks", refuse_codes_pv),
+    LOOP(CODES_PV_WORDS, "words of any chunks", refuse_codes_pv),
+    LOOP(CODES_PV_WHOLE, "whole chunks", refuse_codes_pv),
+    LOOP(CODES_PV_ANY, "any chunks", NULL)};
 
 /* q.k in integers has one loop for all queries, the others have one for fours of them and one for
  * the rest. */
@@ -343,24 +292,19 @@ void decode_loops(const decode_operand_t *of, decode_side_t *side, choice_t *cho
 {
     static const way_row_t *const tables[2][2] = {{ways_decode_qk, ways_decode_pv},
                                                   {ways_codes_qk, ways_codes_pv}};
-    static const char *const names[2][2] = {{"q.k", "q.k of the rest"}, {"p.v", "p.v of the rest"}};
+    static const char *const names[2][2] = {{"q.k", "p.v"}, {"q.k of the rest", "p.v of the rest"}};
     if (!is_decoded(side)) {
         return;
     }
     const bool ints = in_integers(side), at_once = ints && !of->is_v;
     const way_row_t *rows = tables[ints][of->is_v];
-    const int fours = at_once ? 0 : of->queries / 4, rest = at_once ? of->queries : of->queries % 4;
-    loop_rows_t x = {.side = side,
-                     .queries = 4,
-                     .all = of->queries,
-                     .chunk = chunk_elems(side->how->ops, ints ? side->how->codes : NULL) *
-                              of->op->base.codes.type->bits / 8};
-    if (fours > 0) {
-        side->loop[0] = take_way(rows, names[of->is_v][0], &x, NULL, choice);
-    }
-    if (rest > 0) {
-        x.queries = at_once ? 1 : rest;
-        side->loop[1] = take_way(rows, names[of->is_v][fours > 0], &x, NULL, choice);
+    const int n[2] = {at_once ? 0 : of->queries / 4, at_once ? of->queries : of->queries % 4},
+              elems = chunk_elems(side->how->ops, ints ? side->how->codes : NULL);
+    for (int i = 0; i < 2; i++) {
+        const loop_rows_t x = {side, i == 0 ? 4 : n[1], elems * of->op->base.codes.type->bits / 8};
+        if (n[i] > 0) {
+            side->loop[i] = take_way(rows, names[i == 1 && n[0] > 0][of->is_v], &x, NULL, choice);
+        }
     }
 }
 
@@ -370,7 +314,10 @@ void decode_loops(const decode_operand_t *of, decode_side_t *side, choice_t *cho
 static void bind_integers(const matrix_t *m, decode_side_t *side)
 {
     decode_ints_t *to = &side->ints;
+    const int tokens = side->like.tokens, ld = tokens * side->groups,
+              quad = side->how->codes->elems / CODES_QUADS;
     float values[16];
+    bool picks_fit_one_vector = true;
     to->type = *side->how->codes;
     if (to->type.form == CODES_TABLE) {
         dtype_nibble_values(&m->codes.type->codec, values);
@@ -378,12 +325,20 @@ static void bind_integers(const matrix_t *m, decode_side_t *side)
             to->table[i] = (unsigned char)(values[i] / to->type.unit + (float)to->type.offset);
         }
     }
-    side->like.ints = (int_codes_t){.type = &to->type,
-                                    .table = to->table,
-                                    .half_stride = side->like.tokens == 2 ? side->like.stride / 2
-                                                                          : CODES_CHUNK / 2,
-                                    .zps_are_floats = side->zps == TAKEN_OFF_WEIGHED};
-    fill_corners(side);
+    /* Where the coefficients of each corner are, quad by quad. */
+    for (int e = 0, i = 0; e < side->order->padded; e += quad) {
+        for (int row = 0; row < CODES_ROWS; row++, i++) {
+            to->corner[i] = row * ld + (e < tokens * side->head ? group_of_element(side, e) : 0);
+            picks_fit_one_vector = picks_fit_one_vector && to->corner[i] < 16;
+        }
+    }
+    side->like.scale = (code_coefs_t){.ld = ld, .pick = to->corner};
+    side->like.ints =
+        (int_codes_t){.type = &to->type,
+                      .table = to->table,
+                      .half_stride = tokens == 2 ? side->like.stride / 2 : CODES_CHUNK / 2,
+                      .picks_fit_one_vector = picks_fit_one_vector,
+                      .zps_are_floats = side->zps == TAKEN_OFF_WEIGHED};
 }
 
 /* The rest of a side whose products are of floats. */
@@ -418,7 +373,7 @@ void decode_bind(const decode_operand_t *of, decode_side_t *side, choice_t *choi
 {
     const decode_how_t *how = of->how;
     const matrices_t *op = of->op;
-    operand_rows_t rows = {of, by_token(&op->base, of->is_v),
+    operand_rows_t rows = {of, of->is_v ? op->base : matrix_transposed(&op->base),
                            op->dims[op->ndims - (of->is_v ? 1 : 2)], false};
     matrix_t *m = &rows.m;
     const bool one_zp = how->early_zp && has_one_zp(op);
@@ -426,7 +381,9 @@ void decode_bind(const decode_operand_t *of, decode_side_t *side, choice_t *choi
         m->zp.type = NULL;
     }
     /* Codes less zero points are exact only before anything is multiplied with them. */
-    rows.by_token = varies_by_token(&m->scale) || m->zp.type != NULL;
+    const groups_t *scale = &m->scale;
+    rows.by_token = m->zp.type != NULL || (scale->type != NULL && scale->row.stride != 0 &&
+                                           scale->row.group < DECODE_LANES);
     side->way = take_way(ways_attention_operands, of->is_v ? "V" : "K", &rows, NULL, choice);
     if (!is_decoded(side)) {
         return;
@@ -438,7 +395,7 @@ void decode_bind(const decode_operand_t *of, decode_side_t *side, choice_t *choi
     side->how = how;
     side->head = head;
     side->groups = common_groups(m, how->ops, head, &side->size);
-    side->scales = ints || rows.by_token ? OF_ROWS : m->scale.type != NULL ? FOLDED : NO_SCALES;
+    side->scales = ints || rows.by_token ? OF_ROWS : scale->type != NULL ? FOLDED : NO_SCALES;
     side->zps = one_zp               ? IN_VALUES
                 : m->zp.type == NULL ? NO_ZPS
                 : !has_offsets(m)    ? TAKEN_OFF
@@ -462,8 +419,11 @@ void decode_bind(const decode_operand_t *of, decode_side_t *side, choice_t *choi
         bind_floats(m, side);
     }
     side->like.zp = side->like.scale;
-    if (side->zps == ADDED) {
-        fill_plus(side);
+    if (side->zps == ADDED) { /* once, for the first token of a row */
+        for (int i = 0; i < side->order->padded; i++) {
+            const int e = side->order->element[i];
+            side->plus_at[i] = (int16_t)(e < 0 || e >= head ? DECODE_GROUPS : e / side->size);
+        }
     }
 }
 
@@ -499,7 +459,7 @@ size_t decode_buffers(int rows, bool codes, unsigned char *scratch, decode_buffe
     out->coef = carve(scratch, &at, DECODE_HEAD, sizeof(float));
     out->sums = carve(scratch, &at, r * DECODE_GROUPS, sizeof(float));
     out->tile = carve(scratch, &at, DECODE_SLOW * DECODE_HEAD, sizeof(float));
-    out->in_product_range = carve(scratch, &at, 1, sizeof(bool));
+    out->usable = carve(scratch, &at, 1, sizeof(bool));
     out->codes = codes ? carve(scratch, &at, 1, sizeof(codes_query_t)) : NULL;
     out->weights = codes ? carve(scratch, &at, CODES_CHUNKS, sizeof(codes_weights_t)) : NULL;
     return at;
@@ -515,31 +475,13 @@ static int stretch(const groups_t *g, int64_t t, int n)
     return left < n ? (int)left : n;
 }
 
-/* Copies `bytes` bytes from every stride-th byte, n times. The usual sizes have loops of their own,
- * in which the compiler makes a load and a store of each copy. */
-static void gather_bytes(const unsigned char *from, int64_t stride, int n, size_t bytes,
-                         unsigned char *to)
+/* Copies `bytes` bytes from every stride-th byte, n times. The usual sizes are constants, for which
+ * the compiler makes a load and a store of each copy. */
+static inline __attribute__((always_inline)) void
+gather_bytes(const unsigned char *from, int64_t stride, int n, size_t bytes, unsigned char *to)
 {
-    switch (bytes) {
-    case 2:
-        for (int i = 0; i < n; i++) {
-            memcpy(to + 2 * i, from + i * stride, 2);
-        }
-        break;
-    case 4:
-        for (int i = 0; i < n; i++) {
-            memcpy(to + 4 * i, from + i * stride, 4);
-        }
-        break;
-    case 8:
-        for (int i = 0; i < n; i++) {
-            memcpy(to + 8 * i, from + i * stride, 8);
-        }
-        break;
-    default:
-        for (int i = 0; i < n; i++) {
-            memcpy(to + (size_t)i * bytes, from + i * stride, bytes);
-        }
+    for (int i = 0; i < n; i++) {
+        memcpy(to + (size_t)i * bytes, from + i * stride, bytes);
     }
 }
 
@@ -550,9 +492,21 @@ static void load_apart(const decode_task_t *task, const groups_t *g, int64_t t0,
 {
     unsigned char packed[DECODE_TOKENS * DECODE_LANES * sizeof(float)];
     groups_t run = *g;
-    const int64_t size = g->type->bits / 8;
-    gather_bytes(groups_byte(g, g->first + t0 * g->row.stride), g->row.stride * size, nt,
-                 (size_t)(n * size), packed);
+    const int64_t size = g->type->bits / 8, stride = g->row.stride * size;
+    const unsigned char *from = groups_byte(g, g->first + t0 * g->row.stride);
+    switch (n * size) {
+    case 2:
+        gather_bytes(from, stride, nt, 2, packed);
+        break;
+    case 4:
+        gather_bytes(from, stride, nt, 4, packed);
+        break;
+    case 8:
+        gather_bytes(from, stride, nt, 8, packed);
+        break;
+    default:
+        gather_bytes(from, stride, nt, (size_t)(n * size), packed);
+    }
     run.data = packed;
     groups_load(&run, task->side->how->features, 0, 1, (int64_t)nt * n, to);
 }
@@ -564,6 +518,8 @@ static void load_by_token(const decode_task_t *task, const groups_t *g, int64_t 
 {
     const int n = groups_of_head(g, task->side->head);
     const int64_t group = g->row.group;
+    const bool bytes = g->type->bits % 8 == 0 && g->type->bits <= 32;
+    const matrix_t m = matrix_of_groups(g);
     if (group == 1 &&
         (n == 1 ? g->row.stride == 1 : g->column.stride == 1 && g->row.stride == n)) { /* one run */
         const int64_t first = g->first + t0 * g->row.stride;
@@ -572,12 +528,7 @@ static void load_by_token(const decode_task_t *task, const groups_t *g, int64_t 
             __builtin_prefetch(next + i);
         }
         groups_load(g, task->side->how->features, first, 1, (int64_t)nt * n, to);
-        repeat_each(to, (int64_t)nt * n, task->side->groups / n);
-        return;
-    }
-    const matrix_t m = matrix_of_groups(g);
-    const bool bytes = g->type->bits % 8 == 0 && g->type->bits <= 32;
-    if (group == 1 && bytes && (n == 1 || g->column.stride == 1)) {
+    } else if (group == 1 && bytes && (n == 1 || g->column.stride == 1)) {
         load_apart(task, g, t0, nt, n, to);
     } else if (group == 1) {
         task->tile->load(&m, (rect_t){t0, nt, 0, n}, to, n, nt, n);
@@ -646,10 +597,7 @@ static void place_query(const decode_side_t *k, const decode_buffers_t *b, int r
                         const float *src)
 {
     const int lanes = k->how->ops->layout.lanes;
-    int first = 0, batch = queries_batch(rows);
-    for (; r >= first + batch; batch = queries_batch(rows - first)) {
-        first += batch;
-    }
+    const int first = r / 4 * 4, batch = queries_batch(rows - first);
     float *to = b->q + first * DECODE_ORDER + (r - first) * lanes;
     for (int v = 0; v < k->order->padded; v += lanes, to += batch * lanes) {
         const int16_t *source = k->order->source + v;
@@ -659,20 +607,23 @@ static void place_query(const decode_side_t *k, const decode_buffers_t *b, int r
     }
 }
 
-static void query_codes(const decode_side_t *k, codes_query_t *codes, int r, const float *q)
+/* Query r as limbs. False: they cannot be made. */
+static bool query_codes(const decode_side_t *k, codes_query_t *codes, int r, const float *q)
 {
     const codes_type_t *type = &k->ints.type;
     float x[DECODE_ORDER];
     const int n = k->like.tokens * k->head, padded = k->order->padded;
+    bool usable = true;
     for (int e = 0; e < n; e += k->head) {
         memcpy(x + e, q, (size_t)k->head * sizeof(float));
     }
     memset(x + n, 0, (size_t)(padded - n) * sizeof(float));
     for (int c = 0; c < padded / type->elems; c++) {
-        codes->usable = k->how->ints->quantise(type, x + c * type->elems, 0, 1,
-                                               limbs_of(k->how->kind), &codes->chunk[c][r]) &&
-                        codes->usable;
+        usable = k->how->ints->quantise(type, x + c * type->elems, 0, 1, limbs_of(k->how->kind),
+                                        &codes->chunk[c][r]) &&
+                 usable;
     }
+    return usable;
 }
 
 /* Sums of a query by group of K's offsets. In integers they are those of its limbs, so that an
@@ -698,16 +649,12 @@ static void sum_query(const decode_side_t *k, const decode_buffers_t *b, int r, 
 void decode_query(const decode_side_t *k, const decode_buffers_t *b, int rows, const float *q,
                   int64_t ld)
 {
-    if (in_integers(k)) {
-        b->codes->usable = true;
-    } else {
-        *b->in_product_range = true;
-    }
+    *b->usable = true;
     for (int r = 0; r < rows; r++, q += ld) {
         if (in_integers(k)) {
-            query_codes(k, b->codes, r, q);
+            *b->usable = query_codes(k, b->codes, r, q) && *b->usable;
         } else {
-            *b->in_product_range = is_in_product_range(largest(q, k->head)) && *b->in_product_range;
+            *b->usable = is_in_product_range(largest(q, k->head)) && *b->usable;
             place_query(k, b, rows, r, q);
         }
         if (k->zps == ADDED) {
@@ -758,19 +705,11 @@ static void pv(const decode_side_t *side, const code_rows_t *v, int nq, const fl
     }
 }
 
-/* Zero points that are floats and meet integers: products stay far from the ends of floats. */
-static bool zps_in_product_range(const float *zp, int n)
-{
-    float most;
-    const int32_t bits = largest(zp, n);
-    memcpy(&most, &bits, sizeof(most));
-    return most < 0x1p60f;
-}
-
 /* The scales and zero points of all tokens of a task into its buffers. Gives why the micro-kernels
  * cannot use some of these; NULL: they can. */
 static const char *load_coefs(const decode_task_t *task)
 {
+    enum { BITS_OF_2_60 = 0x5d800000 };
     const decode_side_t *side = task->side;
     const decode_buffers_t *b = task->buffers;
     const int groups = side->groups, n = task->tokens * groups;
@@ -791,7 +730,8 @@ static const char *load_coefs(const decode_task_t *task)
         if (task->m.offsets) {
             quant_rows(side->how->features)->zps_of_offsets(b->scale, b->zp, n);
         }
-        return zps_in_product_range(b->zp, n) ? NULL : far_zps;
+        /* They meet integers: products stay far from the ends of floats. */
+        return largest(b->zp, n) < BITS_OF_2_60 ? NULL : far_zps;
     }
     if (side->zps != AS_PLACES) {
         return NULL;
@@ -888,11 +828,7 @@ void decode_scores(const decode_task_t *task)
     const decode_side_t *side = task->side;
     const decode_buffers_t *b = task->buffers;
     const int nt = task->tokens;
-    if (in_integers(side) ? !b->codes->usable : side->scales == OF_ROWS && !*b->in_product_range) {
-        report_detour(task->worker, odd_query);
-        slow_scores(task, 0, nt);
-        return;
-    }
+    code_rows_t rows;
     if (side->scales == FOLDED) {
         for (int done = 0, n; done < nt; done += n) {
             n = stretch(&task->m.scale, task->token + done, nt - done);
@@ -903,13 +839,12 @@ void decode_scores(const decode_task_t *task)
         }
         return;
     }
-    const char *odd = side->scales == OF_ROWS ? load_coefs(task) : NULL;
+    const char *odd = side->scales != OF_ROWS ? NULL : *b->usable ? load_coefs(task) : odd_query;
     if (odd != NULL) {
         report_detour(task->worker, odd);
         slow_scores(task, 0, nt);
         return;
     }
-    code_rows_t rows;
     if (in_integers(side)) {
         codes_of(task, &rows);
         side->how->ints->qk[side->loop[1]][side->ints.type.form][limbs_of(side->how->kind) - 1]
@@ -1037,43 +972,44 @@ static void values_with_offsets(const decode_task_t *task)
     }
 }
 
+/* Why values must come before weights; NULL: they need not. */
+static const char *refuse_weights(const decode_task_t *task)
+{
+    const decode_side_t *side = task->side;
+    const dtype_traits_t *type = task->m.scale.type;
+    const float *scale = task->buffers->scale;
+    const int n = side->scales == OF_ROWS ? task->tokens * side->groups : 0;
+    const char *odd = n > 0 ? load_coefs(task) : NULL;
+    if (odd != NULL) {
+        return odd;
+    }
+    if (n > 0 && type != NULL && (type->digits >= 24 || type->max >= 0x1p100f) &&
+        side->how->ops->any_tiny(scale, n)) {
+        return tiny_scales;
+    }
+    return side->any_weight && side->scales != NO_SCALES &&
+                   (!weights_in_product_range(task, scale, n) ||
+                    (side->zps == ADDED && !weights_in_product_range(task, task->buffers->zp, n)))
+               ? large_weights
+               : NULL;
+}
+
 void decode_accumulate(const decode_task_t *task)
 {
     const decode_side_t *side = task->side;
     const int nt = task->tokens;
-    if (side->scales == FOLDED) {
-        if (side->any_weight && !weights_in_product_range(task, NULL, 0)) {
-            report_detour(task->worker, large_weights);
-            slow_values(task, 0, nt);
-            return;
-        }
-        for (int done = 0, n; done < nt; done += n) {
-            n = stretch(&task->m.scale, task->token + done, nt - done);
-            folded_values(task, done, n);
-        }
-        return;
-    }
-    const char *odd = side->scales == OF_ROWS ? load_coefs(task) : NULL;
+    const char *odd = refuse_weights(task);
     if (odd != NULL) {
         report_detour(task->worker, odd);
         slow_values(task, 0, nt);
         return;
     }
-    const float *scale = task->buffers->scale;
-    const dtype_traits_t *type = task->m.scale.type;
-    const int n_scales = side->scales == OF_ROWS ? nt * side->groups : 0;
-    const bool tiny = type != NULL && (type->digits >= 24 || type->max >= 0x1p100f) &&
-                      side->how->ops->any_tiny(scale, n_scales);
-    const bool wild =
-        n_scales > 0 && side->any_weight &&
-        (!weights_in_product_range(task, scale, n_scales) ||
-         (side->zps == ADDED && !weights_in_product_range(task, task->buffers->zp, n_scales)));
-    if (tiny || wild) {
-        report_detour(task->worker, tiny ? tiny_scales : large_weights);
-        slow_values(task, 0, nt);
-        return;
-    }
-    if (in_integers(side)) {
+    if (side->scales == FOLDED) {
+        for (int done = 0, n; done < nt; done += n) {
+            n = stretch(&task->m.scale, task->token + done, nt - done);
+            folded_values(task, done, n);
+        }
+    } else if (in_integers(side)) {
         codes_values(task);
     } else if (side->zps == ADDED) {
         values_with_offsets(task);

@@ -102,6 +102,12 @@ typedef struct decode_side {
     };
 } decode_side_t;
 
+/* Offsets, or zero points that are floats. */
+static inline bool has_offsets(const matrix_t *m)
+{
+    return m->zp.type != NULL && (m->offsets || m->zp.type->cls != DTYPE_INT);
+}
+
 /* K and V that are not decoded go through tiles of floats. */
 static inline bool is_decoded(const decode_side_t *side)
 {
@@ -128,14 +134,13 @@ void decode_start(const matrices_t *op, decode_side_t *side);
 
 /* One thread's buffers. */
 typedef struct decode_buffers {
-    float *q;            /* [rows][padded] */
-    float *scale, *zp;   /* [tokens][groups]; zp may have what offsets add */
-    float *folded, *run; /* [rows][head]; [rows][padded] */
-    float *coef;         /* [head], the scales of a stretch */
-    float *sums;         /* [rows][DECODE_GROUPS]: of the query, by group of K's offsets */
-    float *tile;         /* [DECODE_SLOW][head] floats */
-    bool *
-        in_product_range; /* queries are of a size that codes may be multiplied with (few_rows.h) */
+    float *q;             /* [rows][padded] */
+    float *scale, *zp;    /* [tokens][groups]; zp may have what offsets add */
+    float *folded, *run;  /* [rows][head]; [rows][padded] */
+    float *coef;          /* [head], the scales of a stretch */
+    float *sums;          /* [rows][DECODE_GROUPS]: of the query, by group of K's offsets */
+    float *tile;          /* [DECODE_SLOW][head] floats */
+    bool *usable;         /* queries are of a size that codes may be multiplied with (few_rows.h) */
     codes_query_t *codes; /* NULL where neither K nor V is processed in integers */
     codes_weights_t *weights;
 } decode_buffers_t;

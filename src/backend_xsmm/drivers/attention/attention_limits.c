@@ -145,15 +145,22 @@ span_t limits_columns(const attention_state_t *st, const int64_t *idx)
     return begin < end ? (span_t){begin, end} : (span_t){0, 0};
 }
 
+/* Columns from the first one that row `first` of a batch of K and V sees to the last one that row
+ * `last` sees. */
+static int64_t columns_of(const attention_state_t *st, int64_t kv, int64_t first, int64_t last)
+{
+    int64_t idx[SINTER_MAX_NDIMS];
+    attention_index(&st->d, kv, first, idx);
+    const int64_t begin = limits_columns(st, idx).begin;
+    attention_index(&st->d, kv, last, idx);
+    return at_least(limits_columns(st, idx).end - begin, 0);
+}
+
 int64_t limits_tokens(const attention_state_t *st)
 {
-    const attention_dims_t *d = &st->d;
-    int64_t idx[SINTER_MAX_NDIMS], n = 0;
-    for (int64_t kv = 0; kv < d->n_kv && d->rows > 0; kv++) {
-        attention_index(d, kv, 0, idx);
-        const span_t first = limits_columns(st, idx);
-        attention_index(d, kv, d->rows - 1, idx);
-        n += at_least(limits_columns(st, idx).end - first.begin, 0);
+    int64_t n = 0;
+    for (int64_t kv = 0; kv < st->d.n_kv && st->d.rows > 0; kv++) {
+        n += columns_of(st, kv, 0, st->d.rows - 1);
     }
     return n;
 }
@@ -187,12 +194,7 @@ static int64_t weigh_item(const attention_state_t *st, int64_t item)
     const attention_dims_t *d = &st->d;
     const int64_t block = item / d->n_chunks % d->n_blocks, kv = item / d->n_chunks / d->n_blocks,
                   row0 = block * d->block, rows = attention_rows(d, item);
-    int64_t idx[SINTER_MAX_NDIMS];
-    attention_index(d, kv, row0, idx);
-    const span_t first = limits_columns(st, idx);
-    attention_index(d, kv, row0 + rows - 1, idx);
-    const span_t last = limits_columns(st, idx);
-    return (at_least(last.end - first.begin, 0) + ITEM_COLUMNS) * rows;
+    return (columns_of(st, kv, row0, row0 + rows - 1) + ITEM_COLUMNS) * rows;
 }
 
 /* How many items from this one on have its weight. */

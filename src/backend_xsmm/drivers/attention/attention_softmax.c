@@ -71,21 +71,16 @@ static void move_on(task_t *t, int r, float max, float sum, bool with_acc)
     }
 }
 
-/* The number that is subtracted from a row's scores from now on; m: until now; max: the maximum of
- * its scores so far. It need not be the maximum: weights a little above 1 are as exact, and
- * rescaling acc costs time. Decoders quantise weights and expect none above 1. */
-static float next_maximum(const task_t *t, float m, float max)
-{
-    const float near = is_decoded(&t->st->v_side) ? 0 : NEAR_MAXIMUM;
-    return max - m > near ? max : m;
-}
-
 /* First all maxima, whose latency would otherwise hold up each row's exponentials. */
 void attention_update(task_t *t, const strip_t *strip, int64_t t0, int at, int nt, bool with_acc)
 {
     const int ld = t->c->ld_s, end = is_decoded(&t->st->v_side)
                                          ? ld
                                          : at + round_grain(nt); /* decoders read beyond a grain */
+    /* The number that is subtracted from a row's scores need not be their maximum: weights a little
+     * above 1 are as exact, and rescaling acc costs time. Decoders quantise weights and expect none
+     * above 1. */
+    const float near = is_decoded(&t->st->v_side) ? 0 : NEAR_MAXIMUM;
     span_t see[ATT_STRIP];
     float max[ATT_STRIP];
     for (int i = 0; i < strip->n; i++) {
@@ -100,7 +95,7 @@ void attention_update(task_t *t, const strip_t *strip, int64_t t0, int at, int n
         zero_columns(x, at, see[i].begin);
         zero_columns(x, see[i].end, end);
         if (n > 0) {
-            const float m = next_maximum(t, t->b.m[r], max[i]);
+            const float m = max[i] - t->b.m[r] > near ? max[i] : t->b.m[r];
             move_on(t, r, m, weigh(t, x + see[i].begin, n, m), with_acc);
         }
     }

@@ -243,24 +243,31 @@ static const unsigned char *meanwhile(const next_piece_t *next, int64_t token)
     return next->at == NULL ? NULL : next->at + (token - next->from) * next->bytes;
 }
 
+/* Tokens at..at+nt-1 of a tile for the decoder. */
+static decode_task_t decode_task(const task_t *t, const decode_side_t *side, int64_t token, int nt)
+{
+    const bool is_v = side == &t->st->v_side;
+    return (decode_task_t){.tile = t->c->tile,
+                           .side = side,
+                           .buffers = &t->b.decode,
+                           .worker = t->worker,
+                           .m = is_v ? t->v : matrix_transposed(&t->k),
+                           .next = meanwhile(is_v ? &t->v_next : &t->k_next, token),
+                           .token = token,
+                           .tokens = nt,
+                           .rows = t->rows};
+}
+
 void attention_scores(task_t *t, const strip_t *strip, int64_t t0, int at, int nt)
 {
     const attention_config_t *c = t->c;
     const int64_t D = t->st->d.D;
     if (is_decoded(&t->st->k_side)) {
-        const decode_task_t task = {.tile = c->tile,
-                                    .side = &t->st->k_side,
-                                    .buffers = &t->b.decode,
-                                    .worker = t->worker,
-                                    .m = matrix_transposed(&t->k),
-                                    .next = meanwhile(&t->k_next, t0 + at),
-                                    .token = t0 + at,
-                                    .tokens = nt,
-                                    .rows = t->rows,
-                                    .x = t->b.q,
-                                    .ldx = c->ld_q,
-                                    .out = t->b.s + at,
-                                    .ldo = c->ld_s};
+        decode_task_t task = decode_task(t, &t->st->k_side, t0 + at, nt);
+        task.x = t->b.q;
+        task.ldx = c->ld_q;
+        task.out = t->b.s + at;
+        task.ldo = c->ld_s;
         decode_scores(&task);
         return;
     }
@@ -320,19 +327,11 @@ void attention_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, i
         return;
     }
     if (is_decoded(&t->st->v_side)) {
-        const decode_task_t task = {.tile = c->tile,
-                                    .side = &t->st->v_side,
-                                    .buffers = &b->decode,
-                                    .worker = t->worker,
-                                    .m = t->v,
-                                    .next = meanwhile(&t->v_next, t0 + at),
-                                    .token = t0 + at,
-                                    .tokens = nt,
-                                    .rows = t->rows,
-                                    .x = b->s + at,
-                                    .ldx = c->ld_s,
-                                    .out = b->acc,
-                                    .ldo = c->ld_v};
+        decode_task_t task = decode_task(t, &t->st->v_side, t0 + at, nt);
+        task.x = b->s + at;
+        task.ldx = c->ld_s;
+        task.out = b->acc;
+        task.ldo = c->ld_v;
         decode_accumulate(&task);
     } else if (t->st->ints.on) {
         ints_accumulate(t, strip, t0, at, nt);

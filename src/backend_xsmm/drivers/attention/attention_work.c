@@ -99,36 +99,19 @@ static void begin_strip(task_t *t, const strip_t *strip, bool with_sink)
     }
 }
 
-static void score_tile(task_t *t, const strip_t *strip, int64_t t0, int at, int nt)
-{
-    attention_scores(t, strip, t0, at, nt);
-    if (t->st->scored) {
-        attention_chain(t, &t->st->score, strip, t0, at, nt);
-    }
-}
-
 /* Scores of what a strip sees of the tile at t0, columns at..at+nt-1; gives nt, which may be 0. */
 static int score_visible(task_t *t, const strip_t *strip, int64_t t0, int64_t end, int *at)
 {
     *at = (int)(at_most(at_least(strip->columns.begin, t0), end) - t0);
     const int nt = (int)(at_most(strip->columns.end, end) - t0) - *at;
-    if (nt > 0) {
-        score_tile(t, strip, t0, *at, nt);
+    if (nt <= 0) {
+        return 0;
     }
-    return nt > 0 ? nt : 0;
-}
-
-static void online_step(task_t *t, const strip_t *strip, int64_t t0, int64_t end)
-{
-    int at;
-    const int nt = score_visible(t, strip, t0, end, &at);
-    if (nt == 0) {
-        return;
+    attention_scores(t, strip, t0, *at, nt);
+    if (t->st->scored) {
+        attention_chain(t, &t->st->score, strip, t0, *at, nt);
     }
-    attention_update(t, strip, t0, at, nt, !t->p->prob);
-    if (!t->p->prob) {
-        attention_accumulate(t, strip, t0, at, nt);
-    }
+    return nt;
 }
 
 /* m and l, and acc unless a probability chain wants a second pass. finish: results as soon as a
@@ -136,9 +119,10 @@ static void online_step(task_t *t, const strip_t *strip, int64_t t0, int64_t end
 static void online_pass(task_t *t, span_t span, bool with_sink, bool finish)
 {
     const int tk = t->c->tk;
+    const bool with_acc = !t->p->prob;
     for (int64_t t0 = span.begin; t0 < span.end; t0 += tk) {
         const int64_t end = at_most(span.end, t0 + tk);
-        attention_load(t, t0, (int)(end - t0), !t->p->prob);
+        attention_load(t, t0, (int)(end - t0), with_acc);
         for (int r = 0; r < t->rows; r += t->c->strip) {
             const strip_t strip = attention_strip(t, r);
             if (t0 == span.begin) {
@@ -149,7 +133,14 @@ static void online_pass(task_t *t, span_t span, bool with_sink, bool finish)
             } else {
                 attention_fetch_results(t, &strip);
             }
-            online_step(t, &strip, t0, end);
+            int at;
+            const int nt = score_visible(t, &strip, t0, end, &at);
+            if (nt > 0) {
+                attention_update(t, &strip, t0, at, nt, with_acc);
+            }
+            if (nt > 0 && with_acc) {
+                attention_accumulate(t, &strip, t0, at, nt);
+            }
             if (finish && end == span.end) {
                 finish_rows(t, strip.r0, strip.n);
             }
@@ -262,14 +253,6 @@ static void save(const task_t *t, float *to)
     memcpy(to, t->b.m, rows * sizeof(float));
     memcpy(to + rows, t->b.l, rows * sizeof(float));
     memcpy(to + 2 * rows, t->b.acc, (size_t)t->rows * (size_t)t->c->ld_v * sizeof(float));
-}
-
-static void restore(task_t *t, const float *from)
-{
-    const size_t rows = (size_t)t->c->rows;
-    memcpy(t->b.m, from, rows * sizeof(float));
-    memcpy(t->b.l, from + rows, rows * sizeof(float));
-    memcpy(t->b.acc, from + 2 * rows, (size_t)t->rows * (size_t)t->c->ld_v * sizeof(float));
 }
 
 /* What weights begin..end have of an item. An empty part is saved like others, unless one share
@@ -435,43 +418,27 @@ static next_piece_t next_piece(const matrices_t *op, const groups_t *codes, int6
     return (next_piece_t){token + before * bits / 8 * size, from, head_size * bits / 8};
 }
 
-/* The heads of some items that lie side by side. */
-typedef struct heads {
-    const unsigned char *at[ATT_PIECE_ITEMS]; /* the first token of each */
-    int64_t stride, bytes;                    /* from token to token; of a head */
-} heads_t;
-
-static void add_head(heads_t *heads, int64_t i, const groups_t *codes, int64_t token, int64_t size)
-{
-    heads->at[i] = groups_byte(codes, codes_at(codes, token, 0));
-    heads->stride = codes->row.stride * codes->type->bits / 8;
-    heads->bytes = size * codes->type->bits / 8;
-}
-
-/* Brings n heads of some tokens into the cache, in order of addresses. */
-static void read_heads(const heads_t *heads, int64_t n, int64_t tokens)
-{
-    for (int64_t token = 0; token < tokens; token++) {
-        for (int64_t i = 0; i < n; i++) {
-            read_lines(heads->at[i] + token * heads->stride, heads->bytes);
-        }
-    }
-}
-
-/* The same for K and V of items first..end-1 of a piece, if there are any. */
+/* Brings items first..end-1 of a piece into the cache, K and then V, token by token. */
 static void read_piece(task_t *t, const pieces_t *p, int64_t piece, int64_t first, int64_t end)
 {
     const int64_t at = p->all.begin + piece * p->size, tokens = at_most(p->size, p->all.end - at);
-    heads_t k, v;
+    const unsigned char *head[2][ATT_PIECE_ITEMS]; /* the first token of each item */
+    int64_t stride[2], bytes[2];                   /* from token to token; of a head */
     for (int64_t item = first; item < end; item++) {
         attention_take(t, item);
-        const matrix_t by_token = matrix_transposed(&t->k);
-        add_head(&k, item - first, &by_token.codes, at, t->st->d.D);
-        add_head(&v, item - first, &t->v.codes, at, t->st->d.Dv);
+        const groups_t codes[2] = {matrix_transposed(&t->k).codes, t->v.codes};
+        for (int i = 0; i < 2; i++) {
+            head[i][item - first] = groups_byte(&codes[i], codes_at(&codes[i], at, 0));
+            stride[i] = codes[i].row.stride * codes[i].type->bits / 8;
+            bytes[i] = (i == 0 ? t->st->d.D : t->st->d.Dv) * codes[i].type->bits / 8;
+        }
     }
-    if (first < end) {
-        read_heads(&k, end - first, tokens);
-        read_heads(&v, end - first, tokens);
+    for (int i = 0; i < 2 && first < end; i++) {
+        for (int64_t token = 0; token < tokens; token++) {
+            for (int64_t item = 0; item < end - first; item++) {
+                read_lines(head[i][item] + token * stride[i], bytes[i]);
+            }
+        }
     }
 }
 
@@ -496,8 +463,11 @@ static void run_piece(task_t *t, const pieces_t *p, int64_t item, int64_t piece,
     t->k_next = next_piece(&t->st->k, &k.codes, t->st->d.D, at, next, p->size);
     t->v_next = next_piece(&t->st->v, &t->v.codes, t->st->d.Dv, at, next, p->size);
     t->resumes = !first;
-    if (t->resumes) {
-        restore(t, sums);
+    if (t->resumes) { /* as save left them */
+        const size_t rows = (size_t)t->c->rows;
+        memcpy(t->b.m, sums, rows * sizeof(float));
+        memcpy(t->b.l, sums + rows, rows * sizeof(float));
+        memcpy(t->b.acc, sums + 2 * rows, (size_t)t->rows * (size_t)t->c->ld_v * sizeof(float));
     }
     passes(t, (span_t){at, at_most(at + p->size, p->all.end)}, piece == 0, false, true);
     if (last) {
