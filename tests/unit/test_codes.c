@@ -164,8 +164,11 @@ static void test_pv(const problem_t *p, int queries)
                      : queries > 1          ? CODES_PV_PAIRS
                                             : CODES_PV_WORDS;
     memset(acc, 0, sizeof acc);
-    CHECK_THAT(
-        codes_pv(table_used, loop, &p->rows, queries, p->limbs, p->p[0], TOKENS + 16, w, acc, ACC));
+    CHECK_THAT(table_used->weigh(queries, p->limbs, &p->rows, p->p[0], TOKENS + 16, w));
+    for (int c = 0; c < CHUNKS; c++) {
+        table_used->pv[loop][p->type->form][p->limbs - 1][queries - 1](&p->rows, c, &w[c], acc,
+                                                                       ACC);
+    }
     for (int i = 0; i < queries * CHUNKS * p->type->elems; i++) {
         const int r = i / (CHUNKS * p->type->elems), at = i % (CHUNKS * p->type->elems),
                   e = at / p->type->elems * p->type->elems + p->type->element(at % p->type->elems);

@@ -103,7 +103,8 @@ typedef struct codes_units {
  * the first of four rows on. */
 typedef void (*codes_qk_t)(const code_rows_t *k, int queries, const codes_query_t *q, float *s,
                            int64_t lds);
-/* One chunk of acc[query][..] += p V, with weights that `weigh` has made. */
+/* One chunk of acc[query][..] += p V, for at most CODES_SPAN rows and CODES_BATCH queries. w: the
+ * weights that `weigh` made for this chunk, or for the first one where a row has one scale. */
 typedef void (*codes_pv_t)(const code_rows_t *v, int chunk, const codes_weights_t *w, float *acc,
                            int64_t ldacc);
 
@@ -160,22 +161,6 @@ typedef struct codes_table {
      * faster in floats than in limbs: there are no loops for K and V of such codes then. */
     bool sums_bytes;
 } codes_table_t;
-
-/* acc[query][..] += p V by one of the loops, for at most CODES_SPAN rows and CODES_BATCH queries;
- * w: one for each chunk of a row. False, and nothing is done: some weight is no finite number. */
-static inline bool codes_pv(const codes_table_t *t, int loop, const code_rows_t *v, int queries,
-                            int limbs, const float *p, int64_t ldp, codes_weights_t *w, float *acc,
-                            int64_t ldacc)
-{
-    const codes_pv_t of_chunk = t->pv[loop][v->ints.type->form][limbs - 1][queries - 1];
-    if (!t->weigh(queries, limbs, v, p, ldp, w)) {
-        return false;
-    }
-    for (int c = 0; c * CODES_CHUNK < v->bytes; c++) {
-        of_chunk(v, c, w + (v->scale.ld == 1 ? 0 : c), acc, ldacc);
-    }
-    return true;
-}
 
 /* The best one for a set of features; NULL: there is none. */
 const codes_table_t *codes_table(features_t features);

@@ -915,9 +915,11 @@ static void slow_values(const decode_task_t *task, int at, int n)
 static void codes_values(const decode_task_t *task)
 {
     const decode_side_t *side = task->side;
+    const codes_table_t *ints = side->how->ints;
+    codes_weights_t *w = task->buffers->weights;
     code_rows_t at;
     codes_of(task, &at);
-    const int all = at.rows;
+    const int all = at.rows, limbs = limbs_of(side->how->kind);
     for (int row = 0; row < all; row += CODES_SPAN) {
         const int t = row * at.tokens;
         at.rows = all - row < CODES_SPAN ? all - row : CODES_SPAN;
@@ -925,8 +927,13 @@ static void codes_values(const decode_task_t *task)
             n = queries_batch(task->rows - r);
             const float *p = task->x + r * task->ldx;
             float *acc = task->out + r * task->ldo;
-            if (!codes_pv(side->how->ints, side->loop[n < 4], &at, n, limbs_of(side->how->kind),
-                          p + t, task->ldx, task->buffers->weights, acc, task->ldo)) {
+            const codes_pv_t of_chunk =
+                ints->pv[side->loop[n < 4]][side->ints.type.form][limbs - 1][n - 1];
+            const bool ok = ints->weigh(n, limbs, &at, p + t, task->ldx, w);
+            for (int c = 0; ok && c * CODES_CHUNK < at.bytes; c++) {
+                of_chunk(&at, c, w + (at.scale.ld == 1 ? 0 : c), acc, task->ldo);
+            }
+            if (!ok) {
                 decode_task_t some = *task;
                 some.rows = n;
                 some.x = p;
