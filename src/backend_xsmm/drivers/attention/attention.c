@@ -447,16 +447,6 @@ static bool broadcasts(int64_t n, int64_t all)
     return n == 1 || n == all;
 }
 
-static bool is_empty(const bound_t *b)
-{
-    for (int d = 0; d < b->ndims; d++) {
-        if (b->dims[d] == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* S and T are those of the output and of V: masks may have made them more than Q and K have. Where
  * the output has no elements, the statistics are still due. */
 static sinter_status_t check_dims(const attention_params_t *p, const frame_t *frame,
@@ -464,7 +454,10 @@ static sinter_status_t check_dims(const attention_params_t *p, const frame_t *fr
 {
     const bound_t *q = &frame->v[p->q.data], *k = &frame->v[p->k.data], *v = &frame->v[p->v.data],
                   *out = &frame->v[p->out_dims], *scores = &frame->v[p->score_dims];
-    const bool no_output = p->stats >= 0 && is_empty(out);
+    bool no_output = false;
+    for (int i = 0; i < out->ndims; i++) {
+        no_output = no_output || (p->stats >= 0 && out->dims[i] == 0);
+    }
     const bound_t *space = no_output ? scores : out;
     if (q->ndims < 2 || k->ndims < 2 || v->ndims < 2 || out->ndims < 2 || scores->ndims < 2) {
         return sg_fail(sinter_invalid_shape, "attention: an operand has fewer than 2 dims");
@@ -529,22 +522,6 @@ static sinter_status_t geometry(const attention_params_t *p, const attention_con
         d->n_blocks = (d->rows + d->block - 1) / d->block;
     }
     d->items = d->n_kv * d->n_blocks * d->n_chunks;
-    return sinter_success;
-}
-
-/* Q, K and V, rows and columns that broadcast among them. */
-static sinter_status_t bind_operands(const attention_params_t *p, const frame_t *frame,
-                                     attention_state_t *st)
-{
-    SG_TRY(matrices_bind(&p->q, p->trans_q, frame, &st->q));
-    SG_TRY(matrices_bind(&p->k, p->trans_k, frame, &st->k));
-    SG_TRY(matrices_bind(&p->v, p->trans_v, frame, &st->v));
-    if (st->q.dims[st->q.ndims - 2] != st->d.S) {
-        matrices_repeat(&st->q, true);
-    }
-    if (st->k.dims[st->k.ndims - 1] != st->d.T) {
-        matrices_repeat(&st->k, false);
-    }
     return sinter_success;
 }
 
@@ -617,12 +594,6 @@ static sinter_status_t bind_sink(const bound_t *sink, attention_state_t *st)
     return sinter_success;
 }
 
-static const char *refuse_ints(int kind, const void *config, void *state)
-{
-    (void)kind;
-    return ints_bind(config, state);
-}
-
 static const char *refuse_brgemm(int bf16, const void *config, void *state)
 {
     const attention_config_t *c = config;
@@ -631,7 +602,7 @@ static const char *refuse_brgemm(int bf16, const void *config, void *state)
 }
 
 /* How tiles of floats are multiplied. */
-const way_row_t ways_attention_products[] = {{ONE_LIMB_NAME, refuse_ints, 0},
+const way_row_t ways_attention_products[] = {{ONE_LIMB_NAME, ints_refuse, 0},
                                              {"bf16 brgemm", refuse_brgemm, 1},
                                              {"f32 brgemm", refuse_brgemm, 0},
                                              {"own f32 gemm", NULL, 0}};
@@ -724,7 +695,16 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     attention_state_t *st = state;
     (void)self;
     SG_TRY(geometry(p, c, frame, &st->d));
-    SG_TRY(bind_operands(p, frame, st));
+    SG_TRY(matrices_bind(&p->q, p->trans_q, frame, &st->q));
+    SG_TRY(matrices_bind(&p->k, p->trans_k, frame, &st->k));
+    SG_TRY(matrices_bind(&p->v, p->trans_v, frame, &st->v));
+    /* Rows and columns that broadcast among them. */
+    if (st->q.dims[st->q.ndims - 2] != st->d.S) {
+        matrices_repeat(&st->q, true);
+    }
+    if (st->k.dims[st->k.ndims - 1] != st->d.T) {
+        matrices_repeat(&st->k, false);
+    }
     if (p->prob) {
         SG_TRY(bind_scores(p->prob, problem, st, &st->prob));
     }

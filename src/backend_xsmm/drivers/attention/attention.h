@@ -202,8 +202,8 @@ item_t division_first(const attention_state_t *st);
 /* Goes n items on; n <= at->equal. */
 void division_skip(const attention_state_t *st, item_t *at, int64_t n);
 
-/* Of attention_blocks.c: why an execute cannot have products of integers, NULL if it can. */
-const char *ints_bind(const attention_config_t *c, attention_state_t *st);
+/* Of attention_blocks.c: why an execute cannot have products of integers; else it binds them. */
+const char *ints_refuse(int kind, const void *config, void *state);
 /* Carves from base (NULL: only counts) on. */
 void ints_buffers(const attention_config_t *c, unsigned char *base, size_t *at,
                   attention_int_buffers_t *out);

@@ -61,28 +61,15 @@ static void bind_direct(attention_state_t *st, bool sums_bytes)
     }
 }
 
-/* Why float zero points do not go with the groups of the scales; NULL: they do. */
-static const char *refuse_zp_groups(const attention_state_t *st)
+const char *ints_refuse(int kind, const void *config, void *state)
 {
+    const attention_config_t *c = config;
+    attention_state_t *st = state;
     const attention_dims_t *d = &st->d;
-    const attention_ints_t *ints = &st->ints;
-    const groups_t *k = &st->k.base.zp, *v = &st->v.base.zp;
-    if (ints->k_floats && (!one_or_each(k, &k->column, d->T) ||
-                           (!groups_are_one(k, &k->row, d->D) && k->row.group != ints->block))) {
-        return "zero points of K are floats and have other groups than its scales";
-    }
-    return ints->v_floats &&
-                   (!one_or_each(v, &v->row, d->T) ||
-                    (!groups_are_one(v, &v->column, d->Dv) && v->column.group != ints->group))
-               ? "zero points of V are floats and have other groups than its scales"
-               : NULL;
-}
-
-const char *ints_bind(const attention_config_t *c, attention_state_t *st)
-{
-    const attention_dims_t *d = &st->d;
-    const groups_t *k = &st->k.base.scale, *v = &st->v.base.scale;
+    const groups_t *k = &st->k.base.scale, *v = &st->v.base.scale, *k_zp = &st->k.base.zp,
+                   *v_zp = &st->v.base.zp;
     attention_ints_t *ints = &st->ints;
+    (void)kind;
     *ints = (attention_ints_t){0};
     if (c->blocks == NULL) {
         return "";
@@ -104,9 +91,15 @@ const char *ints_bind(const attention_config_t *c, attention_state_t *st)
     ints->groups = (int)((d->Dv + ints->group - 1) / ints->group);
     ints->k_floats = has_offsets(&st->k.base);
     ints->v_floats = has_offsets(&st->v.base);
-    const char *why = refuse_zp_groups(st);
-    if (why != NULL) {
-        return why;
+    /* Float zero points must go with the groups of the scales. */
+    if (ints->k_floats && (!one_or_each(k_zp, &k_zp->column, d->T) ||
+                           (!groups_are_one(k_zp, &k_zp->row, d->D) && k_zp->row.group != block))) {
+        return "zero points of K are floats and have other groups than its scales";
+    }
+    if (ints->v_floats &&
+        (!one_or_each(v_zp, &v_zp->row, d->T) ||
+         (!groups_are_one(v_zp, &v_zp->column, d->Dv) && v_zp->column.group != ints->group))) {
+        return "zero points of V are floats and have other groups than its scales";
     }
     ints->on = true;
     bind_direct(st, c->blocks->sums_bytes);
@@ -227,35 +220,6 @@ static int blocks_of_d(const task_t *t)
     return ((int)t->st->d.D + block - 1) / block;
 }
 
-static void pack_k_by_floats(task_t *t, int64_t t0, int n, int8_t *byte, int32_t *start)
-{
-    const int D = (int)t->st->d.D, block = t->st->ints.block;
-    const matrix_t codes = integers_of(&t->k, t->st->ints.k_floats);
-    t->c->tile->load(&codes, (rect_t){0, D, t0, n}, t->b.k, STRIP, D, STRIP);
-    for (int e = 0; e < D; e += block) {
-        t->c->blocks->pack(t->b.k + e * STRIP, (int)at_most(D - e, block), 1, 0, -128,
-                           byte + e * STRIP, start + e / block * STRIP);
-    }
-}
-
-static void pack_k(task_t *t, int64_t t0, int n, int8_t *byte, int32_t *start)
-{
-    const attention_ints_t *ints = &t->st->ints;
-    const groups_t *codes = &t->k.codes;
-    const int bits = codes->type->bits;
-    const bool zps = t->k.zp.type != NULL;
-    const blocks_codes_t tokens = {.data = groups_byte(codes, codes_at(codes, 0, t0)),
-                                   .stride = codes->column.stride * bits / 8,
-                                   .columns = n,
-                                   .n = (int)t->st->d.D,
-                                   .block = ints->block,
-                                   .bits = bits,
-                                   .table = ints->table,
-                                   .zp = zps && !ints->shifted ? t->b.ints.k_zp : NULL,
-                                   .times = -128};
-    t->c->blocks->pack_codes(&tokens, false, byte, start);
-}
-
 /* Zero points of a strip of tokens, and what of them is subtracted from sums: z. Offsets change the
  * scales, too. False: some are not for products with integers. */
 static bool load_k_zps(task_t *t, int64_t t0, int n, float *scale, int32_t *z)
@@ -285,7 +249,11 @@ static bool load_k_zps(task_t *t, int64_t t0, int n, float *scale, int32_t *z)
 static void load_k_ints(task_t *t, int64_t t0, int nt)
 {
     const attention_int_buffers_t *b = &t->b.ints;
-    const int blocks = blocks_of_d(t);
+    const attention_ints_t *ints = &t->st->ints;
+    const groups_t *codes = &t->k.codes;
+    const matrix_t floats = integers_of(&t->k, ints->k_floats);
+    const int blocks = blocks_of_d(t), D = (int)t->st->d.D;
+    const bool zps = t->k.zp.type != NULL;
     t->k_ints = true;
     for (int at = 0, s = 0; at < nt; at += STRIP, s++) {
         const size_t coefs = (size_t)s * BLOCKS_MOST * STRIP;
@@ -294,10 +262,23 @@ static void load_k_ints(task_t *t, int64_t t0, int nt)
         load_parts(t, &t->k.scale, t->st->d.D, blocks, t0 + at, n, b->k_scale + coefs, STRIP);
         t->k_ints = load_k_zps(t, t0 + at, n, b->k_scale + coefs, b->k_z + coefs) && t->k_ints &&
                     within(b->k_scale + coefs, (size_t)blocks * STRIP, -FLT_MAX, FLT_MAX);
-        if (t->st->ints.direct) {
-            pack_k(t, t0 + at, n, byte, b->k_start + coefs);
-        } else {
-            pack_k_by_floats(t, t0 + at, n, byte, b->k_start + coefs);
+        if (ints->direct) {
+            const blocks_codes_t tokens = {.data = groups_byte(codes, codes_at(codes, 0, t0 + at)),
+                                           .stride = codes->column.stride * codes->type->bits / 8,
+                                           .columns = n,
+                                           .n = D,
+                                           .block = ints->block,
+                                           .bits = codes->type->bits,
+                                           .table = ints->table,
+                                           .zp = zps && !ints->shifted ? b->k_zp : NULL,
+                                           .times = -128};
+            t->c->blocks->pack_codes(&tokens, false, byte, b->k_start + coefs);
+            continue;
+        }
+        t->c->tile->load(&floats, (rect_t){0, D, t0 + at, n}, t->b.k, STRIP, D, STRIP);
+        for (int e = 0; e < D; e += ints->block) {
+            t->c->blocks->pack(t->b.k + e * STRIP, (int)at_most(D - e, ints->block), 1, 0, -128,
+                               byte + e * STRIP, b->k_start + coefs + e / ints->block * STRIP);
         }
     }
 }

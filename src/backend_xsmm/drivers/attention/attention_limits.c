@@ -113,17 +113,6 @@ bool limits_bind(const attention_params_t *p, const frame_t *frame, attention_st
     return p->n_bare > 0 && i >= p->n_bare;
 }
 
-static int64_t value_at(const attention_term_t *term, const int64_t *idx, int nb)
-{
-    int64_t at = 0;
-    int32_t x;
-    for (int d = 0; d < nb; d++) {
-        at += idx[d] * term->stride[d];
-    }
-    memcpy(&x, term->data + at * (int64_t)sizeof x, sizeof x);
-    return term->sign * (int64_t)x;
-}
-
 span_t limits_columns(const attention_state_t *st, const int64_t *idx)
 {
     const int nb = st->d.nb;
@@ -134,7 +123,14 @@ span_t limits_columns(const attention_state_t *st, const int64_t *idx)
         const attention_limit_t *limit = &st->limits[i];
         int64_t at = limit->at + (limit->moves ? row : 0);
         for (int k = 0; k < limit->n_terms; k++) {
-            at += value_at(&limit->term[k], idx, nb);
+            const attention_term_t *term = &limit->term[k];
+            int64_t element = 0;
+            int32_t x;
+            for (int d = 0; d < nb; d++) {
+                element += idx[d] * term->stride[d];
+            }
+            memcpy(&x, term->data + element * (int64_t)sizeof x, sizeof x);
+            at += term->sign * (int64_t)x;
         }
         if (limit->lower) {
             begin = at_least(begin, at);

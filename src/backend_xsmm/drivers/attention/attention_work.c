@@ -84,21 +84,6 @@ static void clear(task_t *t, int r0, int n, bool with_sink)
     memset(t->b.acc + (int64_t)r0 * t->c->ld_v, 0, (size_t)n * (size_t)t->c->ld_v * sizeof(float));
 }
 
-/* The strip at row r0, before its first tile. */
-static void begin_strip(task_t *t, const strip_t *strip, bool with_sink)
-{
-    if (!t->resumes) {
-        clear(t, strip->r0, strip->n, with_sink);
-    }
-    if (!is_decoded(&t->st->k_side)) {
-        attention_queries(t, strip->r0, strip->n);
-        if (t->st->ints.on) {
-            ints_queries(t, strip);
-        }
-        attention_fetch_queries(t, strip->r0 + strip->n);
-    }
-}
-
 /* Scores of what a strip sees of the tile at t0, columns at..at+nt-1; gives nt, which may be 0. */
 static int score_visible(task_t *t, const strip_t *strip, int64_t t0, int64_t end, int *at)
 {
@@ -125,8 +110,15 @@ static void online_pass(task_t *t, span_t span, bool with_sink, bool finish)
         attention_load(t, t0, (int)(end - t0), with_acc);
         for (int r = 0; r < t->rows; r += t->c->strip) {
             const strip_t strip = attention_strip(t, r);
-            if (t0 == span.begin) {
-                begin_strip(t, &strip, with_sink);
+            if (t0 == span.begin && !t->resumes) {
+                clear(t, strip.r0, strip.n, with_sink);
+            }
+            if (t0 == span.begin && !is_decoded(&t->st->k_side)) {
+                attention_queries(t, strip.r0, strip.n);
+                if (t->st->ints.on) {
+                    ints_queries(t, &strip);
+                }
+                attention_fetch_queries(t, strip.r0 + strip.n);
             }
             if (end < span.end) {
                 attention_fetch_tiles(t, r, end, span.end);
