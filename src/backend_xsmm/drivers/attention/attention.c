@@ -329,10 +329,12 @@ static void note_how(const char *of, const decode_how_t *how, textbuf_t *note)
     }
 }
 
-static sinter_status_t configure(const kernel_t *self, const problem_t *p, bool decode,
-                                 arena_t *arena, candidate_t *out)
+static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *arena,
+                             candidate_t *out)
 {
     const known_t n = known_dims(p);
+    const bool decode =
+        self->driver->refuse == refuse_decode || self->driver->refuse == refuse_codes;
     attention_config_t *c = ARENA_NEW(arena, attention_config_t, 1);
     if (c == NULL) {
         return sinter_out_of_memory;
@@ -374,18 +376,6 @@ static sinter_status_t configure(const kernel_t *self, const problem_t *p, bool 
                          .share_bytes = attention_buffers(c, p->step, NULL, &b),
                          .note = note.text};
     return note.oom ? sinter_out_of_memory : sinter_success;
-}
-
-static sinter_status_t setup_flash(const kernel_t *self, const problem_t *p, arena_t *arena,
-                                   candidate_t *out)
-{
-    return configure(self, p, false, arena, out);
-}
-
-static sinter_status_t setup_decode(const kernel_t *self, const problem_t *p, arena_t *arena,
-                                    candidate_t *out)
-{
-    return configure(self, p, true, arena, out);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -770,17 +760,15 @@ static void tell(const void *state, char *text)
 
 /* ---- the drivers ----------------------------------------------------------------------------- */
 
-#define ATTENTION                                                                                  \
-    .step = STEP_ATTENTION, .phases = 2, .choose = choose, .start = start, .work = attention_work, \
-    .tell = tell
-#define DECODE                        \
-    ATTENTION, .setup = setup_decode, \
-               .takes = "1 to 8 query rows for each K and V, 16 tokens or more"
-const driver_t driver_attention_flash = {ATTENTION, .arithmetic = IN_F32, .setup = setup_flash};
+#define ATTENTION                                                                          \
+    .step = STEP_ATTENTION, .phases = 2, .setup = setup, .choose = choose, .start = start, \
+    .work = attention_work, .tell = tell
+#define DECODE ATTENTION, .takes = "1 to 8 query rows for each K and V, 16 tokens or more"
+const driver_t driver_attention_flash = {ATTENTION, .arithmetic = IN_F32};
 const driver_t driver_attention_flash_bf16 = {ATTENTION, .arithmetic = IN_BF16,
-                                              .refuse = refuse_bf16, .setup = setup_flash};
+                                              .refuse = refuse_bf16};
 const driver_t driver_attention_flash_int8 = {ATTENTION, .arithmetic = IN_INT8,
-                                              .refuse = refuse_blocks, .setup = setup_flash};
+                                              .refuse = refuse_blocks};
 const driver_t driver_attention_decode = {DECODE, .arithmetic = IN_F32, .refuse = refuse_decode};
 const driver_t driver_attention_decode_int8 = {DECODE, .arithmetic = IN_INT8,
                                                .refuse = refuse_codes};

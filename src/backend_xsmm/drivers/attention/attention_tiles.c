@@ -157,11 +157,15 @@ static void load_k(task_t *t, int64_t t0, int nt, int64_t d0, int n)
     }
 }
 
-/* Rows t0..t0+nt-1 of V; zeros up to a whole grain. */
-static void load_v(task_t *t, int64_t t0, int nt)
+/* All rows of a tile of V; zeros up to a whole grain. */
+void attention_load_v(task_t *t, int64_t t0)
 {
     const attention_config_t *c = t->c;
-    const int rows = round_grain(nt);
+    const int nt = t->tile, rows = round_grain(nt);
+    if (t->v_floats) {
+        return;
+    }
+    t->v_floats = true;
     if (c->by_call) {
         for (int i = 0; i < c->dv; i += c->pv_columns) {
             const int some = t->dv > i ? (int)at_most(t->dv - i, c->pv_columns) : 0;
@@ -181,14 +185,6 @@ void attention_load_k(task_t *t, int64_t t0)
     if (!t->k_floats) {
         load_k(t, t0, t->tile, 0, (int)t->st->d.D);
         t->k_floats = true;
-    }
-}
-
-void attention_load_v(task_t *t, int64_t t0)
-{
-    if (!t->v_floats) {
-        load_v(t, t0, t->tile);
-        t->v_floats = true;
     }
 }
 
