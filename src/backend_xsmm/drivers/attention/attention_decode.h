@@ -75,7 +75,7 @@ typedef struct decode_floats {
 /* K or V where products are of integers. */
 typedef struct decode_ints {
     codes_type_t type;                 /* its offset has a zero point that all codes have */
-    int32_t corner[CODES_CHUNKS * 16]; /* see codes_table_t */
+    int32_t corner[CODES_CHUNKS * 16]; /* see codes_qk_t */
     unsigned char table[16];
 } decode_ints_t;
 
