@@ -1,44 +1,68 @@
-/* The part of quantise by chunks that is the same for all instruction sets: from the extremes of
- * a chunk's groups to their scales and zero points in memory, and to the factors that encoding
- * needs. The schema allows kinds of powers of two only e8m0 scales, and dynamic_nv only f8_e4m3
- * scales. Included by bulk_scales_<isa>.h at its end, which has what stands above it here:
- *
- *   CHUNK_FACTORS, BLOCK_FACTORS      factors of a chunk, of a block
- *   extremes_of                       of n groups, as bits of floats
- *   put_dwords, put_low_bytes, put_block_of
- *                                     the first n dwords; their low bytes; the codes of a block
- */
+/* A part of bulk_quantise.h: from the extremes of a chunk's groups to their scales and zero points
+ * in memory, and to the factors that encoding needs. The schema allows kinds of powers of two only
+ * e8m0 scales, and dynamic_nv only f8_e4m3 scales. */
 #ifndef SINTER_SRC_NUMERIC_BULK_DERIVE_H
 #define SINTER_SRC_NUMERIC_BULK_DERIVE_H
 
-#include "numeric/bulk.h"
-#include "numeric/groups.h"
-#include "numeric/quant_scales.h"
+#include "numeric/bulk_measure.h"
 
-/* The factors of each 16 elements of a chunk, as bits; zp: integers. A long group has those of one
- * block, which all its blocks share. */
+enum {
+    BLOCK_FACTORS = DTYPE_BLOCK / 16,
+    CHUNK_FACTORS = DTYPE_CHUNK_BYTES / 2 / 16, /* of 16-bit elements */
+};
+
+/* The factors of each 16 elements of a chunk, as bits, from these places on; zero points are
+ * integers. A long group has those of one block, which all its blocks share. */
+enum { BY, INVERSE = CHUNK_FACTORS, ZP = 2 * CHUNK_FACTORS };
 typedef struct factors {
-    uint32_t by[CHUNK_FACTORS], inverse[CHUNK_FACTORS], zp[CHUNK_FACTORS];
+    uint32_t of[3 * CHUNK_FACTORS];
 } factors_t;
 
-/* Once for each chunk, not inlined: all kinds of formulas share these. */
-NOT_INLINED void extremes_of_magnitudes(sinter_data_type_t from, int64_t size, const vi *lanes,
-                                        int n, vu *to)
+/* ---- scales ---------------------------------------------------------------------------------- */
+
+/* The first 1, 2, 4 ... 32 bytes: plain stores are faster than those under masks. */
+OP void put_bytes(unsigned char *p, int n, __m256i x)
 {
-    extremes_of(from, MAGNITUDE, size, lanes, n, to);
+    const __m128i low = _mm256_castsi256_si128(x);
+    const uint32_t bits = (uint32_t)_mm_cvtsi128_si32(low);
+    if (n == 4) {
+        memcpy(p, &bits, 4);
+    } else if (n == 8) {
+        _mm_storel_epi64((__m128i *)(void *)p, low);
+    } else if (n == 16) {
+        _mm_storeu_si128((__m128i *)(void *)p, low);
+    } else if (n == 32) {
+        _mm256_storeu_si256((__m256i *)(void *)p, x);
+    } else {
+        memcpy(p, &bits, n == 2 ? 2 : 1);
+    }
 }
-NOT_INLINED void extremes_at_top(sinter_data_type_t from, int64_t size, const vi *lanes, int n,
-                                 vu *to)
+OP void put_dwords(unsigned char *p, int n, vf x)
 {
-    extremes_of(from, TOP, size, lanes, n, to);
+    if (n == LANES) {
+        vf_store(p, x);
+    } else {
+        put_bytes(p, 4 * n, (__m256i)vf_half(x, 0));
+    }
 }
-NOT_INLINED void extremes_at_bottom(sinter_data_type_t from, int64_t size, const vi *lanes, int n,
-                                    vu *to)
+/* The low bytes of n dwords; nibbles: of two in a byte. */
+OP void put_low_bytes(bool nibbles, unsigned char *p, int n, vu x)
 {
-    extremes_of(from, BOTTOM, size, lanes, n, to);
+    const vu block[VECTORS] = {x};
+    const __m128i bytes = narrow_8(block);
+    if (nibbles) {
+        n /= 2;
+        put_bytes(p, n, _mm256_castsi128_si256(pack_4(_mm_and_si128(bytes, _mm_set1_epi8(15)))));
+    } else {
+        put_bytes(p, n, _mm256_castsi128_si256(bytes));
+    }
 }
 
-/* ---- scales ---------------------------------------------------------------------------------- */
+/* The codes of the first n of a block: scales. */
+OP void put_block_of(int bits, unsigned char *p, int n, block_t code)
+{
+    put_bytes(p, n * bits / 8, bits == 16 ? code.words : _mm256_castsi128_si256(code.bytes));
+}
 
 /* n scales to memory; returns them as their type has them, 0 as 1. */
 OP vf put_codes(const code_t *c, encoding_t how, unsigned char *p, int n, vf s)
@@ -136,7 +160,7 @@ OP vm derive_groups(const dtype_blocks_t *b, const quant_formula_t *f, int gain,
     if (quant_by_powers(f->kind)) {
         const vu code = power_codes(f, top), inverse = 254 + (uint32_t)gain - code;
         put_low_bytes(false, scale, n, code);
-        spread(b->size, e8m0_power(vu_min(inverse, vu_set1(254))), g, n, to->by);
+        spread(b->size, e8m0_power(vu_min(inverse, vu_set1(254))), g, n, to->of + BY);
         return infinite | (vu_gt(inverse, vu_set1(254)) & vu_gt(top, vu_set1(0)));
     }
     /* A subnormal scale may be off, but it is bad, or below what its type or dynamic_nv have. */
@@ -146,39 +170,35 @@ OP vm derive_groups(const dtype_blocks_t *b, const quant_formula_t *f, int gain,
     const vf gained = vf_set1(f32_of_bits((127 + (uint32_t)gain) << 23)),
              lost = vf_set1(f32_of_bits((127 - (uint32_t)gain) << 23));
     const vf by = s * vf_set1(f->tensor_scale), inverse = gained / by;
-    spread(b->size, (vf)(by * lost), g, n, to->by);
-    spread(b->size, inverse, g, n, to->inverse);
+    spread(b->size, (vf)(by * lost), g, n, to->of + BY);
+    spread(b->size, inverse, g, n, to->of + INVERSE);
     if (f->kind == QUANT_DYNAMIC_ASYMMETRIC) {
         const float least = (float)zps->type->min, most = (float)zps->type->max;
         const vf zp = vf_clamp(zero_points_of(f, vf_quotient((vf)bottom, s, inverse)),
                                f->elem_min > least ? f->elem_min : least,
                                f->elem_max < most ? f->elem_max : most);
         put_zps(zps->dtype, groups_output(zps, zps->first + at.first + g), n, zp);
-        spread(b->size, (vf)vf_to_int(zp), g, n, to->zp);
+        spread(b->size, (vf)vf_to_int(zp), g, n, to->of + ZP);
     }
     const vm good = vf_ge(by, vf_set1(0x1p-100f)) & vf_ge(vf_set1(0x1p100f), by) &
                     vf_ge(by * vf_set1(0x1p14f), (vf)vu_max(top, bottom));
     return infinite | (vm)~good;
 }
 
-/* The lanes of a chunk's groups, or the elements of groups of a register or less. */
-typedef struct chunk_lanes {
-    const vi *top, *bottom;
-} chunk_lanes_t;
-
-/* The n groups of a chunk, from `first`. False: some are bad. First all extremes, so that many
- * scales are under way at once. */
+/* The n groups of a chunk, from `first`. at_top, at_bottom: their lanes, or the elements of groups
+ * of a register or less. False: some are bad. First all extremes, so that many scales are under way
+ * at once. */
 OP bool derive_kind(quant_kind_t kind, const dtype_blocks_t *b, int gain, int64_t first, int n,
-                    const chunk_lanes_t *lanes, factors_t *to)
+                    const vi *at_top, const vi *at_bottom, factors_t *to)
 {
     const bool both = kind == QUANT_DYNAMIC_ASYMMETRIC;
     quant_formula_t f = *b->formula;
     vu top[CHUNK_FACTORS / LANES], bottom[CHUNK_FACTORS / LANES];
     vm bad = lanes_below(0);
     f.kind = kind; /* known where this is compiled */
-    (both ? extremes_at_top : extremes_of_magnitudes)(b->from, b->size, lanes->top, n, top);
+    (both ? extremes_at_top : extremes_of_magnitudes)(b->from, b->size, at_top, n, top);
     if (both) {
-        extremes_at_bottom(b->from, b->size, lanes->bottom, n, bottom);
+        extremes_at_bottom(b->from, b->size, at_bottom, n, bottom);
     }
     for (int g = 0; g < n; g += LANES) {
         const vu low = both ? bottom[g / LANES] : vu_set1(0);
@@ -189,21 +209,21 @@ OP bool derive_kind(quant_kind_t kind, const dtype_blocks_t *b, int gain, int64_
     return !vm_any(bad);
 }
 /* Quotients of f4_e2m1 are times 2^gain: its codes are found from what is beside 4 |y|. */
-NOT_INLINED bool derive_chunk(const dtype_blocks_t *b, int64_t first, int n,
-                              const chunk_lanes_t *lanes, factors_t *to)
+NOT_INLINED bool derive_chunk(const dtype_blocks_t *b, int64_t first, int n, const vi *at_top,
+                              const vi *at_bottom, factors_t *to)
 {
     const int gain = b->to.codes.dtype == sinter_f4_e2m1 ? 2 : 0;
     switch (b->formula->kind) {
     case QUANT_DYNAMIC_MX:
-        return derive_kind(QUANT_DYNAMIC_MX, b, gain, first, n, lanes, to);
+        return derive_kind(QUANT_DYNAMIC_MX, b, gain, first, n, at_top, at_bottom, to);
     case QUANT_DYNAMIC_MX_RCEIL:
-        return derive_kind(QUANT_DYNAMIC_MX_RCEIL, b, gain, first, n, lanes, to);
+        return derive_kind(QUANT_DYNAMIC_MX_RCEIL, b, gain, first, n, at_top, at_bottom, to);
     case QUANT_DYNAMIC_SYMMETRIC:
-        return derive_kind(QUANT_DYNAMIC_SYMMETRIC, b, gain, first, n, lanes, to);
+        return derive_kind(QUANT_DYNAMIC_SYMMETRIC, b, gain, first, n, at_top, at_bottom, to);
     case QUANT_DYNAMIC_ASYMMETRIC:
-        return derive_kind(QUANT_DYNAMIC_ASYMMETRIC, b, gain, first, n, lanes, to);
+        return derive_kind(QUANT_DYNAMIC_ASYMMETRIC, b, gain, first, n, at_top, at_bottom, to);
     case QUANT_DYNAMIC_NV:
-        return derive_kind(QUANT_DYNAMIC_NV, b, gain, first, n, lanes, to);
+        return derive_kind(QUANT_DYNAMIC_NV, b, gain, first, n, at_top, at_bottom, to);
     case QUANT_STATIC:
         break;
     }

@@ -5,8 +5,10 @@
 
 #include "numeric/simd_avx2.h"
 
+#include "numeric/bulk_codes_avx2.h"
 #include "numeric/bulk_pairs_avx2.h"
-#include "numeric/bulk_quantise_avx2.h"
+
+#include "numeric/bulk_quantise.h"
 
 #define BULK_TABLE dtype_bulk_avx2
 #include "numeric/bulk_table.h"

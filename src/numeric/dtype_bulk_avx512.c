@@ -5,8 +5,10 @@
 
 #include "numeric/simd_avx512.h"
 
+#include "numeric/bulk_codes_avx512.h"
 #include "numeric/bulk_pairs_avx512.h"
-#include "numeric/bulk_quantise_avx512.h"
+
+#include "numeric/bulk_quantise.h"
 
 #define BULK_TABLE dtype_bulk_avx512
 #include "numeric/bulk_table.h"

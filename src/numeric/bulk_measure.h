@@ -1,24 +1,24 @@
-/* A part of bulk_quantise_avx2.h: how the extremes of groups are measured, and how scales and zero
- * points, which bulk_derive.h makes from them, go to memory. */
-#ifndef SINTER_SRC_NUMERIC_BULK_SCALES_AVX2_H
-#define SINTER_SRC_NUMERIC_BULK_SCALES_AVX2_H
+/* A part of bulk_quantise.h: how the extremes of groups are measured. */
+#ifndef SINTER_SRC_NUMERIC_BULK_MEASURE_H
+#define SINTER_SRC_NUMERIC_BULK_MEASURE_H
 
+#include "numeric/bulk.h"
 #include "numeric/groups.h"
 #include "numeric/quant_scales.h"
+
+enum {
+    REGISTER = 4 * LANES, /* bytes */
+    QUAD = 4 * LANES,     /* elements of four vectors, whose codes fill a register of bytes */
+    BLOCK_QUADS = DTYPE_BLOCK / QUAD,
+    CHUNK_REGISTERS = DTYPE_CHUNK_BYTES / REGISTER,
+    BLOCK_AHEAD = 4096, /* bytes fetched ahead of what is measured; harmless past the end */
+};
 
 /* The largest of each group of a chunk lane by lane, as integers of the elements' width: of |x|,
  * or of x as signed ones and as unsigned ones, which of floats is the one furthest below 0. */
 typedef struct lanes {
     vi top[CHUNK_REGISTERS], bottom[CHUNK_REGISTERS];
 } lanes_t;
-
-/* ---- extremes -------------------------------------------------------------------------------- */
-
-/* Groups of a register or less have no lanes: those are their elements. */
-OP bool within_register(sinter_data_type_t from, int64_t size)
-{
-    return size * source_bytes(from) <= REGISTER;
-}
 
 /* What is measured of a chunk, and where it goes. */
 typedef struct measured {
@@ -27,16 +27,43 @@ typedef struct measured {
     vi *top, *bottom;       /* the lanes of groups */
     int folds;              /* registers of a quad that are folded into one: of a group at most */
     int shift;              /* quad k is a part of group k >> shift */
+    int64_t within;         /* the bits of k that say which of its quads this is */
 } measured_t;
 
-/* Lanes of a group of several quads begin with the least that there is. */
-OP void clear_lanes(const measured_t *m, bool words, int64_t groups)
+/* Groups of a register or less have no lanes: those are their elements. */
+OP bool within_register(sinter_data_type_t from, int64_t size)
 {
-    for (int64_t g = 0; m->shift > 0 && g < groups; g++) {
-        vi_store(m->top + g, sign_bits(words));
-        vi_store(m->bottom + g, vi_set1(0));
-    }
+    return size * source_bytes(from) <= REGISTER;
 }
+/* How groups of this size are measured. */
+OP measured_t measured_as(sinter_data_type_t from, int64_t size, lanes_t *lanes)
+{
+    const int64_t part = size < QUAD ? size : QUAD;
+    const int folds = within_register(from, size) ? 1 : (int)(part * source_bytes(from)) / REGISTER,
+              shift = size > DTYPE_BLOCK ? 63
+                      : size > QUAD      ? __builtin_ctzll((uint64_t)(size / QUAD))
+                                         : 0;
+    return (measured_t){.top = lanes->top,
+                        .bottom = lanes->bottom,
+                        .folds = folds,
+                        .shift = shift,
+                        .within = (int64_t)((UINT64_C(1) << shift) - 1)};
+}
+
+OP vi sign_bits(bool words)
+{
+    return vi_set1(words ? INT32_MIN | 0x8000 : INT32_MIN);
+}
+/* The bits of a that b has not. */
+OP vi without(vi a, vi b)
+{
+    return a & ~b;
+}
+OP vi largest(side_t side, bool words, vi a, vi b)
+{
+    return words ? words_larger(side != BOTTOM, a, b) : vi_larger(side != BOTTOM, a, b);
+}
+
 /* v: the registers of quads k to k + n - 1, four of floats each or two of words. Two quads are in
  * one group if a group has several. */
 OP void put_lanes(side_t side, bool words, int n, const measured_t *m, int64_t k, const vi *v)
@@ -62,7 +89,8 @@ OP void put_lanes(side_t side, bool words, int n, const measured_t *m, int64_t k
     if (m->shift > 0) {
         vi *const group = to + (k >> m->shift);
         const vi all = n == 1 ? quads[0] : largest(side, words, quads[0], quads[1]);
-        vi_store(group, largest(side, words, all, vi_load(group)));
+        const bool first = (k & m->within) == 0;
+        vi_store(group, first ? all : largest(side, words, all, vi_load(group)));
         return;
     }
     UNROLL
@@ -103,13 +131,14 @@ OP void measure_quads(bool words, bool both, int quads, const measured_t *m, int
 }
 
 /* A chunk for which there is nothing to encode yet. */
-NOT_INLINED void measure_only(bool words, bool both, const measured_t *m, int64_t quads)
+NOT_INLINED void measure_only(bool words, bool both, const measured_t *measured, int64_t quads)
 {
-    for (int64_t k = 0; k < quads; k++) {
+    const measured_t own = *measured, *m = &own; /* nothing that is stored can change copies */
+    for (int64_t k = 0; k < quads; k += 2) {
         if (words) {
-            measure_quads(true, both, 1, m, k);
+            measure_quads(true, both, 2, m, k);
         } else {
-            measure_quads(false, both, 1, m, k);
+            measure_quads(false, both, 2, m, k);
         }
     }
 }
@@ -147,14 +176,20 @@ OP vi of_eight(side_t side, bool raw, const vi *lanes)
     }
     return larger_by_turns(side, 8, four[0], four[1]);
 }
-/* Of up to 2 LANES groups of words, in order, n of which have a register each. */
+/* Of up to 2 LANES groups of words, in order, n of which have a register each; or of 32 that have
+ * half a register of 64 bytes each. */
 OP vi extremes_of_words(side_t side, bool raw, const vi *lanes, int n)
 {
     vi v[LANES / 4];
     for (int k = 0; k < LANES / 4; k++) {
         v[k] = 8 * k < n ? of_eight(side, raw, lanes + 8 * k) : vi_set1(0);
     }
-    return fold_quarters(side, v);
+    return fold_quarters(side != BOTTOM, v);
+}
+OP vi extremes_of_halves(side_t side, const vi *lanes)
+{
+    return fold_halves(side != BOTTOM, of_eight(side, true, lanes),
+                       of_eight(side, true, lanes + 8));
 }
 
 OP void extremes_of_floats(side_t side, bool raw, const vi *lanes, int n, vu *to)
@@ -181,7 +216,8 @@ OP void extremes_of(sinter_data_type_t from, side_t side, int64_t size, const vi
         return;
     }
     for (int g = 0; g < n; g += 2 * LANES) {
-        const vi all = within_register(from, size)
+        const vi all = LANES == 16 && size == 16 ? extremes_of_halves(side, lanes + g / 2)
+                       : within_register(from, size)
                            ? extremes_of_words(side, true, lanes + g, n - g)
                            : extremes_of_words(side, false, lanes + g, n - g);
         const vi x = extreme_of(side, true, all);
@@ -190,53 +226,21 @@ OP void extremes_of(sinter_data_type_t from, side_t side, int64_t size, const vi
         }
     }
 }
-
-/* ---- scales ---------------------------------------------------------------------------------- */
-
-/* The first 1, 2, 4 ... 32 bytes: plain stores are faster than those under masks. */
-OP void put_bytes(unsigned char *p, int n, __m256i x)
+/* Once for each chunk, not inlined: all kinds of formulas share these. */
+NOT_INLINED void extremes_of_magnitudes(sinter_data_type_t from, int64_t size, const vi *lanes,
+                                        int n, vu *to)
 {
-    const __m128i low = _mm256_castsi256_si128(x);
-    const uint32_t bits = (uint32_t)_mm_cvtsi128_si32(low);
-    if (n == 4) {
-        memcpy(p, &bits, 4);
-    } else if (n == 8) {
-        _mm_storel_epi64((__m128i *)(void *)p, low);
-    } else if (n == 16) {
-        _mm_storeu_si128((__m128i *)(void *)p, low);
-    } else if (n == 32) {
-        _mm256_storeu_si256((__m256i *)(void *)p, x);
-    } else {
-        memcpy(p, &bits, n == 2 ? 2 : 1);
-    }
+    extremes_of(from, MAGNITUDE, size, lanes, n, to);
 }
-OP void put_dwords(unsigned char *p, int n, vf x)
+NOT_INLINED void extremes_at_top(sinter_data_type_t from, int64_t size, const vi *lanes, int n,
+                                 vu *to)
 {
-    if (n == LANES) {
-        vf_store(p, x);
-    } else {
-        put_bytes(p, 4 * n, (__m256i)vf_half(x, 0));
-    }
+    extremes_of(from, TOP, size, lanes, n, to);
 }
-/* The low bytes of n dwords; nibbles: of two in a byte. */
-OP void put_low_bytes(bool nibbles, unsigned char *p, int n, vu x)
+NOT_INLINED void extremes_at_bottom(sinter_data_type_t from, int64_t size, const vi *lanes, int n,
+                                    vu *to)
 {
-    const vu block[VECTORS] = {x};
-    const __m128i bytes = narrow_8(block);
-    if (nibbles) {
-        n /= 2;
-        put_bytes(p, n, _mm256_castsi128_si256(pack_4(_mm_and_si128(bytes, _mm_set1_epi8(15)))));
-    } else {
-        put_bytes(p, n, _mm256_castsi128_si256(bytes));
-    }
+    extremes_of(from, BOTTOM, size, lanes, n, to);
 }
-
-/* The codes of the first n of a block: scales. */
-OP void put_block_of(int bits, unsigned char *p, int n, block_t code)
-{
-    put_bytes(p, n * bits / 8, bits == 16 ? code.words : _mm256_castsi128_si256(code.bytes));
-}
-
-#include "numeric/bulk_derive.h"
 
 #endif
