@@ -670,12 +670,14 @@ OP vf source(sinter_data_type_t from, const unsigned char *p, int h)
                                 : decode(&code_bf16, block_load(16, p), h);
 }
 
-/* One scale for each group. Groups have no loop of their own, because they may be single blocks. */
-OP void store_groups(const code_t *c, dtype_way_t way, sinter_data_type_t from, unsigned char *p,
-                     int64_t n, const unsigned char *x, const dtype_scaled_t *s)
+/* each: there is one scale for each element, else for each group. Groups have no loop of their own,
+ * because they may be single blocks. */
+OP void store_run(const code_t *c, dtype_way_t way, sinter_data_type_t from, bool each,
+                  unsigned char *p, int64_t n, const unsigned char *x, const dtype_scaled_t *s)
 {
     const encoding_t how = way == DTYPE_MULTIPLIED ? FINITE_EVEN : FINITE;
     const float *scale = s->scale, *zp = way == DTYPE_SHIFTED ? s->zp : s->scale;
+    const bool zp_each = each && (way != DTYPE_SHIFTED || s->zp_each);
     const int64_t ahead = s->ahead, size = s->group;
     const int step = BLOCK * source_bytes(from), zp_step = s->zp_each;
     int64_t left = size;
@@ -685,43 +687,26 @@ OP void store_groups(const code_t *c, dtype_way_t way, sinter_data_type_t from, 
         __builtin_prefetch(x + ahead);
         EACH_VECTOR
         {
-            y[h] = rescaled(way, source(from, x, h), b, z);
-        }
-        block_store(c->bits, p, pack(c->bits, encode(c, how, y)));
-        left -= BLOCK;
-        scale += left == 0;
-        zp += left == 0 ? zp_step : 0;
-        left = left == 0 ? size : left;
-    }
-}
-/* One scale for each element. */
-OP void store_elements(const code_t *c, dtype_way_t way, sinter_data_type_t from, unsigned char *p,
-                       int64_t n, const unsigned char *x, const dtype_scaled_t *s)
-{
-    const encoding_t how = way == DTYPE_MULTIPLIED ? FINITE_EVEN : FINITE;
-    const float *scale = s->scale, *zp = way == DTYPE_SHIFTED ? s->zp : s->scale;
-    const bool zp_each = way != DTYPE_SHIFTED || s->zp_each;
-    const int64_t ahead = s->ahead;
-    const int step = BLOCK * source_bytes(from);
-    vf y[VECTORS];
-    for (int64_t i = 0; i < n; i += BLOCK, x += step, p += 2 * c->bits) {
-        __builtin_prefetch(x + ahead);
-        EACH_VECTOR
-        {
             const int64_t at = i + h * LANES;
-            y[h] = rescaled(way, source(from, x, h), vf_load(scale + at),
-                            zp_each ? vf_load(zp + at) : vf_set1(*zp));
+            y[h] = rescaled(way, source(from, x, h), each ? vf_load(scale + at) : b,
+                            zp_each ? vf_load(zp + at) : z);
         }
         block_store(c->bits, p, pack(c->bits, encode(c, how, y)));
+        if (!each) {
+            left -= BLOCK;
+            scale += left == 0;
+            zp += left == 0 ? zp_step : 0;
+            left = left == 0 ? size : left;
+        }
     }
 }
 OP void store_from(const code_t *c, dtype_way_t way, sinter_data_type_t from, unsigned char *p,
                    int64_t n, const unsigned char *x, const dtype_scaled_t *s)
 {
     if (s->group == 1) {
-        store_elements(c, way, from, p, n, x, s);
+        store_run(c, way, from, true, p, n, x, s);
     } else {
-        store_groups(c, way, from, p, n, x, s);
+        store_run(c, way, from, false, p, n, x, s);
     }
 }
 OP void store_way(const code_t *c, dtype_way_t way, unsigned char *p, int64_t n,
@@ -778,6 +763,15 @@ typedef enum result {
 OP vu round_to_bf16(vf x)
 {
     return (vu)x + 0x7FFF + ((vu)x >> 16 & 1);
+}
+
+/* Whether products of codes with the scale are bf16 exactly, or infinite: they are if these bits of
+ * its fraction are 0, since codes are multiples of 2^-17. */
+OP bool keeps_digits(uint32_t fraction, float scale)
+{
+    const uint32_t bits = bits_of_f32(scale) & 0x7FFFFFFF;
+    return (bits & fraction) == 0 &&
+           bits - bits_of_f32(0x1p-100f) < 0x7F800000 - bits_of_f32(0x1p-100f);
 }
 
 #endif

@@ -131,18 +131,11 @@ OP bool has_table_of_signs(const code_t *c, result_t result)
 {
     return c->kind == FLOAT_4 && result != RESULT_F32;
 }
-/* Products with f4_e2m1, whose values have two digits, are bf16 exactly, or infinite. */
-OP bool keeps_digits_of_f4(float scale)
-{
-    const uint32_t bits = bits_of_f32(scale) & 0x7FFFFFFF;
-    return (bits & 0x0003FFFF) == 0 &&
-           bits - bits_of_f32(0x1p-100f) < 0x7F800000 - bits_of_f32(0x1p-100f);
-}
 /* first, second: the scales of a pair's blocks; scale_for has seen to NaNs. */
 OP word_table_t table_of_signs(result_t result, float first, float second, vf s0, vf s1)
 {
-    const bool exact =
-        result == RESULT_BF16 && keeps_digits_of_f4(first) && keeps_digits_of_f4(second);
+    const bool exact = result == RESULT_BF16 && /* values have two digits, bf16 eight */
+                       keeps_digits(0x0003FFFF, first) && keeps_digits(0x0003FFFF, second);
     const vf values = vf_load(values_f4_e2m1), x[2] = {values * s0, values * s1};
     const vi words = exact ? block_of_words(RESULT_EXACT_BF16, x) : block_of_words(result, x);
     const vi low = _mm256_and_si256(words, _mm256_set1_epi16(0xFF)),

@@ -30,15 +30,6 @@ OP vf rescale(vf x, vf zp, vf scale, bool shifts)
     return shifted * scale;
 }
 
-/* Whether products of codes with the scale are bf16 exactly, or infinite: codes have at most eight
- * digits, and are multiples of 2^-17. */
-OP bool keeps_digits(float scale)
-{
-    const uint32_t bits = bits_of_f32(scale) & 0x7FFFFFFF;
-    return (bits & 0x007FFFFF) == 0 &&
-           bits - bits_of_f32(0x1p-100f) < 0x7F800000 - bits_of_f32(0x1p-100f);
-}
-
 /* n elements of one group. */
 OP void stream_group(const code_t *c, result_t result, bool shifts, const unsigned char *p,
                      int64_t n, float scale, float zp, unsigned char *to)
@@ -61,7 +52,8 @@ OP void stream_group(const code_t *c, result_t result, bool shifts, const unsign
         table_group(result, x, p, n, to);
         return;
     }
-    const bool exact = result == RESULT_BF16 && !shifts && keeps_digits(scale);
+    const bool exact = /* of powers of two: codes have at most eight digits */
+        result == RESULT_BF16 && !shifts && keeps_digits(0x007FFFFF, scale);
     for (; n > 0; n -= PAIR, p += 4 * c->bits, to += PAIR * result_bytes(result)) {
         __builtin_prefetch(p + CODES_AHEAD);
         decode_pair(c, p, x);

@@ -169,18 +169,25 @@ OP void widen_strips(side_t side, const rows_t *rows, int n, int32_t *to)
     }
 }
 
+OP void widen_sides(sinter_data_type_t type, const void *x, int size, int n, int32_t *top,
+                    int32_t *bottom)
+{
+    if (bottom == NULL) {
+        widen_groups(type, MAGNITUDE, x, size, n, top);
+    } else {
+        widen_groups(type, TOP, x, size, n, top);
+        widen_groups(type, BOTTOM, x, size, n, bottom);
+    }
+}
 TARGET static void widen(const float *x, int size, int n_groups, int32_t *top, int32_t *bottom)
 {
-    if (bottom == NULL && size == 1) {
-        widen_columns(MAGNITUDE, x, n_groups, top);
+    if (size > 1) {
+        widen_sides(sinter_f32, x, size, n_groups, top, bottom);
     } else if (bottom == NULL) {
-        widen_groups(sinter_f32, MAGNITUDE, x, size, n_groups, top);
-    } else if (size == 1) {
+        widen_columns(MAGNITUDE, x, n_groups, top);
+    } else {
         widen_columns(TOP, x, n_groups, top);
         widen_columns(BOTTOM, x, n_groups, bottom);
-    } else {
-        widen_groups(sinter_f32, TOP, x, size, n_groups, top);
-        widen_groups(sinter_f32, BOTTOM, x, size, n_groups, bottom);
     }
 }
 
@@ -213,23 +220,13 @@ TARGET static void widen_rows(const float *x, int64_t stride, int64_t rows, int 
 }
 
 #ifdef LOADS_16
-OP void widen_16(sinter_data_type_t type, const uint16_t *x, int size, int n, int32_t *top,
-                 int32_t *bottom)
-{
-    if (bottom == NULL) {
-        widen_groups(type, MAGNITUDE, x, size, n, top);
-    } else {
-        widen_groups(type, TOP, x, size, n, top);
-        widen_groups(type, BOTTOM, x, size, n, bottom);
-    }
-}
 TARGET static void widen_f16(const uint16_t *x, int size, int n, int32_t *top, int32_t *bottom)
 {
-    widen_16(sinter_f16, x, size, n, top, bottom);
+    widen_sides(sinter_f16, x, size, n, top, bottom);
 }
 TARGET static void widen_bf16(const uint16_t *x, int size, int n, int32_t *top, int32_t *bottom)
 {
-    widen_16(sinter_bf16, x, size, n, top, bottom);
+    widen_sides(sinter_bf16, x, size, n, top, bottom);
 }
 #else
 #define widen_f16 NULL

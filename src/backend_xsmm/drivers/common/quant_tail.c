@@ -88,10 +88,7 @@ static quant_span_t place_of(const quant_tail_t *t, const int64_t *idx)
 {
     quant_span_t at = {0};
     for (int d = 0; d < t->q.out.ndims; d++) {
-        for (int part = 0; part < MATRIX_PARTS; part++) {
-            const axis_t *axis = &t->q.out.axis[d][part];
-            at.to[part] += (axis->group == 1 ? idx[d] : idx[d] / axis->group) * axis->stride;
-        }
+        span_seek(&at, &t->q.out, d, idx[d]);
     }
     return at;
 }
@@ -105,6 +102,16 @@ static quant_span_t step_of(const quant_tail_t *t, int d)
         step.to[part] = t->q.out.axis[d][part].stride;
     }
     return step;
+}
+
+/* A row of n groups of `size` columns becomes codes; along: from one column to the next. */
+static void put_row(const quantiser_t *q, quant_span_t *at, const quant_span_t *along, int size,
+                    int n, float *row, const group_values_t *m)
+{
+    q->fn->quantise(&q->formula, row, size, n, m->by, q->zp != NULL ? m->zp : NULL, row);
+    quantiser_clear_specials(m, size, n, row);
+    at->n = (int64_t)size * n;
+    quantiser_put_codes(q, at, along, row, m->codes);
 }
 
 /* n groups of `size` columns from index idx on. */
@@ -123,12 +130,8 @@ static void run_groups(const quant_tail_t *t, const int64_t *idx, int rows, int 
     }
     quantiser_derive(q, n, &m);
     quantiser_put_groups(q, &at, &along, n, &m);
-    at.n = (int64_t)size * n;
     for (int r = 0; r < rows; r++, span_move(&at, &down, 1)) {
-        float *row = x + r * ld;
-        q->fn->quantise(&q->formula, row, size, n, m.by, q->zp != NULL ? m.zp : NULL, row);
-        quantiser_clear_specials(&m, size, n, row);
-        quantiser_put_codes(q, &at, &along, row, m.codes);
+        put_row(q, &at, &along, size, n, x + r * ld, &m);
     }
 }
 
@@ -163,10 +166,7 @@ void quant_tail_long_group(const quant_tail_t *t, const int64_t *idx, int64_t n,
     quantiser_put_groups(q, &at, &along, 1, &m);
     for (int64_t i = 0; i < n; i += TAIL_COLUMNS) {
         const int part = (int)at_most(n - i, TAIL_COLUMNS);
-        q->fn->quantise(&q->formula, x + i, part, 1, m.by, q->zp != NULL ? m.zp : NULL, x + i);
-        quantiser_clear_specials(&m, part, 1, x + i);
-        at.n = part;
-        quantiser_put_codes(q, &at, &along, x + i, m.codes);
+        put_row(q, &at, &along, part, 1, x + i, &m);
         at.to[IN_CODES] += part * along.to[IN_CODES];
         at.to[IN_HIGH] += part * along.to[IN_HIGH];
     }

@@ -43,6 +43,15 @@ static inline void span_move(quant_span_t *at, const quant_span_t *axis, int64_t
     }
 }
 
+/* Moves from the first index along dim d of the output to index i. */
+static inline void span_seek(quant_span_t *at, const matrices_t *out, int d, int64_t i)
+{
+    for (int part = 0; part < MATRIX_PARTS; part++) {
+        const axis_t *axis = &out->axis[d][part];
+        at->to[part] += (axis->group == 1 ? i : i / axis->group) * axis->stride;
+    }
+}
+
 /* What is known about groups while their elements become codes. */
 typedef struct group_values {
     int32_t *top, *bottom, *special; /* bottom NULL: there are no zero points */

@@ -27,6 +27,14 @@ bool dynquant_is_chunk(const dtype_blocks_t *b, int64_t elements)
     return elements >= DTYPE_BLOCK && elements >= b->size && elements / b->size * zp_bits % 8 == 0;
 }
 
+/* What no way in registers takes. */
+static const char *refuse_quantiser(const quantiser_t *q)
+{
+    return quantiser_splits(q)    ? "split codes"
+           : quantiser_is_open(q) ? "zero points are floats or offsets"
+                                  : NULL;
+}
+
 /* Runs of groups that lie one after the other in all tensors, computed in registers. */
 static const char *refuse_chunks(int way, const void *config, void *state)
 {
@@ -46,11 +54,8 @@ static const char *refuse_chunks(int way, const void *config, void *state)
     if (in != sinter_f32 && in != sinter_f16 && in != sinter_bf16) {
         return "elements are not f32, f16 or bf16";
     }
-    if (quantiser_splits(&st->q)) {
-        return "split codes";
-    }
-    if (quantiser_is_open(&st->q)) {
-        return "zero points are floats or offsets";
+    if (refuse_quantiser(&st->q) != NULL) {
+        return refuse_quantiser(&st->q);
     }
     if (s->by_pieces) {
         return "too few groups for the threads, or groups too tall for a cache";
@@ -87,11 +92,8 @@ static const char *refuse_registers(int way, const void *config, void *state)
 {
     const dynquant_state_t *st = state;
     (void)way, (void)config;
-    if (quantiser_splits(&st->q)) {
-        return "split codes";
-    }
-    if (quantiser_is_open(&st->q)) {
-        return "zero points are floats or offsets";
+    if (refuse_quantiser(&st->q) != NULL) {
+        return refuse_quantiser(&st->q);
     }
     if (st->q.codes->store_scaled == NULL) {
         return "no function for this type of codes";
@@ -132,6 +134,7 @@ static void choose_ways(dynquant_state_t *st, choice_t *choice)
 {
     const bool measures_16 = refuse_16_bits(0, NULL, st) == NULL;
     st->measure_16 = measures_16 ? quant_widen16(st->q.fn, st->s.in.dtype) : NULL;
+    st->registers = refuse_registers(0, NULL, st) == NULL;
     st->way = (dynquant_way_t)take_way(ways_dynquant_groups, NULL, NULL, st, choice);
     if (st->way != BY_CHUNKS) { /* the few groups that are left over do not count */
         take_way(ways_dynquant_elements, "elements", NULL, st, choice);

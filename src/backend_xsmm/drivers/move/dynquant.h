@@ -27,6 +27,7 @@ typedef struct quant_space {
     int64_t row_n[SINTER_MAX_NDIMS]; /* row[].n */
     /* Where slabs lie; the last axis goes along a row. */
     quant_span_t slab[SINTER_MAX_NDIMS + 1];
+    int64_t slab_n[SINTER_MAX_NDIMS + 1]; /* slab[].n */
     int n_row, n_slab;
     int64_t rows, groups_per_row; /* of a slab */
     int64_t pieces;               /* of a row of a slab */
@@ -81,7 +82,8 @@ typedef struct dynquant_state {
     bool column_groups; /* groups have few columns and are measured column by column */
     /* Measures elements of 16 bits where they lie; NULL: they are or become floats first. */
     quant_widen16_t *measure_16;
-    int64_t ahead; /* from a column of a slab to that of the next one */
+    bool registers; /* elements can become codes in registers */
+    int64_t ahead;  /* from a column of a slab to that of the next one */
 } dynquant_state_t;
 
 /* A thread's memory: a row of elements, their quotients, and what is known about their groups, or

@@ -249,9 +249,7 @@ void dynquant_derive(const dynquant_state_t *st, const quant_span_t *at, bool st
 static int64_t fused_columns(const dynquant_state_t *st, const quant_span_t *p,
                              const shape_t *shape, const dynquant_scratch_t *m)
 {
-    const bool plain = st->q.codes->store_scaled != NULL && st->s.column.to[IN_CODES] == 1 &&
-                       !quantiser_splits(&st->q) && !quantiser_is_open(&st->q) && !m->m.any_special;
-    if (!plain || p->to[IN_CODES] % code_type(st)->block_elems != 0) {
+    if (!st->registers || m->m.any_special || p->to[IN_CODES] % code_type(st)->block_elems != 0) {
         return 0;
     }
     return shape->size == 1 ? p->n / 16 * 16 : shape->size % 16 == 0 ? p->n : 0;

@@ -198,6 +198,9 @@ static void place_slabs(quant_space_t *s, const axes_t *outer, int64_t bytes)
     *along = (quant_span_t){0};
     span_move(along, &s->group, s->groups_per_row);
     along->n = s->group.n > 0 ? (s->group.n + s->groups_per_row - 1) / s->groups_per_row : 0;
+    for (int a = 0; a < s->n_slab; a++) {
+        s->slab_n[a] = s->slab[a].n;
+    }
 }
 
 /* ---- items ----------------------------------------------------------------------------------- */
@@ -345,10 +348,7 @@ void quant_box_bind(const bound_t *in, const matrices_t *out, const int64_t *gro
         part->in.dims[d] = box & 1 ? in->dims[d] % size : whole * size;
         if (box & 1) {
             part->begin.in += whole * size * in->strides[d];
-        }
-        for (int i = 0; i < MATRIX_PARTS && (box & 1) != 0; i++) {
-            const axis_t *axis = &out->axis[d][i];
-            part->begin.to[i] += (axis->group == 1 ? whole * size : whole) * axis->stride;
+            span_seek(&part->begin, out, d, whole * size);
         }
         box >>= 1;
     }

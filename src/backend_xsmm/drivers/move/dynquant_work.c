@@ -87,14 +87,11 @@ static void runs_by_chunks(const dynquant_state_t *st, int64_t begin, int64_t en
 {
     const quant_space_t *s = &st->s;
     const int last = s->n_slab - 1;
-    int64_t n[SINTER_MAX_NDIMS + 1], index[SINTER_MAX_NDIMS + 1], slabs;
-    for (int a = 0; a < s->n_slab; a++) {
-        n[a] = s->slab[a].n;
-    }
+    int64_t index[SINTER_MAX_NDIMS + 1], slabs;
     for (int64_t i = begin; i < end; i += slabs) {
-        walk_seek(s->n_slab, n, i, index);
+        walk_seek(s->n_slab, s->slab_n, i, index);
         quant_span_t run = slab_at(s, index);
-        slabs = at_most(n[last] - index[last], end - i);
+        slabs = at_most(s->slab_n[last] - index[last], end - i);
         run.n = at_most(slabs * s->groups_per_row, s->group.n - index[last] * s->groups_per_row);
         run_by_chunks(st, &run, m);
     }
@@ -150,12 +147,9 @@ static void work_pieces(const dynquant_state_t *st, const worker_t *w, dynquant_
 {
     const quant_space_t *s = &st->s;
     const int64_t n_slabs = quant_slabs(s), slot = 2 * QUANT_COLUMNS;
-    int64_t begin, end, extent[SINTER_MAX_NDIMS + 1], index[SINTER_MAX_NDIMS + 1] = {0};
+    int64_t begin, end, index[SINTER_MAX_NDIMS + 1] = {0};
     share(s->rows * s->pieces, w->tid, w->nth, &begin, &end);
-    for (int a = 0; a < s->n_slab; a++) {
-        extent[a] = s->slab[a].n;
-    }
-    for (int64_t i = 0; i < n_slabs; i++, walk_next(s->n_slab, extent, index)) {
+    for (int64_t i = 0; i < n_slabs; i++, walk_next(s->n_slab, s->slab_n, index)) {
         const quant_span_t at = slab_at(s, index);
         const int n = (int)dynquant_extremes(st, &at);
         int32_t *slots = (int32_t *)w->shared + i * w->nth * slot;
