@@ -1,8 +1,8 @@
 /* quantise: from elements to codes with scales of their own. While a chunk of groups is encoded,
- * one further on is measured, quad by quad, so that memory is read at an even pace. What is measured
- * is copied as well: reading the same lines again slows down what is being fetched, though they are
- * in the first-level cache. Scales are made from the extremes of a chunk at once. Signs are those of
- * the elements: factors are positive.
+ * one further on is measured, quad by quad, so that memory is read at an even pace. What is
+ * measured is copied as well: reading the same lines again slows down what is being fetched, though
+ * they are in the first-level cache. Scales are made from the extremes of a chunk at once. Signs
+ * are those of the elements: factors are positive.
  *
  * Compiled for each instruction set, after its bulk_codes_<isa>.h. */
 #ifndef SINTER_SRC_NUMERIC_BULK_QUANTISE_H

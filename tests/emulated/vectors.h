@@ -204,10 +204,6 @@ FN __m256i EMULATED(_mm512_castsi512_si256)(__m512i x)
 {
     return any_i(x).half_i[0];
 }
-FN __m128i EMULATED(_mm512_castsi512_si128)(__m512i x)
-{
-    return any_i(x).quarter[0];
-}
 /* What is above is undefined: ones, which would show. */
 FN any512 emulated_ones(void)
 {
@@ -231,12 +227,6 @@ FN __m512i EMULATED(_mm512_castsi256_si512)(__m256i x)
 {
     any512 a = emulated_ones();
     a.half_i[0] = x;
-    return a.i;
-}
-FN __m512i EMULATED(_mm512_castsi128_si512)(__m128i x)
-{
-    any512 a = emulated_ones();
-    a.quarter[0] = x;
     return a.i;
 }
 FN __m256 EMULATED(_mm512_extractf32x8_ps)(__m512 x, int at)
@@ -282,11 +272,6 @@ FN __m512i EMULATED(_mm512_loadu_si512)(const void *p)
     memcpy(&a, p, sizeof a);
     return a.i;
 }
-FN __m512i EMULATED(_mm512_load_si512)(const void *p)
-{
-    must_be_aligned(p);
-    return EMULATED(_mm512_loadu_si512)(p);
-}
 FN void EMULATED(_mm512_storeu_ps)(void *p, __m512 x)
 {
     memcpy(p, &x, sizeof x);
@@ -294,11 +279,6 @@ FN void EMULATED(_mm512_storeu_ps)(void *p, __m512 x)
 FN void EMULATED(_mm512_storeu_si512)(void *p, __m512i x)
 {
     memcpy(p, &x, sizeof x);
-}
-FN void EMULATED(_mm512_store_si512)(void *p, __m512i x)
-{
-    must_be_aligned(p);
-    EMULATED(_mm512_storeu_si512)(p, x);
 }
 FN void EMULATED(_mm512_stream_si512)(void *p, __m512i x)
 {
