@@ -67,10 +67,11 @@ static sinter_status_t turn_weights(graph_t *g, int node)
     *order = (attr_t){.id = sinter_op_attr_order, .n = (size_t)l.ndims, .s64 = places};
     const int from = g->nodes[node].in[1], split = pass_value_like(g, from, l.ndims, l.split),
               turned = split < 0 ? -1 : pass_value_like(g, split, l.ndims, l.dims);
-    if (turned < 0 || pass_add_reshape(g, from, split) < 0 ||
-        pass_add_unary(g, sinter_op_static_transpose, split, turned, order, 1) < 0) {
+    if (turned < 0) {
         return sinter_out_of_memory;
     }
+    SG_TRY(pass_add_reshape(g, from, split));
+    SG_TRY(pass_add_unary(g, sinter_op_static_transpose, split, turned, order, 1));
     g->nodes[node].in[1] = turned;
     g->nodes[node].grouped_weights = true;
     return sinter_success;
@@ -78,12 +79,10 @@ static sinter_status_t turn_weights(graph_t *g, int node)
 
 sinter_status_t pass_conv_weights(graph_t *g)
 {
-    bool changed = false;
     for (int i = 0, n = g->n_nodes; i < n; i++) {
         if (op_class(g->nodes[i].kind) == OP_CONVOLUTION && !g->nodes[i].dead) {
             SG_TRY(turn_weights(g, i));
-            changed = true;
         }
     }
-    return changed ? graph_sort(g) : sinter_success;
+    return sinter_success;
 }

@@ -1,3 +1,4 @@
+#include "base/status.h"
 #include "passes/passes.h"
 
 /* Dropout(x, seed, offset, 0) = cast(x)
@@ -17,10 +18,8 @@ sinter_status_t pass_drop_dropout(graph_t *sub)
         }
         sub->dropouts[sub->n_dropouts++] = node;
         sub->nodes[node].dead = true;
-        if (pass_add_unary(sub, sinter_op_type_cast, sub->nodes[node].in[0],
-                           sub->nodes[node].out[0], NULL, 0) < 0) {
-            return sinter_out_of_memory;
-        }
+        SG_TRY(pass_add_unary(sub, sinter_op_type_cast, sub->nodes[node].in[0],
+                              sub->nodes[node].out[0], NULL, 0));
     }
     return sinter_success;
 }

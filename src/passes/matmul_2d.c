@@ -8,17 +8,14 @@
 /* node may move: indices only. */
 static sinter_status_t widen(graph_t *g, int node, int port)
 {
-    const lt_t *from = &g->values[g->nodes[node].in[port]].lt;
-    lt_t lt = *from;
-    const int64_t n = from->dims[0];
-    lt.ndims = 2;
-    lt.dims[0] = port == 0 ? 1 : n;
-    lt.dims[1] = port == 0 ? n : 1;
-    lt_set_dense(&lt);
-    const int wide = graph_add_value(g, &lt), narrow = g->nodes[node].in[port];
-    if (wide < 0 || pass_add_reshape(g, narrow, wide) < 0) {
+    const int narrow = g->nodes[node].in[port];
+    int64_t dims[2] = {1, 1};
+    dims[1 - port] = g->values[narrow].lt.dims[0];
+    const int wide = pass_value_like(g, narrow, 2, dims);
+    if (wide < 0) {
         return sinter_out_of_memory;
     }
+    SG_TRY(pass_add_reshape(g, narrow, wide));
     g->nodes[node].in[port] = wide;
     /* A vector has nothing to transpose. */
     return pass_set_bool(
@@ -30,7 +27,7 @@ static sinter_status_t narrow_result(graph_t *g, int node, bool row, bool column
 {
     const int result = g->nodes[node].out[0];
     const lt_t *to = &g->values[result].lt;
-    lt_t lt = *to;
+    int64_t dims[SINTER_MAX_NDIMS + 2];
     int n = 0;
     const int batch = to->ndims - (row ? 0 : 1) - (column ? 0 : 1);
     int64_t *shape = ARENA_NEW(&g->arena, int64_t, to->ndims + 1);
@@ -44,25 +41,21 @@ static sinter_status_t narrow_result(graph_t *g, int node, bool row, bool column
         shape[d] = to->dims[d] > 0 ? to->dims[d] : d < batch || column ? 0 : -1;
     }
     for (; n < batch; n++) {
-        lt.dims[n] = to->dims[n];
+        dims[n] = to->dims[n];
     }
-    lt.dims[n++] = row ? 1 : to->dims[batch];
-    lt.dims[n++] = column ? 1 : to->dims[to->ndims - 1];
-    lt.ndims = n;
-    lt_set_dense(&lt);
-    const int wide = graph_add_value(g, &lt);
+    dims[n++] = row ? 1 : to->dims[batch];
+    dims[n++] = column ? 1 : to->dims[to->ndims - 1];
+    const int wide = pass_value_like(g, result, n, dims);
     if (wide < 0) {
         return sinter_out_of_memory;
     }
     g->nodes[node].out[0] = wide;
     g->values[wide].producer = node;
-    return pass_add_reshape_by(g, wide, result, shape, true) < 0 ? sinter_out_of_memory
-                                                                 : sinter_success;
+    return pass_add_reshape_by(g, wide, result, shape, true);
 }
 
 sinter_status_t pass_matmul_2d(graph_t *g)
 {
-    bool changed = false;
     for (int t = 0; t < graph_n_live(g); t++) {
         const int node = g->topo[t];
         const node_t *n = &g->nodes[node];
@@ -82,8 +75,7 @@ sinter_status_t pass_matmul_2d(graph_t *g)
         }
         if (row || column) {
             SG_TRY(narrow_result(g, node, row, column));
-            changed = true;
         }
     }
-    return changed ? graph_sort(g) : sinter_success;
+    return sinter_success;
 }

@@ -15,16 +15,17 @@ sinter_status_t pass_conv_weights(graph_t *sub);
 sinter_status_t pass_sink_dequant(graph_t *sub);
 sinter_status_t pass_sink_views(graph_t *sub);
 sinter_status_t pass_sink_quantise(graph_t *sub);
-sinter_status_t pass_dead_code(graph_t *sub);
 
 /* Appends a node of one input and one output over existing values; attrs stays where it is (the
- * graph's arena). The node's index, -1: out of memory. */
-int pass_add_unary(graph_t *g, sinter_op_kind_t kind, int in, int out, attr_t *attrs, int n_attrs);
+ * graph's arena). It is the last node of the graph. */
+sinter_status_t pass_add_unary(graph_t *g, sinter_op_kind_t kind, int in, int out, attr_t *attrs,
+                               int n_attrs);
 /* A StaticReshape to the dims of out, of which one may be unknown. */
-int pass_add_reshape(graph_t *g, int in, int out);
+sinter_status_t pass_add_reshape(graph_t *g, int in, int out);
 /* The same with this shape attribute, which stays where it is. special_zero: its zeros stand for
  * dims of `in`. */
-int pass_add_reshape_by(graph_t *g, int in, int out, const int64_t *shape, bool special_zero);
+sinter_status_t pass_add_reshape_by(graph_t *g, int in, int out, const int64_t *shape,
+                                    bool special_zero);
 /* Set an attribute, in a new copy of the node's attributes. */
 sinter_status_t pass_set_bool(graph_t *g, int node, sinter_op_attr_t id, bool value);
 sinter_status_t pass_set_s64(graph_t *g, int node, sinter_op_attr_t id, int64_t value);

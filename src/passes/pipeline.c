@@ -21,7 +21,8 @@ const pass_t sinter_passes[] = {
     {"sink_quantise", pass_sink_quantise,
      "{q, s} = quantise(view(x)) = {view(q'), view(s')}, {q', s'} = quantise(x), where quantise "
      "computes its scales"},
-    {"dead_code", pass_dead_code, "{y = op(x); } = {}, y unused"},
+    /* Uses by the dequantisations that ride on matmul operands count: their scales are read. */
+    {"dead_code", graph_prune, "{y = op(x); } = {}, y unused"},
 };
 const int sinter_n_passes = (int)(sizeof(sinter_passes) / sizeof(sinter_passes[0]));
 

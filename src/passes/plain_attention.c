@@ -62,7 +62,7 @@ static sinter_status_t add_transpose(graph_t *g, int in, int out)
 {
     const int ndims = g->values[in].lt.ndims;
     if (ndims == 1) {
-        return pass_add_reshape(g, in, out) < 0 ? sinter_out_of_memory : sinter_success;
+        return pass_add_reshape(g, in, out);
     }
     int64_t *numbers = ARENA_NEW(&g->arena, int64_t, ndims + 1);
     attr_t *attr = ARENA_NEW(&g->arena, attr_t, 1);
@@ -73,9 +73,7 @@ static sinter_status_t add_transpose(graph_t *g, int in, int out)
         numbers[d] = d < ndims - 2 ? d : 2 * ndims - 3 - d;
     }
     *attr = (attr_t){.id = sinter_op_attr_order, .n = (size_t)ndims, .s64 = numbers};
-    return pass_add_unary(g, sinter_op_static_transpose, in, out, attr, 1) < 0
-               ? sinter_out_of_memory
-               : sinter_success;
+    return pass_add_unary(g, sinter_op_static_transpose, in, out, attr, 1);
 }
 
 /* The op fulfils op(transpose(x), ...) = transpose(op(x, ...)), with another axis or other flags if
@@ -131,10 +129,8 @@ static sinter_status_t turn_op(turner_t *t, int v, int out)
             SG_TRY(turn(t, n.in[i], &ports[i]));
         }
     }
-    const int node = pass_add_unary(g, n.kind, ports[0], out, n.attrs, n.n_attrs);
-    if (node < 0) {
-        return sinter_out_of_memory;
-    }
+    SG_TRY(pass_add_unary(g, n.kind, ports[0], out, n.attrs, n.n_attrs));
+    const int node = g->n_nodes - 1;
     ports[n.n_in] = out;
     g->nodes[node].n_in = n.n_in;
     g->nodes[node].in = ports;
@@ -291,6 +287,5 @@ sinter_status_t pass_plain_attention(graph_t *sub)
     SG_TRY(graph_sort(sub));
     SG_TRY(turn_indices(&t));
     SG_TRY(graph_sort(sub));
-    SG_TRY(graph_prune(sub));
-    return graph_sort(sub);
+    return graph_prune(sub);
 }

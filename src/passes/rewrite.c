@@ -4,12 +4,13 @@
 #include "numeric/dtype.h"
 #include "passes/passes.h"
 
-int pass_add_unary(graph_t *g, sinter_op_kind_t kind, int in, int out, attr_t *attrs, int n_attrs)
+sinter_status_t pass_add_unary(graph_t *g, sinter_op_kind_t kind, int in, int out, attr_t *attrs,
+                               int n_attrs)
 {
     int *ports = ARENA_NEW(&g->arena, int, 2);
     if (ports == NULL ||
         !arena_grow(&g->arena, (void **)&g->nodes, &g->cap_nodes, g->n_nodes, sizeof(node_t))) {
-        return -1;
+        return sinter_out_of_memory;
     }
     ports[0] = in;
     ports[1] = out;
@@ -25,25 +26,26 @@ int pass_add_unary(graph_t *g, sinter_op_kind_t kind, int in, int out, attr_t *a
                                .n_attrs = n_attrs};
     g->values[out].producer = index;
     g->values[out].producer_port = 0;
-    return index;
+    return sinter_success;
 }
 
-int pass_add_reshape(graph_t *g, int in, int out)
+sinter_status_t pass_add_reshape(graph_t *g, int in, int out)
 {
     const lt_t *lt = &g->values[out].lt;
     int64_t *shape = ARENA_NEW(&g->arena, int64_t, lt->ndims + 1);
     for (int d = 0; d < lt->ndims && shape != NULL; d++) {
         shape[d] = lt->dims[d] == SINTER_UNKNOWN_DIM ? -1 : lt->dims[d];
     }
-    return shape == NULL ? -1 : pass_add_reshape_by(g, in, out, shape, false);
+    return shape == NULL ? sinter_out_of_memory : pass_add_reshape_by(g, in, out, shape, false);
 }
 
-int pass_add_reshape_by(graph_t *g, int in, int out, const int64_t *shape, bool special_zero)
+sinter_status_t pass_add_reshape_by(graph_t *g, int in, int out, const int64_t *shape,
+                                    bool special_zero)
 {
     const size_t n = (size_t)g->values[out].lt.ndims;
     attr_t *attrs = ARENA_NEW(&g->arena, attr_t, 2);
     if (attrs == NULL) {
-        return -1;
+        return sinter_out_of_memory;
     }
     attrs[0] = (attr_t){.id = sinter_op_attr_shape, .n = n, .s64 = shape};
     attrs[1] = (attr_t){.id = sinter_op_attr_special_zero, .n = 1, .b = special_zero};

@@ -55,9 +55,10 @@ static sinter_status_t add_view(graph_t *g, const node_t *view, int ndims, const
                                 int *value)
 {
     const int out = pass_value_like(g, *value, ndims, dims);
-    if (out < 0 || pass_add_unary(g, view->kind, *value, out, view->attrs, view->n_attrs) < 0) {
+    if (out < 0) {
         return sinter_out_of_memory;
     }
+    SG_TRY(pass_add_unary(g, view->kind, *value, out, view->attrs, view->n_attrs));
     *value = out;
     return sinter_success;
 }
@@ -66,9 +67,10 @@ static sinter_status_t add_view(graph_t *g, const node_t *view, int ndims, const
 static sinter_status_t add_reshape(graph_t *g, int ndims, const int64_t *dims, int *value)
 {
     const int out = pass_value_like(g, *value, ndims, dims);
-    if (out < 0 || pass_add_reshape(g, *value, out) < 0) {
+    if (out < 0) {
         return sinter_out_of_memory;
     }
+    SG_TRY(pass_add_reshape(g, *value, out));
     *value = out;
     return sinter_success;
 }

@@ -97,7 +97,7 @@ static bool scales_can_follow(const graph_t *g, const node_t *view, int scales)
            (view->kind == sinter_op_static_transpose || n_unknown <= 1);
 }
 
-static int add_view(graph_t *g, const node_t *view, int from, int to, bool data)
+static sinter_status_t add_view(graph_t *g, const node_t *view, int from, int to, bool data)
 {
     if (data || view->kind == sinter_op_static_transpose) {
         return pass_add_unary(g, view->kind, from, to, view->attrs, view->n_attrs);
@@ -123,9 +123,10 @@ static sinter_status_t swap(graph_t *g, int view_node, int quantise, const int64
         const bool data = o == 0 || o == g->nodes[quantise].quant->high_port;
         const int old = g->nodes[quantise].out[o],
                   made = pass_value_like(g, old, in.ndims, data ? in.dims : groups);
-        if (made < 0 || add_view(g, &view, made, old, data) < 0) {
+        if (made < 0) {
             return sinter_out_of_memory;
         }
+        SG_TRY(add_view(g, &view, made, old, data));
         g->nodes[quantise].out[o] = made;
         g->values[made].producer = quantise;
         g->values[made].producer_port = o;

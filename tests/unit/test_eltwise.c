@@ -450,10 +450,6 @@ static void test_rows(const char *isa, const eltwise_table_t *t)
         }
         check_value(bad == 0, isa, "scale_past", n, bad, 0);
     }
-    float rows[2 * 5] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, f[2] = {2, 3};
-    t->scale_rows(rows, 2, 5, 3, f);
-    check_value(rows[2] == 6 && rows[3] == 4 && rows[5] == 18 && rows[8] == 9, isa, "scale_rows", 0,
-                rows[5], 18);
 }
 
 /* Sums of squares, and norms of runs at any address, with parameters for each element, for all, and

@@ -564,7 +564,7 @@ static void test_dead_code(sinter_engine_t *engine)
     CHECK(mini_end(&m) == sinter_success, "builds");
     m.g.values[graph_find_value(&m.g, y.id)].is_output =
         false; /* and its op below it has no other use */
-    sinter_status_t status = pass_dead_code(&m.g);
+    sinter_status_t status = graph_prune(&m.g);
     status = status == sinter_success ? graph_sort(&m.g) : status;
     status = status == sinter_success ? graph_verify(&m.g, "dead_code") : status;
     CHECK(status == sinter_success, "%s", sinter_last_error_message());

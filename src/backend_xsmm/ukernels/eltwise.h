@@ -79,8 +79,7 @@ typedef struct eltwise_table {
     /* n floats at dst, which may have any address, = src * f. They go past the caches: the kernel
      * must end with quant->stream_end. */
     void (*scale_past)(unsigned char *dst, const float *src, int n, float f);
-    void (*scale_rows)(float *dst, int rows, int64_t ld, int n, const float *f); /* row r *= f[r] */
-    void (*add_row)(float *dst, const float *src, int n);                        /* dst += src */
+    void (*add_row)(float *dst, const float *src, int n); /* dst += src */
     void (*max_row)(float *dst, const float *src,
                     int n); /* dst = max(dst, src), src NaN passed over */
 } eltwise_table_t;

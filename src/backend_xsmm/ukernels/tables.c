@@ -55,55 +55,25 @@ static const void *best_of(family_t family, features_t have)
     return NULL;
 }
 
-const eltwise_table_t *eltwise_table(features_t features)
-{
-    return best_of(FAMILY_eltwise, features);
-}
-
-const eltwise_f64_t *eltwise_f64(features_t features)
-{
-    return best_of(FAMILY_eltwise_f64, features);
-}
-
-const tile_table_t *tile_table(features_t features)
-{
-    return best_of(FAMILY_tile, features);
-}
-
-const codes_table_t *codes_table(features_t features)
-{
-    return best_of(FAMILY_codes, features);
-}
-
-const blocks_table_t *blocks_table(features_t features)
-{
-    return best_of(FAMILY_blocks, features);
-}
-
-const taps_table_t *taps_table(features_t features)
-{
-    return best_of(FAMILY_taps, features);
-}
+#define TABLE(family, type, name)         \
+    const type *name(features_t features) \
+    {                                     \
+        return best_of(family, features); \
+    }
+TABLE(FAMILY_eltwise, eltwise_table_t, eltwise_table)
+TABLE(FAMILY_eltwise_f64, eltwise_f64_t, eltwise_f64)
+TABLE(FAMILY_tile, tile_table_t, tile_table)
+TABLE(FAMILY_codes, codes_table_t, codes_table)
+TABLE(FAMILY_blocks, blocks_table_t, blocks_table)
+TABLE(FAMILY_taps, taps_table_t, taps_table)
 
 /* Families with a row for each data type: one without a layout is missing. */
-
-const rows_floats_t *rows_floats(features_t features, sinter_data_type_t type)
-{
-    const rows_floats_t *ops = best_of(FAMILY_rows, features);
-    const bool has = ops != NULL && (size_t)type < CODE_TYPES && ops[type].layout.elems > 0;
-    return has ? &ops[type] : NULL;
-}
-
-const columns_floats_t *columns_floats(features_t features, sinter_data_type_t type)
-{
-    const columns_floats_t *ops = best_of(FAMILY_columns, features);
-    const bool has = ops != NULL && (size_t)type < CODE_TYPES && ops[type].layout.elems > 0;
-    return has ? &ops[type] : NULL;
-}
-
-const decode_ops_t *decode_ops(features_t features, sinter_data_type_t type)
-{
-    const decode_ops_t *ops = best_of(FAMILY_decode, features);
-    const bool has = ops != NULL && (size_t)type < CODE_TYPES && ops[type].layout.elems > 0;
-    return has ? &ops[type] : NULL;
-}
+#define TABLE_OF_TYPE(family, row_t, name)                                                \
+    const row_t *name(features_t features, sinter_data_type_t type)                       \
+    {                                                                                     \
+        const row_t *rows = (size_t)type < CODE_TYPES ? best_of(family, features) : NULL; \
+        return rows != NULL && rows[type].layout.elems > 0 ? &rows[type] : NULL;          \
+    }
+TABLE_OF_TYPE(FAMILY_rows, rows_floats_t, rows_floats)
+TABLE_OF_TYPE(FAMILY_columns, columns_floats_t, columns_floats)
+TABLE_OF_TYPE(FAMILY_decode, decode_ops_t, decode_ops)

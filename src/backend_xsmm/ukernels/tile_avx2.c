@@ -10,7 +10,7 @@
 enum { GEMM_NV = 2 };
 #define TILE_NEEDS NEEDS_AVX2
 
-OP void transpose8(const float *src, int64_t lds, float *dst, int64_t ldd)
+OP void transpose_lanes(const float *src, int64_t lds, float *dst, int64_t ldd)
 {
     __m256 r[8], t[8];
     for (int i = 0; i < 8; i++) {
@@ -30,20 +30,6 @@ OP void transpose8(const float *src, int64_t lds, float *dst, int64_t ldd)
         _mm256_storeu_ps(dst + i * ldd, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
         _mm256_storeu_ps(dst + (i + 4) * ldd, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
     }
-}
-
-TARGET static void transpose(const float *src, int64_t lds, int rows, int cols, float *dst,
-                             int64_t ldd)
-{
-    const int whole = cols & ~7;
-    int r = 0;
-    for (; r + 8 <= rows; r += 8) {
-        for (int c = 0; c < whole; c += 8) {
-            transpose8(src + r * lds + c, lds, dst + c * ldd + r, ldd);
-        }
-    }
-    tile_transpose_c(src + whole, lds, r, cols - whole, dst + whole * ldd, ldd);
-    tile_transpose_c(src + r * lds, lds, rows - r, cols, dst + r, ldd);
 }
 
 #include "backend_xsmm/ukernels/tile_simd.inc"

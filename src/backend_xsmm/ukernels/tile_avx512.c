@@ -10,7 +10,7 @@
 enum { GEMM_NV = 4 };
 #define TILE_NEEDS NEEDS_AVX512
 
-OP void transpose16(const float *src, int64_t lds, float *dst, int64_t ldd)
+OP void transpose_lanes(const float *src, int64_t lds, float *dst, int64_t ldd)
 {
     __m512 r[16], t[16];
     for (int i = 0; i < 16; i++) {
@@ -39,20 +39,6 @@ OP void transpose16(const float *src, int64_t lds, float *dst, int64_t ldd)
         _mm512_storeu_ps(dst + (8 + j) * ldd, _mm512_shuffle_f32x4(t[j], t[4 + j], 0xdd));
         _mm512_storeu_ps(dst + (12 + j) * ldd, _mm512_shuffle_f32x4(t[8 + j], t[12 + j], 0xdd));
     }
-}
-
-TARGET static void transpose(const float *src, int64_t lds, int rows, int cols, float *dst,
-                             int64_t ldd)
-{
-    const int whole = cols & ~15;
-    int r = 0;
-    for (; r + 16 <= rows; r += 16) {
-        for (int c = 0; c < whole; c += 16) {
-            transpose16(src + r * lds + c, lds, dst + c * ldd + r, ldd);
-        }
-    }
-    tile_transpose_c(src + whole, lds, r, cols - whole, dst + whole * ldd, ldd);
-    tile_transpose_c(src + r * lds, lds, rows - r, cols, dst + r, ldd);
 }
 
 /* bf16 of each lane in its upper half; the lower half is left over. */
