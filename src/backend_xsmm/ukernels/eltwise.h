@@ -15,6 +15,13 @@
 
 enum { ELTWISE_KINDS = OP_SLOTS, TOP_MOST = 16, TOP_ROW = 256 };
 
+/* An element as one number, its key above the bits of its inverted index: among equal elements the
+ * first one is larger. */
+static inline int64_t top_rank(int32_t key, int64_t at)
+{
+    return (int64_t)key * (INT64_C(1) << 32) + (UINT32_MAX - at);
+}
+
 /* dst[i] = f(a[i], b[i], c[i]) for i < n; dst may be any of a, b, c but not overlap them
  * otherwise. Operands that f does not have are not read. p: attributes as in chain_instr_t. */
 typedef void (*eltwise_fn_t)(float *dst, const float *a, const float *b, const float *c, int n,
@@ -68,9 +75,8 @@ typedef struct eltwise_table {
     /* Numbers with the order of the elements, zeros of both signs equal, a NaN above infinity;
      * `least`: with the reverse order. Returns the largest. */
     int32_t (*rank_row)(int32_t *key, const float *x, int n, bool least);
-    /* best[0..k) = the k largest numbers key * 2^32 + UINT32_MAX - index of n elements, in order:
-     * among equal keys the first one is larger. k <= TOP_MOST, k <= n <= TOP_ROW, and key has room
-     * for TOP_ROW elements. False: too many elements are as large as the k-th. */
+    /* best[0..k) = the k largest top_rank of n elements, in order. k <= TOP_MOST, k <= n <= TOP_ROW,
+     * and key has room for TOP_ROW elements. False: too many elements are as large as the k-th. */
     bool (*top_row)(int64_t *best, int32_t *key, int n, int k);
     /* By op_slot of a reduction: n elements folded into one sum, and 1 to 8 rows of n elements
      * into n sums. NULL: another op. */

@@ -264,7 +264,7 @@ static bool top_row(int64_t *best, int32_t *key, int n, int k)
         }
         for (; bits != 0; bits &= bits - 1) {
             const int at = i + __builtin_ctzll(bits);
-            reach[found++] = (int64_t)key[at] * (INT64_C(1) << 32) + (UINT32_MAX - (uint32_t)at);
+            reach[found++] = top_rank(key[at], at);
         }
     }
     for (int i = 0; i < QUAD; i++) {

@@ -33,25 +33,12 @@ void box_prepare(sinter_data_type_t type, int ndims, box_t *box)
 }
 
 /* Elements one by one, of whole bytes. */
-static void move_strided(const unsigned char *from, int64_t from_step, unsigned char *to,
-                         int64_t to_step, int64_t n, size_t bytes)
+static inline __attribute__((always_inline)) void
+move_strided(const unsigned char *from, int64_t from_step, unsigned char *to, int64_t to_step,
+             int64_t n, int64_t bytes)
 {
-    for (int64_t i = 0; i < n;
-         i++, from += from_step * (int64_t)bytes, to += to_step * (int64_t)bytes) {
-        switch (bytes) {
-        case 1:
-            *to = *from;
-            break;
-        case 2:
-            memcpy(to, from, 2);
-            break;
-        case 4:
-            memcpy(to, from, 4);
-            break;
-        default:
-            memcpy(to, from, 8);
-            break;
-        }
+    for (int64_t i = 0; i < n; i++, from += from_step * bytes, to += to_step * bytes) {
+        memcpy(to, from, (size_t)bytes);
     }
 }
 
@@ -84,7 +71,7 @@ static void move_run(const box_t *box, const unsigned char *data, int64_t from, 
             memcpy(out + to / per * bytes, run, length);
         }
     } else if (per == 1) {
-        move_strided(data + from * bytes, step, out + to * bytes, to_step, n, (size_t)bytes);
+        BY_SIZE(move_strided, bytes, data + from * bytes, step, out + to * bytes, to_step, n);
     } else {
         move_packed(box->type, data, from, step, out, to, to_step, n);
     }
@@ -99,11 +86,7 @@ void box_move(const box_t *box, const unsigned char *data, int64_t from, unsigne
         runs *= box->dims[d];
     }
     for (int64_t i = 0; i < runs && box->n > 0; i++, walk_next(outer, box->dims, at)) {
-        int64_t a = from, b = to;
-        for (int d = 0; d < outer; d++) {
-            a += at[d] * box->from[d];
-            b += at[d] * box->to[d];
-        }
-        move_run(box, data, a, out, b);
+        move_run(box, data, from + walk_place(outer, at, box->from), out,
+                 to + walk_place(outer, at, box->to));
     }
 }

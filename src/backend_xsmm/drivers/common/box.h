@@ -7,18 +7,33 @@
 #include "backend_xsmm/drivers/common/chain_walk.h"
 #include "backend_xsmm/plan.h"
 
+/* An index of 32 bits, or of 64 if it is wide, at element `at` of memory of any alignment. */
+static inline __attribute__((always_inline)) int64_t load_index(const unsigned char *p, int64_t at,
+                                                                bool wide)
+{
+    int64_t index;
+    int32_t narrow;
+    if (wide) {
+        memcpy(&index, p + at * 8, sizeof index);
+        return index;
+    }
+    memcpy(&narrow, p + at * 4, sizeof narrow);
+    return narrow;
+}
+
 /* An element of an s32 or s64 tensor. */
 static inline int64_t index_at(const bound_t *t, int64_t at)
 {
-    int32_t i;
-    int64_t wide;
-    if (t->dtype == sinter_s64) {
-        memcpy(&wide, t->data + at * 8, sizeof wide);
-        return wide;
-    }
-    memcpy(&i, t->data + at * 4, sizeof i);
-    return i;
+    return load_index(t->data, at, t->dtype == sinter_s64);
 }
+
+/* f(..., bytes), where bytes is a constant: an instance of f for each size of an element. */
+#define BY_SIZE(f, bytes, ...)          \
+    ((bytes) == 1   ? f(__VA_ARGS__, 1) \
+     : (bytes) == 2 ? f(__VA_ARGS__, 2) \
+     : (bytes) == 4 ? f(__VA_ARGS__, 4) \
+     : (bytes) == 8 ? f(__VA_ARGS__, 8) \
+                    : f(__VA_ARGS__, 16))
 
 /* The same number of elements along each dim in two tensors of one type. */
 typedef struct box {

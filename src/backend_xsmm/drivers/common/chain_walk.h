@@ -20,4 +20,14 @@ static inline void walk_next(int n, const int64_t *extent, int64_t *at)
     }
 }
 
+/* Where at[] lies in memory with these strides. */
+static inline int64_t walk_place(int n, const int64_t *at, const int64_t *stride)
+{
+    int64_t place = 0;
+    for (int k = 0; k < n; k++) {
+        place += at[k] * stride[k];
+    }
+    return place;
+}
+
 #endif

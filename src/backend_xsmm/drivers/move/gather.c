@@ -116,32 +116,9 @@ static int64_t gather_index(const gather_state_t *st, int64_t at)
     return from_0 < 0 || from_0 >= st->n ? -1 : from_0;
 }
 
-static int64_t place_of(int ndims, const int64_t *at, const int64_t *strides)
-{
-    int64_t place = 0;
-    for (int d = 0; d < ndims; d++) {
-        place += at[d] * strides[d];
-    }
-    return place;
-}
-
 static int indices_of(const step_t *step)
 {
     return step->p.index.indices;
-}
-
-/* An index of 32 bits, or of 64 if it is wide, at element `at` of memory of any alignment. */
-static inline __attribute__((always_inline)) int64_t load_index(const unsigned char *p, int64_t at,
-                                                                bool wide)
-{
-    int64_t index;
-    int32_t narrow;
-    if (wide) {
-        memcpy(&index, p + at * 8, sizeof index);
-        return index;
-    }
-    memcpy(&narrow, p + at * 4, sizeof narrow);
-    return narrow;
 }
 
 /* The first of n indices that is out of range; n: there is none. wide is a constant where this is
@@ -178,7 +155,7 @@ static sinter_status_t gather_check(const problem_t *p, const void *state)
         lines *= indices->dims[d];
     }
     for (int64_t l = 0; l < lines; l++, walk_next(last, indices->dims, at)) {
-        const int64_t place = place_of(last, at, indices->strides),
+        const int64_t place = walk_place(last, at, indices->strides),
                       i = indices->dtype == sinter_s64 ? first_outside(st, place, step, n, true)
                           : step == 1                  ? first_outside(st, place, 1, n, false)
                                                        : first_outside(st, place, step, n, false);
@@ -206,9 +183,9 @@ static line_t line_at(const gather_state_t *st, int ndims, const int64_t *at, in
     const bool by_index = indices->ndims > 0;
     const int last = ndims - 1;
     return (line_t){.n = n,
-                    .to = place_of(ndims, at, st->out->strides),
-                    .index = place_of(indices->ndims, at + st->axis, indices->strides),
-                    .from = place_of(st->axis, at, st->data->strides),
+                    .to = walk_place(ndims, at, st->out->strides),
+                    .index = walk_place(indices->ndims, at + st->axis, indices->strides),
+                    .from = walk_place(st->axis, at, st->data->strides),
                     .to_step = last < 0 ? 0 : st->out->strides[last],
                     .index_step = by_index ? indices->strides[indices->ndims - 1] : 0,
                     .from_step = by_index || last < 0 ? 0 : st->data->strides[last]};
@@ -263,23 +240,7 @@ static inline __attribute__((always_inline)) void gather_sized(const gather_stat
 
 static void gather_line_of_elements(const gather_state_t *st, const line_t *l)
 {
-    switch (st->inner.n * st->inner.type->block_bytes) {
-    case 1:
-        gather_sized(st, l, 1);
-        break;
-    case 2:
-        gather_sized(st, l, 2);
-        break;
-    case 4:
-        gather_sized(st, l, 4);
-        break;
-    case 8:
-        gather_sized(st, l, 8);
-        break;
-    default: /* refuse_elements allows no other size */
-        gather_sized(st, l, 16);
-        break;
-    }
+    BY_SIZE(gather_sized, st->inner.n * st->inner.type->block_bytes, st, l);
 }
 
 /* Prefetches the beginning of the row that is moved next. The hardware finds the rest. */
@@ -505,23 +466,7 @@ static inline __attribute__((always_inline)) void scatter_elements(const scatter
 
 static void scatter_line_of_elements(const scatter_state_t *st, const slots_t *s)
 {
-    switch (st->inner.n * st->inner.type->block_bytes) {
-    case 1:
-        scatter_elements(st, s, 1);
-        break;
-    case 2:
-        scatter_elements(st, s, 2);
-        break;
-    case 4:
-        scatter_elements(st, s, 4);
-        break;
-    case 8:
-        scatter_elements(st, s, 8);
-        break;
-    default: /* refuse_elements allows no other size */
-        scatter_elements(st, s, 16);
-        break;
-    }
+    BY_SIZE(scatter_elements, st->inner.n * st->inner.type->block_bytes, st, s);
 }
 
 static void scatter_work(const kernel_t *self, const problem_t *p, const void *config,
@@ -543,8 +488,8 @@ static void scatter_work(const kernel_t *self, const problem_t *p, const void *c
     }
     walk_seek(st->axis, st->data->dims, begin, at);
     for (int64_t o = begin; o < end; o++, walk_next(st->axis, st->data->dims, at)) {
-        const slots_t slots = {.from = place_of(st->axis, at, st->updates->strides),
-                               .to = place_of(st->axis, at, st->out->strides),
+        const slots_t slots = {.from = walk_place(st->axis, at, st->updates->strides),
+                               .to = walk_place(st->axis, at, st->out->strides),
                                .tid = by_outer ? 0 : tid,
                                .nth = by_outer ? 1 : nth};
         if (st->way == SLOTS_OF_ELEMENTS) {

@@ -2,6 +2,7 @@
  * so that long rows lose nothing. */
 #include <math.h>
 
+#include "backend_xsmm/drivers/common/chain_walk.h"
 #include "backend_xsmm/drivers/rows/rows.h"
 #include "backend_xsmm/kernel.h"
 #include "backend_xsmm/ukernels/eltwise.h"
@@ -86,25 +87,13 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     return sinter_success;
 }
 
-static sinter_status_t start(const kernel_t *self, const problem_t *p, const void *config,
-                             void *state)
-{
-    norm_state_t *st = state;
-    (void)self, (void)config;
-    rows_start(p, &st->rows);
-    return sinter_success;
-}
-
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 static void put_statistic(const norm_state_t *st, const statistic_t *s, const int64_t *row,
                           double value)
 {
-    int64_t at = 0;
-    for (int d = 0; s->data != NULL && d < st->rows.ndims; d++) {
-        at += row[d] * s->stride[d];
-    }
     if (s->data != NULL) {
+        const int64_t at = walk_place(st->rows.ndims, row, s->stride);
         dtype_traits(s->type)->codec.store_f64(s->data, at, 0, 1, &value);
     }
 }
@@ -265,5 +254,5 @@ const driver_t driver_norm_rows = {.step = STEP_NORM,
                                    .phases = 1,
                                    .setup = setup,
                                    .choose = choose,
-                                   .start = start,
+                                   .start = rows_start,
                                    .work = work};

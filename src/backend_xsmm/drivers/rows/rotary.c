@@ -91,15 +91,6 @@ static sinter_status_t check(const problem_t *problem, const void *state)
     return sinter_success;
 }
 
-static sinter_status_t start(const kernel_t *self, const problem_t *problem, const void *config,
-                             void *state)
-{
-    rotary_state_t *st = state;
-    (void)self, (void)config;
-    rows_start(problem, &st->rows);
-    return sinter_success;
-}
-
 static void load_angles(const rotary_state_t *st, const bound_t *t, int64_t b, int64_t s, float *to)
 {
     const int64_t row = st->sines == NULL       ? 0 /* frequencies */
@@ -196,5 +187,5 @@ const driver_t driver_rotary_rows = {.step = STEP_ROTARY,
                                      .choose = choose,
                                      .check = check,
                                      .checked = positions_of,
-                                     .start = start,
+                                     .start = rows_start,
                                      .work = work};

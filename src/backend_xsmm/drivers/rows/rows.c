@@ -158,11 +158,15 @@ sinter_status_t rows_bind(const problem_t *p, features_t features, const int64_t
     return sinter_success;
 }
 
-void rows_start(const problem_t *p, rows_t *r)
+sinter_status_t rows_start(const kernel_t *self, const problem_t *p, const void *config,
+                           void *state)
 {
+    rows_t *r = state;
+    (void)self, (void)config;
     if (p->step->tail != NULL) {
         quant_tail_start(p->step->tail, p->frame, &r->tail);
     }
+    return sinter_success;
 }
 
 /* ---- runs ------------------------------------------------------------------------------------ */

@@ -37,7 +37,9 @@ typedef struct rows {
  * which begins at *shared_bytes, and the way. */
 sinter_status_t rows_bind(const problem_t *p, features_t features, const int64_t *block,
                           rows_t *out, choice_t *choice);
-void rows_start(const problem_t *p, rows_t *rows);
+/* start of a driver whose state begins with its rows. */
+sinter_status_t rows_start(const kernel_t *self, const problem_t *p, const void *config,
+                           void *state);
 /* Scratch of a share, and the shared memory that a row of this many elements takes. */
 size_t rows_scratch(const step_t *step);
 size_t rows_row_bytes(int64_t elements);

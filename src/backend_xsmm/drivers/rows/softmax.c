@@ -22,17 +22,16 @@ enum { ROW = 4096, SHORT = 16 };
 /* Where a step reads more bytes, the next row is fetched while one is processed. */
 enum { AHEAD_FROM = 1 << 20 };
 
+enum { IN, SINK, STATS, TENSORS };
+
 typedef struct softmax_state {
     chain_bound_t post;
     const eltwise_table_t *fn;
-    const unsigned char *in;
-    const unsigned char *sink; /* NULL: none */
-    unsigned char *stats;
-    sinter_data_type_t in_type, sink_type, stats_type;
-    int in_bits; /* of an element */
+    const bound_t *of[TENSORS]; /* NULL: none */
+    int in_bits;                /* of an element */
     int way, ndims, axis;
-    int64_t dims[SINTER_MAX_NDIMS], stride[SINTER_MAX_NDIMS], sink_stride[SINTER_MAX_NDIMS],
-        stats_stride[SINTER_MAX_NDIMS];
+    int64_t dims[SINTER_MAX_NDIMS];
+    int64_t stride[TENSORS][SINTER_MAX_NDIMS]; /* along dims; 0 where there is no tensor */
     int64_t extent[SINTER_MAX_NDIMS], n_items; /* the last dim in blocks, the axis once */
     bool inf_as_zero, log;
     bool floats; /* rows are consecutive floats */
@@ -58,17 +57,13 @@ static void swap_i64(int64_t *v, int i, int j)
     v[j] = t;
 }
 
-static bool goes_on(const softmax_state_t *st, const int64_t *stride, int d)
+static bool goes_on(const softmax_state_t *st, int d)
 {
-    return st->dims[d] == 1 || st->dims[d + 1] == 1 || stride[d] == st->dims[d + 1] * stride[d + 1];
-}
-
-static void merge_strides(const softmax_state_t *st, int64_t *stride, int d)
-{
-    stride[d] = stride[st->dims[d + 1] == 1 ? d : d + 1];
-    for (int e = d + 1; e + 1 < st->ndims; e++) {
-        stride[e] = stride[e + 1];
+    bool all = true;
+    for (int t = 0; t < TENSORS && st->dims[d] != 1 && st->dims[d + 1] != 1; t++) {
+        all = all && st->stride[t][d] == st->dims[d + 1] * st->stride[t][d + 1];
     }
+    return all;
 }
 
 /* Neighbouring dims become one where neither is the axis and nothing tells them apart: longer
@@ -76,18 +71,17 @@ static void merge_strides(const softmax_state_t *st, int64_t *stride, int d)
 static void merge_dims(softmax_state_t *st)
 {
     for (int d = st->ndims - 2; d >= 0; d--) {
-        if (d == st->axis || d + 1 == st->axis || !goes_on(st, st->stride, d) ||
-            (st->stats && !goes_on(st, st->stats_stride, d)) ||
-            (st->sink && !goes_on(st, st->sink_stride, d)) || !chain_merge(&st->post, d)) {
+        if (d == st->axis || d + 1 == st->axis || !goes_on(st, d) || !chain_merge(&st->post, d)) {
             continue;
         }
-        merge_strides(st, st->stride, d);
-        merge_strides(st, st->stats_stride, d);
-        merge_strides(st, st->sink_stride, d);
-        st->dims[d] *= st->dims[d + 1];
-        for (int e = d + 1; e + 1 < st->ndims; e++) {
-            st->dims[e] = st->dims[e + 1];
+        const size_t moved = sizeof(int64_t) * (size_t)(st->ndims - d - 2);
+        for (int t = 0; t < TENSORS; t++) {
+            int64_t *at = st->stride[t] + d;
+            at[0] = at[st->dims[d + 1] == 1 ? 0 : 1];
+            memmove(at + 1, at + 2, moved);
         }
+        st->dims[d] *= st->dims[d + 1];
+        memmove(st->dims + d + 1, st->dims + d + 2, moved);
         st->ndims--;
         st->axis -= d < st->axis;
     }
@@ -102,9 +96,9 @@ static void make_rows(softmax_state_t *st)
         to[d] = d == st->axis ? last : d == last ? st->axis : d;
     }
     swap_i64(st->dims, st->axis, last);
-    swap_i64(st->stride, st->axis, last);
-    swap_i64(st->stats_stride, st->axis, last);
-    swap_i64(st->sink_stride, st->axis, last);
+    for (int t = 0; t < TENSORS; t++) {
+        swap_i64(st->stride[t], st->axis, last);
+    }
     chain_permute(&st->post, to);
     st->axis = last;
 }
@@ -118,10 +112,8 @@ static sinter_status_t bind_sink(const bound_t *sink, softmax_state_t *st)
             return sg_fail(sinter_invalid_shape,
                            "softmax: sinks do not broadcast to one value for each row");
         }
-        st->sink_stride[d + shift] = sink->dims[d] == 1 ? 0 : sink->strides[d];
+        st->stride[SINK][d + shift] = sink->dims[d] == 1 ? 0 : sink->strides[d];
     }
-    st->sink = sink->data;
-    st->sink_type = sink->dtype;
     return sinter_success;
 }
 
@@ -168,13 +160,15 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
 {
     const frame_t *frame = problem->frame;
     const softmax_params_t *p = &problem->step->p.softmax;
-    const bound_t *in = &frame->v[p->in];
+    const bound_t *in = &frame->v[p->in], *sink = p->sink >= 0 ? &frame->v[p->sink] : NULL,
+                  *stats = p->stats >= 0 ? &frame->v[p->stats] : NULL;
     softmax_state_t *st = state;
     (void)config;
     SG_TRY(chain_bind(problem->step->post, frame, self->needs, &st->post));
     st->fn = eltwise_table(self->needs);
-    st->in = in->data;
-    st->in_type = in->dtype;
+    st->of[IN] = in;
+    st->of[SINK] = sink;
+    st->of[STATS] = stats;
     st->in_bits = dtype_traits(in->dtype)->bits;
     st->ndims = in->ndims;
     st->axis = axis_from_front(p->axis, in->ndims);
@@ -184,24 +178,18 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     }
     st->inf_as_zero = p->inf_as_zero;
     st->log = p->log;
-    st->stats = NULL;
     for (int d = 0; d < st->ndims; d++) {
         st->dims[d] = in->dims[d];
-        st->stride[d] = in->strides[d];
-        st->stats_stride[d] = p->stats >= 0 && d != st->axis ? frame->v[p->stats].strides[d] : 0;
-        st->sink_stride[d] = 0;
+        st->stride[IN][d] = in->strides[d];
+        st->stride[STATS][d] = stats != NULL && d != st->axis ? stats->strides[d] : 0;
+        st->stride[SINK][d] = 0;
     }
-    st->sink = NULL;
-    if (p->sink >= 0) {
-        SG_TRY(bind_sink(&frame->v[p->sink], st));
-    }
-    if (p->stats >= 0) {
-        st->stats = frame->v[p->stats].data;
-        st->stats_type = frame->v[p->stats].dtype;
+    if (sink != NULL) {
+        SG_TRY(bind_sink(sink, st));
     }
     merge_dims(st);
     const int last = st->ndims - 1;
-    if (st->axis != last && (st->stride[st->axis] == 1 || st->dims[last] < SHORT)) {
+    if (st->axis != last && (st->stride[IN][st->axis] == 1 || st->dims[last] < SHORT)) {
         make_rows(st);
     }
     choice->shares_bytes = chain_shares_bytes(&st->post);
@@ -209,7 +197,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     for (int d = 0; d <= last; d++) {
         st->extent[d] = d == last ? (st->dims[d] + CHAIN_BLOCK - 1) / CHAIN_BLOCK : st->dims[d];
         if (d == st->axis) { /* an empty axis leaves nothing to do but the statistics */
-            st->extent[d] = st->dims[d] != 0 || st->stats != NULL;
+            st->extent[d] = st->dims[d] != 0 || stats != NULL;
         }
         st->n_items *= st->extent[d];
     }
@@ -218,37 +206,35 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
                   chain_choose_stores(&st->post, 1, at_most(st->dims[last], CHAIN_BLOCK),
                                       in_bytes(st), problem->plan->cache_bytes);
     st->out = plain_store(st);
-    st->floats = st->in_type == sinter_f32 && st->stride[last] == 1 &&
-                 (uintptr_t)st->in % sizeof(float) == 0;
-    st->ahead = st->stride[last] == 1 && in_bytes(st) > AHEAD_FROM;
+    st->floats = in->dtype == sinter_f32 && st->stride[IN][last] == 1 &&
+                 (uintptr_t)in->data % sizeof(float) == 0;
+    st->ahead = st->stride[IN][last] == 1 && in_bytes(st) > AHEAD_FROM;
     return sinter_success;
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static int64_t offset(const softmax_state_t *st, const int64_t *stride, const int64_t *idx)
+static int64_t offset(const softmax_state_t *st, int tensor, const int64_t *idx)
 {
-    int64_t at = 0;
-    for (int d = 0; d < st->ndims; d++) {
-        at += idx[d] * stride[d];
-    }
-    return at;
+    return walk_place(st->ndims, idx, st->stride[tensor]);
 }
 
-static int block_at(int64_t i, int64_t n, int most)
+/* n elements of the input along the last dim. */
+static void load(const softmax_state_t *st, int64_t first, int n, float *x)
 {
-    return n - i < most ? (int)(n - i) : most;
+    eltwise_load(st->fn, st->of[IN]->dtype, st->of[IN]->data, first, st->stride[IN][st->ndims - 1],
+                 n, x);
 }
 
 /* n sinks along the last dim, -inf where there are none. */
 static void load_sinks(const softmax_state_t *st, const int64_t *idx, int n, float *x)
 {
-    const int last = st->ndims - 1;
-    if (st->sink) {
-        eltwise_load(st->fn, st->sink_type, st->sink, offset(st, st->sink_stride, idx),
-                     st->sink_stride[last], n, x);
+    const bound_t *sink = st->of[SINK];
+    if (sink != NULL) {
+        eltwise_load(st->fn, sink->dtype, sink->data, offset(st, SINK, idx),
+                     st->stride[SINK][st->ndims - 1], n, x);
     }
-    for (int i = 0; !st->sink && i < n; i++) {
+    for (int i = 0; sink == NULL && i < n; i++) {
         x[i] = -INFINITY;
     }
 }
@@ -288,15 +274,15 @@ static void finish(const softmax_state_t *st, float *x, int n, float shift, doub
 
 static void put_stats(const softmax_state_t *st, const int64_t *idx, double stats)
 {
-    if (st->stats) {
-        dtype_traits(st->stats_type)
-            ->codec.store_f64(st->stats, offset(st, st->stats_stride, idx), 0, 1, &stats);
+    const bound_t *to = st->of[STATS];
+    if (to != NULL) {
+        dtype_traits(to->dtype)->codec.store_f64(to->data, offset(st, STATS, idx), 0, 1, &stats);
     }
 }
 
 static const unsigned char *element(const softmax_state_t *st, int64_t at)
 {
-    return st->in + at * st->in_bits / 8;
+    return st->of[IN]->data + at * st->in_bits / 8;
 }
 
 /* Where the exponentials of a row go: to the results, if these are floats that stay in the caches,
@@ -324,7 +310,7 @@ static void store_row(const softmax_state_t *st, unsigned char *row, int n, floa
         return;
     }
     for (int i = 0; i < n; i += CHAIN_BLOCK) {
-        const int k = block_at(i, n, CHAIN_BLOCK);
+        const int k = (int)at_most(n - i, CHAIN_BLOCK);
         const size_t bytes = (size_t)out->traits->block_bytes;
         eltwise_store(st->fn, out->dtype, (unsigned char *)b->spare, 0, 1, k, x + i);
         st->post.quant->stream(row + (size_t)i * bytes, (const unsigned char *)b->spare,
@@ -337,24 +323,25 @@ static void store_row(const softmax_state_t *st, unsigned char *row, int n, floa
 static void short_row(const softmax_state_t *st, int64_t *idx, int64_t next, buffers_t *b)
 {
     const int last = st->ndims - 1, n = (int)st->dims[last];
-    const int64_t first = offset(st, st->stride, idx);
+    const int64_t first = offset(st, IN, idx);
     const float *from = b->row;
     float *x = b->row, sink;
     load_sinks(st, idx, 1, &sink);
     if (st->floats) {
         from = (const float *)(const void *)element(st, first);
     } else {
-        eltwise_load(st->fn, st->in_type, st->in, first, st->stride[last], n, x);
+        load(st, first, n, x);
     }
     unsigned char *row = NULL;
     if (st->out != NULL) {
-        row = st->out->data + offset(st, st->out->stride, idx) * st->out->traits->block_bytes;
+        row = st->out->data +
+              walk_place(st->ndims, idx, st->out->stride) * st->out->traits->block_bytes;
         x = exponentials_at(st, row, x);
     }
     const float max = st->fn->row_max(from, n), shift = shift_of(max > sink ? max : sink);
     double sum = st->log ? 0 : st->fn->exp_sub_sum(&sink, &sink, 1, shift);
     for (int i = 0; i < n; i += CHAIN_BLOCK) {
-        const int k = block_at(i, n, CHAIN_BLOCK);
+        const int k = (int)at_most(n - i, CHAIN_BLOCK);
         if (next >= 0) {
             fetch_lines(element(st, next + i), (int64_t)k * st->in_bits / 8);
         }
@@ -366,7 +353,7 @@ static void short_row(const softmax_state_t *st, int64_t *idx, int64_t next, buf
         return;
     }
     for (int i = 0; i < n; i += CHAIN_BLOCK) {
-        const int k = block_at(i, n, CHAIN_BLOCK);
+        const int k = (int)at_most(n - i, CHAIN_BLOCK);
         if (st->log && from != x) {
             memcpy(x + i, from + i, (size_t)k * sizeof *x);
         }
@@ -379,27 +366,27 @@ static void short_row(const softmax_state_t *st, int64_t *idx, int64_t next, buf
 static void long_row(const softmax_state_t *st, int64_t *idx, buffers_t *b)
 {
     const int last = st->ndims - 1;
-    const int64_t n = st->dims[last], step = st->stride[last], first = offset(st, st->stride, idx);
+    const int64_t n = st->dims[last], step = st->stride[IN][last], first = offset(st, IN, idx);
     float *x = b->row, sink, max;
     load_sinks(st, idx, 1, &sink);
     max = sink;
     for (int64_t i = 0; i < n; i += ROW) {
-        const int k = block_at(i, n, ROW);
-        eltwise_load(st->fn, st->in_type, st->in, first + i * step, step, k, x);
+        const int k = (int)at_most(n - i, ROW);
+        load(st, first + i * step, k, x);
         const float m = st->fn->row_max(x, k);
         max = m > max ? m : max;
     }
     const float shift = shift_of(max);
     double sum = st->fn->exp_sub_sum(&sink, &sink, 1, shift);
     for (int64_t i = 0; i < n; i += CHAIN_BLOCK) {
-        const int k = block_at(i, n, CHAIN_BLOCK);
-        eltwise_load(st->fn, st->in_type, st->in, first + i * step, step, k, x);
+        const int k = (int)at_most(n - i, CHAIN_BLOCK);
+        load(st, first + i * step, k, x);
         sum += st->fn->exp_sub_sum(x, x, k, shift);
     }
     put_stats(st, idx, stats_of(shift, sum));
     for (int64_t i = 0; i < n; i += CHAIN_BLOCK) {
-        const int k = block_at(i, n, CHAIN_BLOCK);
-        eltwise_load(st->fn, st->in_type, st->in, first + i * step, step, k, x);
+        const int k = (int)at_most(n - i, CHAIN_BLOCK);
+        load(st, first + i * step, k, x);
         finish(st, x, k, shift, sum, false);
         idx[last] = i;
         chain_run(&st->post, idx, k, x, b->chain);
@@ -413,14 +400,14 @@ static void long_row(const softmax_state_t *st, int64_t *idx, buffers_t *b)
 static void columns(const softmax_state_t *st, int64_t *idx, int n, buffers_t *b)
 {
     const int last = st->ndims - 1;
-    const int64_t rows = st->dims[st->axis], down = st->stride[st->axis], step = st->stride[last],
-                  first = offset(st, st->stride, idx);
+    const int64_t rows = st->dims[st->axis], down = st->stride[IN][st->axis],
+                  first = offset(st, IN, idx);
     float *x = b->row;
     const float *const row[1] = {x};
     load_sinks(st, idx, n, b->spare);
     memcpy(b->max, b->spare, sizeof(float) * (size_t)n);
     for (int64_t r = 0; r < rows; r++) {
-        eltwise_load(st->fn, st->in_type, st->in, first + r * down, step, n, x);
+        load(st, first + r * down, n, x);
         st->fn->max_row(b->max, x, n);
     }
     for (int i = 0; i < n; i++) {
@@ -432,20 +419,20 @@ static void columns(const softmax_state_t *st, int64_t *idx, int n, buffers_t *b
         b->sum[i] = (double)b->spare[i];
     }
     for (int64_t r = 0; r < rows; r++) {
-        eltwise_load(st->fn, st->in_type, st->in, first + r * down, step, n, x);
+        load(st, first + r * down, n, x);
         st->fn->op[sinter_op_subtract](x, x, b->max, NULL, n, NULL);
         st->fn->op[sinter_op_exp](x, x, NULL, NULL, n, NULL);
         st->fn->fold_columns[OP_SLOT(sinter_op_reduce_sum)](b->sum, row, 1, n);
     }
     for (int i = 0; i < n; i++) {
         b->factor[i] = factor_of(st, b->sum[i]);
-        b->sum[i] = st->log || st->stats ? stats_of(b->max[i], b->sum[i]) : 0;
+        b->sum[i] = st->log || st->of[STATS] != NULL ? stats_of(b->max[i], b->sum[i]) : 0;
         idx[last] += i;
         put_stats(st, idx, b->sum[i]);
         idx[last] -= i;
     }
     for (int64_t r = 0; r < rows; r++) {
-        eltwise_load(st->fn, st->in_type, st->in, first + r * down, step, n, x);
+        load(st, first + r * down, n, x);
         if (st->log) {
             for (int i = 0; i < n; i++) {
                 x[i] = (float)((double)x[i] - b->sum[i]);
@@ -466,7 +453,7 @@ static int64_t next_row(const softmax_state_t *st, const int64_t *at)
     int64_t idx[SINTER_MAX_NDIMS];
     memcpy(idx, at, sizeof idx);
     walk_next(st->ndims, st->extent, idx);
-    return offset(st, st->stride, idx);
+    return offset(st, IN, idx);
 }
 
 static void work(const kernel_t *self, const problem_t *p, const void *config, const void *state,
@@ -488,7 +475,7 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
             idx[d] = d == last && d != st->axis ? at[d] * CHAIN_BLOCK : at[d];
         }
         if (st->way == COLUMNS) {
-            columns(st, idx, block_at(idx[last], st->dims[last], CHAIN_BLOCK), b);
+            columns(st, idx, (int)at_most(st->dims[last] - idx[last], CHAIN_BLOCK), b);
         } else if (st->way == WHOLE_ROWS) {
             short_row(st, idx, st->ahead && i + 1 < end ? next_row(st, at) : -1, b);
         } else {

@@ -163,13 +163,6 @@ static void insert(int64_t *best, int64_t k, int64_t new)
     }
 }
 
-/* An element as one number, its key above the bits of its inverted index: among equal elements the
- * first one is larger. */
-static int64_t rank_at(int32_t key, int64_t i)
-{
-    return (int64_t)key * (INT64_C(1) << 32) + (UINT32_MAX - i);
-}
-
 /* Where the best are, of their ranks. best[i] begins at or behind found[i]. */
 static void put_places(best_t *best, const int64_t *found, int64_t k)
 {
@@ -204,11 +197,11 @@ static void find_by_blocks(const top_k_state_t *st, int64_t first, best_t *best)
     for (int64_t i = 0, m; k > 0 && i < length; i += m) {
         m = at_most(length - i, BLOCK);
         const int32_t most = float_keys(st, first + i * step, m, key);
-        if (rank_at(most, i) <= found[k - 1]) {
+        if (top_rank(most, i) <= found[k - 1]) {
             continue;
         }
         for (int64_t e = 0; e < m; e++) {
-            const int64_t rank = rank_at(key[e], i + e);
+            const int64_t rank = top_rank(key[e], i + e);
             if (rank > found[k - 1]) {
                 insert(found, k, rank);
             }
@@ -313,31 +306,15 @@ put_elements(const top_k_state_t *st, int64_t first, int64_t to, const best_t *b
 
 static void put_values(const top_k_state_t *st, int64_t first, int64_t to, const best_t *best)
 {
-    switch (dtype_traits(st->in->dtype)->bits) {
-    case 8:
-        put_elements(st, first, to, best, 1);
-        break;
-    case 16:
-        put_elements(st, first, to, best, 2);
-        break;
-    case 32:
-        put_elements(st, first, to, best, 4);
-        break;
-    default: /* no other type is allowed */
-        put_elements(st, first, to, best, 8);
-        break;
-    }
+    BY_SIZE(put_elements, dtype_traits(st->in->dtype)->bits / 8, st, first, to, best);
 }
 
 static void one_row(const top_k_state_t *st, const int64_t *row, best_t *best)
 {
     const bound_t *in = st->in;
-    int64_t first = 0, values = 0, indices = 0;
-    for (int d = 0; d < in->ndims; d++) {
-        first += row[d] * in->strides[d];
-        values += row[d] * st->values->strides[d];
-        indices += row[d] * st->indices->strides[d];
-    }
+    const int64_t first = walk_place(in->ndims, row, in->strides),
+                  values = walk_place(in->ndims, row, st->values->strides),
+                  indices = walk_place(in->ndims, row, st->indices->strides);
     if (st->way == BY_SORTING) {
         find_by_sorting(st, first, best);
     } else if (st->way == BY_ELEMENTS) {
