@@ -23,17 +23,10 @@ typedef struct turner {
 
 static sinter_status_t note(turner_t *t, int v, int transpose)
 {
-    if (t->cap <= v) {
-        const int cap = 2 * v + 2;
-        int *grown = ARENA_NEW(&t->g->arena, int, cap);
-        if (grown == NULL) {
+    while (t->cap <= v) {
+        if (!arena_grow(&t->g->arena, (void **)&t->turned, &t->cap, t->cap, sizeof(int))) {
             return sinter_out_of_memory;
         }
-        if (t->cap > 0) {
-            memcpy(grown, t->turned, sizeof(int) * (size_t)t->cap);
-        }
-        t->turned = grown;
-        t->cap = cap;
     }
     t->turned[v] = transpose + 1;
     return sinter_success;

@@ -50,29 +50,18 @@ static path_t find_path(const graph_t *g, int matmul, int port)
     return path;
 }
 
-/* The same view over another value; *value becomes its result. */
+/* The same view over another value; view NULL: a StaticReshape to dims of which one may be unknown.
+ * *value becomes its result. */
 static sinter_status_t add_view(graph_t *g, const node_t *view, int ndims, const int64_t *dims,
                                 int *value)
 {
-    const int out = pass_value_like(g, *value, ndims, dims);
+    const int in = *value, out = pass_value_like(g, in, ndims, dims);
     if (out < 0) {
         return sinter_out_of_memory;
     }
-    SG_TRY(pass_add_unary(g, view->kind, *value, out, view->attrs, view->n_attrs));
     *value = out;
-    return sinter_success;
-}
-
-/* A StaticReshape of a value to dims of which one may be unknown. */
-static sinter_status_t add_reshape(graph_t *g, int ndims, const int64_t *dims, int *value)
-{
-    const int out = pass_value_like(g, *value, ndims, dims);
-    if (out < 0) {
-        return sinter_out_of_memory;
-    }
-    SG_TRY(pass_add_reshape(g, *value, out));
-    *value = out;
-    return sinter_success;
+    return view == NULL ? pass_add_reshape(g, in, out)
+                        : pass_add_unary(g, view->kind, in, out, view->attrs, view->n_attrs);
 }
 
 static bool same_shape(const lt_t *lt, int ndims, const int64_t *dims)
@@ -96,7 +85,7 @@ static sinter_status_t view_scales(graph_t *g, const path_t *path, quant_dims_t 
 {
     const int ndims = g->values[g->nodes[path->dequant].in[0]].lt.ndims;
     if (!same_shape(&g->values[*value].lt, ndims, dims->n)) {
-        SG_TRY(add_reshape(g, ndims, dims->n, value));
+        SG_TRY(add_view(g, NULL, ndims, dims->n, value));
     }
     for (int i = path->n_views - 1; i >= 0; i--) {
         const node_t view = g->nodes[path->views[i]];
@@ -105,7 +94,7 @@ static sinter_status_t view_scales(graph_t *g, const path_t *path, quant_dims_t 
         if (view.kind == sinter_op_static_transpose) {
             SG_TRY(add_view(g, &view, to.ndims, dims->n, value));
         } else if (!same_shape(&g->values[*value].lt, to.ndims, dims->n)) {
-            SG_TRY(add_reshape(g, to.ndims, dims->n, value));
+            SG_TRY(add_view(g, NULL, to.ndims, dims->n, value));
         }
     }
     return sinter_success;

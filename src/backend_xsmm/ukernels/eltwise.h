@@ -1,5 +1,5 @@
 /* Elementwise functions over blocks of floats, one table for each ISA, all compiled from
- * eltwise.inc. What the chain interpreter, softmax and attention call. Results are within a few
+ * eltwise_f32.inc. What the chain interpreter, softmax and attention call. Results are within a few
  * units in the last place of the exact ones, with the special values of C's math library; every
  * table gives NaN for NaN. */
 #ifndef SINTER_SRC_ELTWISE_H
@@ -75,8 +75,9 @@ typedef struct eltwise_table {
     /* Numbers with the order of the elements, zeros of both signs equal, a NaN above infinity;
      * `least`: with the reverse order. Returns the largest. */
     int32_t (*rank_row)(int32_t *key, const float *x, int n, bool least);
-    /* best[0..k) = the k largest top_rank of n elements, in order. k <= TOP_MOST, k <= n <= TOP_ROW,
-     * and key has room for TOP_ROW elements. False: too many elements are as large as the k-th. */
+    /* best[0..k) = the k largest top_rank of n elements, in order. k <= TOP_MOST, k <= n, n <=
+     * TOP_ROW, and key has room for TOP_ROW elements. False: too many elements are as large as the
+     * k-th. */
     bool (*top_row)(int64_t *best, int32_t *key, int n, int k);
     /* By op_slot of a reduction: n elements folded into one sum, and 1 to 8 rows of n elements
      * into n sums. NULL: another op. */

@@ -4,7 +4,7 @@
 #define ELTWISE_OWN_ROWS
 #endif
 #define ELTWISE_NEEDS NEEDS_AVX512
-#include "backend_xsmm/ukernels/eltwise.inc"
+#include "backend_xsmm/ukernels/eltwise_f32.inc"
 
 #ifdef ELTWISE_OWN_ROWS
 

@@ -33,9 +33,10 @@ void box_prepare(sinter_data_type_t type, int ndims, box_t *box)
 }
 
 /* Elements one by one, of whole bytes. */
-static inline __attribute__((always_inline)) void
-move_strided(const unsigned char *from, int64_t from_step, unsigned char *to, int64_t to_step,
-             int64_t n, int64_t bytes)
+static inline __attribute__((always_inline)) void move_strided(const unsigned char *from,
+                                                               int64_t from_step, unsigned char *to,
+                                                               int64_t to_step, int64_t n,
+                                                               int64_t bytes)
 {
     for (int64_t i = 0; i < n; i++, from += from_step * bytes, to += to_step * bytes) {
         memcpy(to, from, (size_t)bytes);
