@@ -11,7 +11,7 @@ enum { MOST_ROWS = TAIL_CHAIN_ROWS };
 typedef struct chain_quantise_state {
     chain_bound_t b;
     quant_tail_t tail;
-    int ndims, block;                          /* columns of a tile */
+    int block;                                 /* columns of a tile */
     int64_t extent[SINTER_MAX_NDIMS], n_tiles; /* in tiles */
 } chain_quantise_state_t;
 
@@ -41,7 +41,7 @@ static void merge_rows(chain_quantise_state_t *st)
 
 static int64_t tile_size(const chain_quantise_state_t *st, int d)
 {
-    return d == st->ndims - 1 ? st->block : d == st->ndims - 2 ? st->tail.rows : 1;
+    return d == st->b.ndims - 1 ? st->block : d == st->b.ndims - 2 ? st->tail.rows : 1;
 }
 
 static sinter_status_t choose(const kernel_t *self, const problem_t *p, const void *config,
@@ -52,12 +52,11 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     SG_TRY(chain_bind(p->step->post, p->frame, self->needs, &st->b));
     SG_TRY(quant_tail_bind(p->step->tail, p->frame, self->needs, &st->tail));
     merge_rows(st);
-    st->ndims = st->b.ndims;
     st->block = CHAIN_BLOCK / st->tail.cols * st->tail.cols;
     choice->shares_bytes =
         chain_shares_bytes(&st->b) || quant_tail_shares_bytes(&st->tail, st->block);
     st->n_tiles = 1;
-    for (int d = 0; d < st->ndims; d++) {
+    for (int d = 0; d < st->b.ndims; d++) {
         const int64_t tile = tile_size(st, d);
         st->extent[d] = (st->b.dims[d] + tile - 1) / tile;
         st->n_tiles *= st->extent[d];
@@ -76,9 +75,9 @@ static sinter_status_t start(const kernel_t *self, const problem_t *p, const voi
 
 static void one_tile(const chain_quantise_state_t *st, const int64_t *at, const buffers_t *b)
 {
-    const int last = st->ndims - 1;
+    const int last = st->b.ndims - 1;
     int64_t first[SINTER_MAX_NDIMS] = {0}, idx[SINTER_MAX_NDIMS];
-    for (int d = 0; d < st->ndims; d++) {
+    for (int d = 0; d < st->b.ndims; d++) {
         first[d] = idx[d] = at[d] * tile_size(st, d);
     }
     const int64_t rest = st->b.dims[last] - first[last];
@@ -106,8 +105,8 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
         return;
     }
     buffers(p->step, w->scratch, &b);
-    walk_seek(st->ndims, st->extent, begin, at);
-    for (int64_t tile = begin; tile < end; tile++, walk_next(st->ndims, st->extent, at)) {
+    walk_seek(st->b.ndims, st->extent, begin, at);
+    for (int64_t tile = begin; tile < end; tile++, walk_next(st->b.ndims, st->extent, at)) {
         one_tile(st, at, &b);
     }
 }

@@ -2,9 +2,8 @@
  *
  *   y = e^(x - m) / s    or    y = x - stats,    stats = m + log s
  *
- * Up to 16 exponentials are added in f32 before they are added in double.
- * with a row's sink as one more x, which gives no y, and y goes through the post chain in runs
- * along the last dim. Rows (the axis is last): read from memory once if they fit the row buffer,
+ * with a row's sink as one more x, which gives no y. Up to 16 exponentials are added in f32 before
+ * they are added in double. y goes through the post chain in runs along the last dim. Rows (the axis is last): read from memory once if they fit the row buffer,
  * three times if not. Otherwise columns: up to CHAIN_BLOCK neighbours along the last dim at
  * once, three walks along the axis. Memory per thread does not depend on dims. */
 #include <math.h>
@@ -22,6 +21,7 @@ enum { ROW = 4096, SHORT = 16 };
 /* Where a step reads more bytes, the next row is fetched while one is processed. */
 enum { AHEAD_FROM = 1 << 20 };
 
+/* The tensors of a step besides its results in `post`. */
 enum { IN, SINK, STATS, TENSORS };
 
 typedef struct softmax_state {
