@@ -3,9 +3,10 @@
  *   y = e^(x - m) / s    or    y = x - stats,    stats = m + log s
  *
  * with a row's sink as one more x, which gives no y. Up to 16 exponentials are added in f32 before
- * they are added in double. y goes through the post chain in runs along the last dim. Rows (the axis is last): read from memory once if they fit the row buffer,
- * three times if not. Otherwise columns: up to CHAIN_BLOCK neighbours along the last dim at
- * once, three walks along the axis. Memory per thread does not depend on dims. */
+ * they are added in double. y goes through the post chain in runs along the last dim. Rows (the
+ * axis is last): read from memory once if they fit the row buffer, three times if not. Otherwise
+ * columns: up to CHAIN_BLOCK neighbours along the last dim at once, three walks along the axis.
+ * Memory per thread does not depend on dims. */
 #include <math.h>
 #include <string.h>
 
