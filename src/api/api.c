@@ -150,18 +150,14 @@ sinter_status_t sinter_stream_create(sinter_stream_t **stream, sinter_engine_t *
         return sg_fail(sinter_invalid_arguments, "stream: a pool without parallel_for");
     }
     SG_TRY(engine_check(engine));
-    sinter_engine_t *held = engine_ref(engine);
-    sinter_stream_t *s = sg_alloc(held, sizeof(*s), _Alignof(sinter_stream_t));
+    sinter_stream_t *s = object_new(engine, sizeof(*s));
     if (s == NULL) {
-        engine_unref(held);
         return sinter_out_of_memory;
     }
-    *s = (sinter_stream_t){
-        .engine = held,
-        .threads = {.most = d.parallel_for != NULL ? d.threads : team_take(d.threads),
-                    .all = d.all_threads != 0,
-                    .parallel_for = d.parallel_for,
-                    .pool = d.pool}};
+    s->threads = (threads_t){.most = d.parallel_for != NULL ? d.threads : team_take(d.threads),
+                             .all = d.all_threads != 0,
+                             .parallel_for = d.parallel_for,
+                             .pool = d.pool};
     *stream = s;
     return sinter_success;
 }
@@ -170,9 +166,7 @@ sinter_status_t sinter_stream_destroy(sinter_stream_t **stream)
 {
     SG_REQUIRE(stream != NULL);
     if (*stream != NULL) {
-        sinter_engine_t *engine = (*stream)->engine;
-        sg_free(engine, *stream);
-        engine_unref(engine);
+        object_free(*stream);
     }
     *stream = NULL;
     return sinter_success;
@@ -180,8 +174,7 @@ sinter_status_t sinter_stream_destroy(sinter_stream_t **stream)
 
 sinter_status_t sinter_stream_get_threads(const sinter_stream_t *stream, int *threads)
 {
-    SG_REQUIRE(stream != NULL);
-    SG_REQUIRE(threads != NULL);
+    SG_REQUIRE_ALL(stream, threads);
     *threads = team_usable(&stream->threads);
     return sinter_success;
 }
@@ -260,8 +253,7 @@ sinter_status_t sinter_logical_tensor_init_unknown(sinter_logical_tensor_t *lt, 
 
 sinter_status_t sinter_logical_tensor_get_bytes(const sinter_logical_tensor_t *lt, size_t *bytes)
 {
-    SG_REQUIRE(lt != NULL);
-    SG_REQUIRE(bytes != NULL);
+    SG_REQUIRE_ALL(lt, bytes);
     SG_TRY(lt_verify(lt, false, "logical tensor"));
     return lt_bytes(lt, bytes);
 }
@@ -269,9 +261,7 @@ sinter_status_t sinter_logical_tensor_get_bytes(const sinter_logical_tensor_t *l
 sinter_status_t sinter_logical_tensor_is_equal(const sinter_logical_tensor_t *a,
                                                const sinter_logical_tensor_t *b, int *equal)
 {
-    SG_REQUIRE(a != NULL);
-    SG_REQUIRE(b != NULL);
-    SG_REQUIRE(equal != NULL);
+    SG_REQUIRE_ALL(a, b, equal);
     const size_t n =
         a->ndims > 0 && a->ndims <= SINTER_MAX_NDIMS ? (size_t)a->ndims * sizeof(sinter_dim_t) : 0;
     *equal =
@@ -313,14 +303,10 @@ static lt_t with_strides(const lt_t *lt)
 static sinter_status_t new_tensor(sinter_tensor_t **tensor, sinter_engine_t *engine, const lt_t *lt)
 {
     SG_TRY(engine_check(engine));
-    sinter_engine_t *held = engine_ref(engine);
-    sinter_tensor_t *t = sg_alloc(held, sizeof(*t), _Alignof(sinter_tensor_t));
+    sinter_tensor_t *t = object_new(engine, sizeof(*t));
     if (t == NULL) {
-        engine_unref(held);
         return sinter_out_of_memory;
     }
-    memset(t, 0, sizeof(*t));
-    t->engine = held;
     t->lt = *lt;
     *tensor = t;
     return sinter_success;
@@ -329,8 +315,7 @@ static sinter_status_t new_tensor(sinter_tensor_t **tensor, sinter_engine_t *eng
 sinter_status_t sinter_tensor_create(sinter_tensor_t **tensor, sinter_engine_t *engine,
                                      const sinter_logical_tensor_t *lt, void *data, size_t bytes)
 {
-    SG_REQUIRE(tensor != NULL);
-    SG_REQUIRE(lt != NULL);
+    SG_REQUIRE_ALL(tensor, lt);
     SG_TRY(lt_verify(lt, false, "tensor"));
     const lt_t strided = with_strides(lt);
     SG_TRY(check_buffer(&strided, data, bytes));
@@ -365,9 +350,7 @@ sinter_status_t sinter_tensor_create_scalar(sinter_tensor_t **tensor, sinter_eng
 {
     size_t bytes = 0;
 
-    SG_REQUIRE(tensor != NULL);
-    SG_REQUIRE(lt != NULL);
-    SG_REQUIRE(value != NULL);
+    SG_REQUIRE_ALL(tensor, lt, value);
     SG_TRY(lt_verify(lt, false, "tensor"));
     const lt_t strided = with_strides(lt);
     SG_TRY(scalar_bytes(&strided, &bytes));
@@ -380,8 +363,7 @@ sinter_status_t sinter_tensor_set_scalar(sinter_tensor_t *tensor, const void *va
 {
     size_t bytes = 0;
 
-    SG_REQUIRE(tensor != NULL);
-    SG_REQUIRE(value != NULL);
+    SG_REQUIRE_ALL(tensor, value);
     SG_TRY(scalar_bytes(&tensor->lt, &bytes));
     put_scalar(tensor, value, bytes);
     return sinter_success;
@@ -391,9 +373,7 @@ sinter_status_t sinter_tensor_destroy(sinter_tensor_t **tensor)
 {
     SG_REQUIRE(tensor != NULL);
     if (*tensor != NULL) {
-        sinter_engine_t *engine = (*tensor)->engine;
-        sg_free(engine, *tensor);
-        engine_unref(engine);
+        object_free(*tensor);
     }
     *tensor = NULL;
     return sinter_success;
@@ -436,8 +416,7 @@ sinter_status_t sinter_tensor_set_dims(sinter_tensor_t *tensor, int ndims, const
 
 sinter_status_t sinter_tensor_get_data(const sinter_tensor_t *tensor, void **data)
 {
-    SG_REQUIRE(tensor != NULL);
-    SG_REQUIRE(data != NULL);
+    SG_REQUIRE_ALL(tensor, data);
     *data = tensor->data;
     return sinter_success;
 }
@@ -445,8 +424,7 @@ sinter_status_t sinter_tensor_get_data(const sinter_tensor_t *tensor, void **dat
 sinter_status_t sinter_tensor_get_logical_tensor(const sinter_tensor_t *tensor,
                                                  sinter_logical_tensor_t *lt)
 {
-    SG_REQUIRE(tensor != NULL);
-    SG_REQUIRE(lt != NULL);
+    SG_REQUIRE_ALL(tensor, lt);
     *lt = tensor->lt;
     return sinter_success;
 }

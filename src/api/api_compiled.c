@@ -17,8 +17,7 @@ sinter_status_t sinter_partition_compile(sinter_partition_t *partition, sinter_e
                                          size_t n_outputs, const sinter_logical_tensor_t *outputs,
                                          sinter_compiled_partition_t **compiled)
 {
-    SG_REQUIRE(partition != NULL);
-    SG_REQUIRE(compiled != NULL);
+    SG_REQUIRE_ALL(partition, compiled);
     SG_REQUIRE(n_inputs == 0 || inputs != NULL);
     SG_REQUIRE(n_outputs == 0 || outputs != NULL);
     SG_TRY(engine_check(engine));
@@ -66,8 +65,7 @@ sinter_status_t
 sinter_compiled_partition_query_logical_tensor(const sinter_compiled_partition_t *compiled,
                                                uint64_t id, sinter_logical_tensor_t *lt)
 {
-    SG_REQUIRE(compiled != NULL);
-    SG_REQUIRE(lt != NULL);
+    SG_REQUIRE_ALL(compiled, lt);
     const lt_t *port = NULL;
     SG_TRY(find_port(compiled, id, &port));
     *lt = *port;
@@ -79,8 +77,7 @@ sinter_status_t sinter_compiled_partition_create_tensor(const sinter_compiled_pa
                                                         const sinter_dim_t *dims, void *data,
                                                         size_t bytes, sinter_tensor_t **tensor)
 {
-    SG_REQUIRE(compiled != NULL);
-    SG_REQUIRE(tensor != NULL);
+    SG_REQUIRE_ALL(compiled, tensor);
     SG_REQUIRE(ndims == 0 || dims != NULL);
     const lt_t *port = NULL;
     lt_t lt;
@@ -94,9 +91,7 @@ sinter_status_t
 sinter_compiled_partition_get_inplace_ports(const sinter_compiled_partition_t *compiled,
                                             size_t *count, const sinter_inplace_pair_t **pairs)
 {
-    SG_REQUIRE(compiled != NULL);
-    SG_REQUIRE(count != NULL);
-    SG_REQUIRE(pairs != NULL);
+    SG_REQUIRE_ALL(compiled, count, pairs);
     *count = compiled->n_inplace;
     *pairs = compiled->inplace;
     return sinter_success;
@@ -106,9 +101,7 @@ sinter_status_t
 sinter_compiled_partition_get_fpmath_mode(const sinter_compiled_partition_t *compiled,
                                           sinter_fpmath_mode_t *mode, int *apply_to_int)
 {
-    SG_REQUIRE(compiled != NULL);
-    SG_REQUIRE(mode != NULL);
-    SG_REQUIRE(apply_to_int != NULL);
+    SG_REQUIRE_ALL(compiled, mode, apply_to_int);
     *mode = compiled->plan.mode;
     *apply_to_int = compiled->plan.apply_to_int;
     return sinter_success;
@@ -117,8 +110,7 @@ sinter_compiled_partition_get_fpmath_mode(const sinter_compiled_partition_t *com
 sinter_status_t sinter_compiled_partition_report(const sinter_compiled_partition_t *compiled,
                                                  const char **text)
 {
-    SG_REQUIRE(compiled != NULL);
-    SG_REQUIRE(text != NULL);
+    SG_REQUIRE_ALL(compiled, text);
     *text = compiled->report;
     return sinter_success;
 }
@@ -254,8 +246,7 @@ sinter_status_t sinter_compiled_partition_execute(const sinter_compiled_partitio
                                                   size_t n_outputs, sinter_tensor_t *const *outputs,
                                                   void *scratchpad, size_t scratchpad_bytes)
 {
-    SG_REQUIRE(compiled != NULL);
-    SG_REQUIRE(stream != NULL);
+    SG_REQUIRE_ALL(compiled, stream);
     SG_REQUIRE(n_inputs == 0 || inputs != NULL);
     SG_REQUIRE(n_outputs == 0 || outputs != NULL);
     /* The only thing that changes in a compiled partition is its pool of idle scratch blocks,
@@ -299,9 +290,7 @@ sinter_status_t sinter_compiled_partition_get_scratchpad_bytes(
     const sinter_compiled_partition_t *compiled, const sinter_stream_t *stream, size_t n_inputs,
     const sinter_tensor_t *const *inputs, size_t *total, size_t *per_thread)
 {
-    SG_REQUIRE(compiled != NULL);
-    SG_REQUIRE(stream != NULL);
-    SG_REQUIRE(total != NULL);
+    SG_REQUIRE_ALL(compiled, stream, total);
     SG_REQUIRE(n_inputs == 0 || inputs != NULL);
     void *memory;
     frame_mem_t *fm;

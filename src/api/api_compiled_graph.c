@@ -12,21 +12,6 @@
 
 /* ---- create and destroy ---------------------------------------------------------------------- */
 
-static sinter_status_t new_whole(sinter_engine_t *engine, sinter_compiled_graph_t **whole)
-{
-    SG_TRY(engine_check(engine));
-    sinter_engine_t *held = engine_ref(engine);
-    sinter_compiled_graph_t *w = sg_alloc(held, sizeof(*w), _Alignof(sinter_compiled_graph_t));
-    if (w == NULL) {
-        engine_unref(held);
-        return sinter_out_of_memory;
-    }
-    *w = (sinter_compiled_graph_t){.engine = held, .stale = true};
-    arena_init(&w->arena, held);
-    *whole = w;
-    return sinter_success;
-}
-
 sinter_status_t sinter_compiled_graph_destroy(sinter_compiled_graph_t **compiled)
 {
     SG_REQUIRE(compiled != NULL);
@@ -40,8 +25,7 @@ sinter_status_t sinter_compiled_graph_destroy(sinter_compiled_graph_t **compiled
         sg_free(engine, w->frame);
         sg_free(engine, w->memory);
         arena_free(&w->arena);
-        sg_free(engine, w);
-        engine_unref(engine);
+        object_free(w);
     }
     *compiled = NULL;
     return sinter_success;
@@ -246,15 +230,19 @@ sinter_status_t sinter_compiled_graph_create(sinter_compiled_graph_t **compiled,
                                              size_t n_partitions,
                                              sinter_compiled_partition_t *const *partitions)
 {
-    SG_REQUIRE(compiled != NULL);
-    SG_REQUIRE(graph != NULL);
+    SG_REQUIRE_ALL(compiled, graph);
     SG_REQUIRE(n_partitions == 0 || partitions != NULL);
     SG_TRY(check_graph(graph));
     for (size_t i = 0; i < n_partitions; i++) {
         SG_REQUIRE(partitions[i] != NULL);
     }
-    sinter_compiled_graph_t *w = NULL;
-    SG_TRY(new_whole(engine, &w));
+    SG_TRY(engine_check(engine));
+    sinter_compiled_graph_t *w = object_new(engine, sizeof(*w));
+    if (w == NULL) {
+        return sinter_out_of_memory;
+    }
+    w->stale = true;
+    arena_init(&w->arena, w->engine);
     const sinter_status_t status = build(w, graph, n_partitions, partitions);
     if (status != sinter_success) {
         (void)sinter_compiled_graph_destroy(&w);
@@ -371,8 +359,7 @@ sinter_status_t sinter_graph_compile(sinter_graph_t *graph, sinter_engine_t *eng
                                      size_t n_partitions, sinter_partition_t *const *partitions,
                                      sinter_compiled_graph_t **compiled)
 {
-    SG_REQUIRE(graph != NULL);
-    SG_REQUIRE(compiled != NULL);
+    SG_REQUIRE_ALL(graph, compiled);
     SG_REQUIRE(n_partitions == 0 || partitions != NULL);
     SG_TRY(check_graph(graph));
     SG_TRY(engine_check(engine));
@@ -402,8 +389,7 @@ sinter_status_t sinter_graph_compile(sinter_graph_t *graph, sinter_engine_t *eng
 sinter_status_t sinter_compiled_graph_get_partition_num(const sinter_compiled_graph_t *compiled,
                                                         size_t *count)
 {
-    SG_REQUIRE(compiled != NULL);
-    SG_REQUIRE(count != NULL);
+    SG_REQUIRE_ALL(compiled, count);
     *count = (size_t)compiled->n_parts;
     return sinter_success;
 }
@@ -427,8 +413,7 @@ sinter_status_t sinter_compiled_graph_get_partitions(const sinter_compiled_graph
 
 static sinter_status_t get_num(const sinter_compiled_graph_t *w, size_t *count, bool output)
 {
-    SG_REQUIRE(w != NULL);
-    SG_REQUIRE(count != NULL);
+    SG_REQUIRE_ALL(w, count);
     *count = (size_t)(output ? w->n_outputs : w->n_inputs);
     return sinter_success;
 }
@@ -473,9 +458,7 @@ sinter_status_t sinter_compiled_graph_get_inplace_ports(const sinter_compiled_gr
                                                         size_t *count,
                                                         const sinter_inplace_pair_t **pairs)
 {
-    SG_REQUIRE(compiled != NULL);
-    SG_REQUIRE(count != NULL);
-    SG_REQUIRE(pairs != NULL);
+    SG_REQUIRE_ALL(compiled, count, pairs);
     *count = compiled->n_pairs;
     *pairs = compiled->pairs;
     return sinter_success;
@@ -497,8 +480,7 @@ static sinter_status_t find_tensor_of(sinter_compiled_graph_t *w, uint64_t id,
 sinter_status_t sinter_compiled_graph_query_logical_tensor(sinter_compiled_graph_t *compiled,
                                                            uint64_t id, sinter_logical_tensor_t *lt)
 {
-    SG_REQUIRE(compiled != NULL);
-    SG_REQUIRE(lt != NULL);
+    SG_REQUIRE_ALL(compiled, lt);
     whole_tensor_t *t = NULL;
     bool known = true;
     SG_TRY(find_tensor_of(compiled, id, &t));
@@ -590,8 +572,7 @@ sinter_status_t sinter_compiled_graph_bind(sinter_compiled_graph_t *compiled, ui
 sinter_status_t sinter_compiled_graph_bind_scalar(sinter_compiled_graph_t *compiled, uint64_t id,
                                                   const void *value)
 {
-    SG_REQUIRE(compiled != NULL);
-    SG_REQUIRE(value != NULL);
+    SG_REQUIRE_ALL(compiled, value);
     whole_tensor_t *t = NULL;
     int64_t bytes = 0;
     SG_TRY(find_tensor_of(compiled, id, &t));
@@ -611,8 +592,7 @@ sinter_status_t sinter_compiled_graph_bind_scalar(sinter_compiled_graph_t *compi
 sinter_status_t sinter_compiled_graph_execute(sinter_compiled_graph_t *compiled,
                                               sinter_stream_t *stream)
 {
-    SG_REQUIRE(compiled != NULL);
-    SG_REQUIRE(stream != NULL);
+    SG_REQUIRE_ALL(compiled, stream);
     SG_TRY(whole_prepare(compiled));
     return sinter_sequence_execute(compiled->sequence, stream);
 }

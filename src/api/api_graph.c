@@ -22,17 +22,13 @@ sinter_status_t sinter_op_create(sinter_op_t **op, sinter_engine_t *engine, uint
                        (unsigned long long)id, (int)kind);
     }
     SG_TRY(engine_check(engine));
-    sinter_engine_t *held = engine_ref(engine);
-    sinter_op_t *o = sg_alloc(held, sizeof(*o), _Alignof(sinter_op_t));
+    sinter_op_t *o = object_new(engine, sizeof(*o));
     if (o == NULL) {
-        engine_unref(held);
         return sinter_out_of_memory;
     }
-    memset(o, 0, sizeof(*o));
-    o->engine = held;
     o->id = id;
     o->kind = kind;
-    arena_init(&o->arena, held);
+    arena_init(&o->arena, o->engine);
     o->name = arena_strdup(&o->arena, name != NULL ? name : "");
     if (o->name == NULL) {
         sinter_op_destroy(&o);
@@ -46,10 +42,8 @@ sinter_status_t sinter_op_destroy(sinter_op_t **op)
 {
     SG_REQUIRE(op != NULL);
     if (*op != NULL) {
-        sinter_engine_t *engine = (*op)->engine;
         arena_free(&(*op)->arena);
-        sg_free(engine, *op);
-        engine_unref(engine);
+        object_free(*op);
     }
     *op = NULL;
     return sinter_success;
@@ -66,15 +60,13 @@ static sinter_status_t add_port(sinter_op_t *op, const lt_t *lt, lt_t **ports, i
 
 sinter_status_t sinter_op_add_input(sinter_op_t *op, const sinter_logical_tensor_t *lt)
 {
-    SG_REQUIRE(op != NULL);
-    SG_REQUIRE(lt != NULL);
+    SG_REQUIRE_ALL(op, lt);
     return add_port(op, lt, &op->in, &op->n_in, &op->cap_in);
 }
 
 sinter_status_t sinter_op_add_output(sinter_op_t *op, const sinter_logical_tensor_t *lt)
 {
-    SG_REQUIRE(op != NULL);
-    SG_REQUIRE(lt != NULL);
+    SG_REQUIRE_ALL(op, lt);
     return add_port(op, lt, &op->out, &op->n_out, &op->cap_out);
 }
 
@@ -153,8 +145,7 @@ sinter_status_t sinter_op_set_attr_bool(sinter_op_t *op, sinter_op_attr_t attr, 
 
 sinter_status_t sinter_op_set_attr_str(sinter_op_t *op, sinter_op_attr_t attr, const char *value)
 {
-    SG_REQUIRE(op != NULL);
-    SG_REQUIRE(value != NULL);
+    SG_REQUIRE_ALL(op, value);
     SG_TRY(check_kind(op, attr, attr_kind(attr) == ATTR_STR, "string"));
     const attr_t given = {.id = attr, .n = 1, .str = value};
     return set_attr(op, &given);
@@ -162,16 +153,14 @@ sinter_status_t sinter_op_set_attr_str(sinter_op_t *op, sinter_op_attr_t attr, c
 
 sinter_status_t sinter_op_get_id(const sinter_op_t *op, uint64_t *id)
 {
-    SG_REQUIRE(op != NULL);
-    SG_REQUIRE(id != NULL);
+    SG_REQUIRE_ALL(op, id);
     *id = op->id;
     return sinter_success;
 }
 
 sinter_status_t sinter_op_get_kind(const sinter_op_t *op, sinter_op_kind_t *kind)
 {
-    SG_REQUIRE(op != NULL);
-    SG_REQUIRE(kind != NULL);
+    SG_REQUIRE_ALL(op, kind);
     *kind = op->kind;
     return sinter_success;
 }
@@ -197,15 +186,11 @@ sinter_status_t sinter_graph_create_with_fpmath_mode(sinter_graph_t **graph,
     }
     SG_TRY(check_mode(mode));
     SG_TRY(engine_check(engine));
-    sinter_engine_t *held = engine_ref(engine);
-    sinter_graph_t *g = sg_alloc(held, sizeof(*g), _Alignof(sinter_graph_t));
+    sinter_graph_t *g = object_new(engine, sizeof(*g));
     if (g == NULL) {
-        engine_unref(held);
         return sinter_out_of_memory;
     }
-    memset(g, 0, sizeof(*g));
-    g->engine = held;
-    graph_init(&g->g, held);
+    graph_init(&g->g, g->engine);
     g->g.mode = mode;
     g->g.apply_to_int = apply_to_int != 0;
     *graph = g;
@@ -231,11 +216,9 @@ sinter_status_t sinter_graph_destroy(sinter_graph_t **graph)
 {
     SG_REQUIRE(graph != NULL);
     if (*graph != NULL) {
-        sinter_engine_t *engine = (*graph)->engine;
         drop_partitions(*graph);
         graph_free(&(*graph)->g);
-        sg_free(engine, *graph);
-        engine_unref(engine);
+        object_free(*graph);
     }
     *graph = NULL;
     return sinter_success;
@@ -254,9 +237,7 @@ sinter_status_t sinter_graph_set_fpmath_mode(sinter_graph_t *graph, sinter_fpmat
 sinter_status_t sinter_graph_get_fpmath_mode(const sinter_graph_t *graph,
                                              sinter_fpmath_mode_t *mode, int *apply_to_int)
 {
-    SG_REQUIRE(graph != NULL);
-    SG_REQUIRE(mode != NULL);
-    SG_REQUIRE(apply_to_int != NULL);
+    SG_REQUIRE_ALL(graph, mode, apply_to_int);
     *mode = graph->g.mode;
     *apply_to_int = graph->g.apply_to_int;
     return sinter_success;
@@ -276,8 +257,7 @@ static sinter_status_t check_finalized(const sinter_graph_t *graph)
 
 sinter_status_t sinter_graph_add_op(sinter_graph_t *graph, const sinter_op_t *op)
 {
-    SG_REQUIRE(graph != NULL);
-    SG_REQUIRE(op != NULL);
+    SG_REQUIRE_ALL(graph, op);
     SG_TRY(check_building(graph));
     return graph_add_node(&graph->g, op);
 }
@@ -508,8 +488,7 @@ sinter_status_t sinter_set_graph_dump(const char *words)
 
 sinter_status_t sinter_graph_dump(const sinter_graph_t *graph, const char *path)
 {
-    SG_REQUIRE(graph != NULL);
-    SG_REQUIRE(path != NULL);
+    SG_REQUIRE_ALL(graph, path);
     SG_TRY(check_finalized(graph));
     return graph_write_json(&graph->g, graph->g.mode, graph->g.apply_to_int, path);
 }
@@ -540,8 +519,7 @@ sinter_status_t sinter_graph_finalize(sinter_graph_t *graph)
 
 sinter_status_t sinter_graph_is_finalized(const sinter_graph_t *graph, int *finalized)
 {
-    SG_REQUIRE(graph != NULL);
-    SG_REQUIRE(finalized != NULL);
+    SG_REQUIRE_ALL(graph, finalized);
     *finalized = graph->finalized;
     return sinter_success;
 }
@@ -572,8 +550,7 @@ static sinter_status_t check_filtered(const sinter_graph_t *graph)
 
 sinter_status_t sinter_graph_get_partition_num(const sinter_graph_t *graph, size_t *count)
 {
-    SG_REQUIRE(graph != NULL);
-    SG_REQUIRE(count != NULL);
+    SG_REQUIRE_ALL(graph, count);
     SG_TRY(check_filtered(graph));
     *count = (size_t)graph->partitions.n;
     return sinter_success;
@@ -584,8 +561,7 @@ sinter_status_t sinter_graph_get_partitions(sinter_graph_t *graph, size_t count,
 {
     char path[96];
 
-    SG_REQUIRE(graph != NULL);
-    SG_REQUIRE(partitions != NULL);
+    SG_REQUIRE_ALL(graph, partitions);
     SG_TRY(check_filtered(graph));
     if (count < (size_t)graph->partitions.n) {
         return sg_fail(sinter_invalid_arguments, "room for %zu partitions, the graph has %d", count,
@@ -604,8 +580,7 @@ sinter_status_t sinter_graph_get_partitions(sinter_graph_t *graph, size_t count,
 sinter_status_t sinter_graph_query_logical_tensor(const sinter_graph_t *graph, uint64_t id,
                                                   sinter_logical_tensor_t *lt)
 {
-    SG_REQUIRE(graph != NULL);
-    SG_REQUIRE(lt != NULL);
+    SG_REQUIRE_ALL(graph, lt);
     SG_TRY(check_finalized(graph));
     const int v = graph_find_value(&graph->g, id);
     if (v < 0) {
@@ -630,16 +605,14 @@ sinter_status_t sinter_partition_destroy(sinter_partition_t **partition)
 
 sinter_status_t sinter_partition_get_id(const sinter_partition_t *partition, size_t *id)
 {
-    SG_REQUIRE(partition != NULL);
-    SG_REQUIRE(id != NULL);
+    SG_REQUIRE_ALL(partition, id);
     *id = partition->id;
     return sinter_success;
 }
 
 static sinter_status_t get_num(const sinter_partition_t *partition, size_t *count, int n)
 {
-    SG_REQUIRE(partition != NULL);
-    SG_REQUIRE(count != NULL);
+    SG_REQUIRE_ALL(partition, count);
     *count = (size_t)n;
     return sinter_success;
 }
@@ -662,8 +635,7 @@ sinter_status_t sinter_partition_get_output_num(const sinter_partition_t *partit
 sinter_status_t sinter_partition_get_ops(const sinter_partition_t *partition, size_t count,
                                          uint64_t *ids)
 {
-    SG_REQUIRE(partition != NULL);
-    SG_REQUIRE(ids != NULL);
+    SG_REQUIRE_ALL(partition, ids);
     SG_REQUIRE(count == (size_t)graph_n_live(&partition->sub));
     for (size_t i = 0; i < count; i++) {
         ids[i] = partition->sub.nodes[partition->sub.topo[i]].id;
@@ -698,8 +670,7 @@ sinter_status_t sinter_partition_get_outputs(const sinter_partition_t *partition
 
 sinter_status_t sinter_partition_is_supported(const sinter_partition_t *partition, int *supported)
 {
-    SG_REQUIRE(partition != NULL);
-    SG_REQUIRE(supported != NULL);
+    SG_REQUIRE_ALL(partition, supported);
     *supported = partition->supported;
     return sinter_success;
 }
@@ -716,9 +687,7 @@ sinter_status_t sinter_partition_set_fpmath_mode(sinter_partition_t *partition,
 sinter_status_t sinter_partition_get_fpmath_mode(const sinter_partition_t *partition,
                                                  sinter_fpmath_mode_t *mode, int *apply_to_int)
 {
-    SG_REQUIRE(partition != NULL);
-    SG_REQUIRE(mode != NULL);
-    SG_REQUIRE(apply_to_int != NULL);
+    SG_REQUIRE_ALL(partition, mode, apply_to_int);
     bool to_int;
     partition_get_fpmath(partition, mode, &to_int);
     *apply_to_int = to_int;
@@ -727,23 +696,20 @@ sinter_status_t sinter_partition_get_fpmath_mode(const sinter_partition_t *parti
 
 sinter_status_t sinter_partition_explain(const sinter_partition_t *partition, const char **text)
 {
-    SG_REQUIRE(partition != NULL);
-    SG_REQUIRE(text != NULL);
+    SG_REQUIRE_ALL(partition, text);
     *text = partition->explain != NULL ? partition->explain : "";
     return sinter_success;
 }
 
 sinter_status_t sinter_partition_get_pattern(const sinter_partition_t *partition, const char **name)
 {
-    SG_REQUIRE(partition != NULL);
-    SG_REQUIRE(name != NULL);
+    SG_REQUIRE_ALL(partition, name);
     *name = partition->pattern;
     return sinter_success;
 }
 
 sinter_status_t sinter_partition_dump(const sinter_partition_t *partition, const char *path)
 {
-    SG_REQUIRE(partition != NULL);
-    SG_REQUIRE(path != NULL);
+    SG_REQUIRE_ALL(partition, path);
     return partition_write_json(partition, path);
 }

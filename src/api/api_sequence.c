@@ -38,13 +38,10 @@ sinter_status_t sinter_sequence_create(sinter_sequence_t **sequence, sinter_engi
 {
     SG_REQUIRE(sequence != NULL);
     SG_TRY(engine_check(engine));
-    sinter_engine_t *held = engine_ref(engine);
-    sinter_sequence_t *s = sg_alloc(held, sizeof(*s), _Alignof(sinter_sequence_t));
+    sinter_sequence_t *s = object_new(engine, sizeof(*s));
     if (s == NULL) {
-        engine_unref(held);
         return sinter_out_of_memory;
     }
-    *s = (sinter_sequence_t){.engine = held};
     *sequence = s;
     return sinter_success;
 }
@@ -62,8 +59,7 @@ sinter_status_t sinter_sequence_destroy(sinter_sequence_t **sequence)
         sg_free(engine, s->elements);
         sg_free(engine, s->parts);
         sg_free(engine, s->scratch);
-        sg_free(engine, s);
-        engine_unref(engine);
+        object_free(s);
     }
     *sequence = NULL;
     return sinter_success;
@@ -152,8 +148,7 @@ sinter_status_t sinter_sequence_append(sinter_sequence_t *sequence,
                                        const sinter_tensor_t *const *inputs, size_t n_outputs,
                                        sinter_tensor_t *const *outputs)
 {
-    SG_REQUIRE(sequence != NULL);
-    SG_REQUIRE(compiled != NULL);
+    SG_REQUIRE_ALL(sequence, compiled);
     SG_REQUIRE(n_inputs == 0 || inputs != NULL);
     SG_REQUIRE(n_outputs == 0 || outputs != NULL);
     const tensors_t tensors = {n_inputs, n_outputs, inputs, outputs};
@@ -302,8 +297,7 @@ static sinter_status_t fail_element(const sinter_sequence_t *s, sinter_status_t 
 
 sinter_status_t sinter_sequence_execute(sinter_sequence_t *sequence, sinter_stream_t *stream)
 {
-    SG_REQUIRE(sequence != NULL);
-    SG_REQUIRE(stream != NULL);
+    SG_REQUIRE_ALL(sequence, stream);
     sinter_sequence_t *s = sequence;
     const threads_t threads = stream->threads;
     const bool logged = (sg_verbose() & SG_VERBOSE_EXEC) != 0;

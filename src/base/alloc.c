@@ -119,6 +119,26 @@ void sg_free(const sinter_engine_t *engine, void *ptr)
     memory_give(allocator, ptr);
 }
 
+void *object_new(sinter_engine_t *engine, size_t bytes)
+{
+    sinter_engine_t *held = engine_ref(engine);
+    sinter_engine_t **object = sg_alloc(held, bytes, _Alignof(max_align_t));
+    if (object == NULL) {
+        engine_unref(held);
+        return NULL;
+    }
+    memset(object, 0, bytes);
+    *object = held;
+    return object;
+}
+
+void object_free(void *object)
+{
+    sinter_engine_t *engine = *(sinter_engine_t **)object;
+    sg_free(engine, object);
+    engine_unref(engine);
+}
+
 /* ---- arena ----------------------------------------------------------------------------------- */
 
 enum { ARENA_ALIGN = 64, SMALL_ALIGN = 16, FIRST_BLOCK = 4096, LAST_BLOCK = 1 << 20 };

@@ -37,6 +37,11 @@ void engine_unref(sinter_engine_t *engine);
 void *sg_alloc(const sinter_engine_t *engine, size_t bytes, size_t alignment);
 void sg_free(const sinter_engine_t *engine, void *ptr);
 
+/* A public object: zeroed memory whose first field is the engine, which it holds. NULL: out of
+ * memory. */
+void *object_new(sinter_engine_t *engine, size_t bytes);
+void object_free(void *object);
+
 /* Zeroed memory that is freed all at once. Not thread-safe. */
 typedef struct arena {
     sinter_engine_t *engine; /* borrowed: the owner of the arena holds it */

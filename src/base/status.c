@@ -120,6 +120,21 @@ sinter_status_t sg_fail(sinter_status_t status, const char *format, ...)
     return status;
 }
 
+sinter_status_t sg_require(const char *function, const char *names, const void *const *pointers,
+                           size_t n)
+{
+    size_t i = 0;
+    while (i < n && pointers[i] != NULL) {
+        i++;
+    }
+    for (size_t k = 0; k < i && i < n; k++) {
+        names = strchr(names, ',') + strlen(", ");
+    }
+    return i == n ? sinter_success
+                  : sg_fail(sinter_invalid_arguments, "%s: argument check failed: %.*s != NULL",
+                            function, (int)strcspn(names, ","), names);
+}
+
 const char *sinter_last_error_message(void)
 {
     return last_message;

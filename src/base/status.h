@@ -4,6 +4,8 @@
 #ifndef SINTER_SRC_STATUS_H
 #define SINTER_SRC_STATUS_H
 
+#include <stddef.h>
+
 #include <sinter/sinter_types.h>
 
 /* Formats the message, prints it under SINTER_VERBOSE=error, and returns status: `return
@@ -27,6 +29,13 @@ sinter_status_t sg_fail(sinter_status_t status, const char *format, ...)
                            #cond);                                                              \
         }                                                                                       \
     } while (0)
+
+/* The same for several pointers that must not be NULL: their names, in order. */
+#define SG_REQUIRE_ALL(...)                                                       \
+    SG_TRY(sg_require(__func__, #__VA_ARGS__, (const void *const[]){__VA_ARGS__}, \
+                      sizeof((const void *const[]){__VA_ARGS__}) / sizeof(void *)))
+sinter_status_t sg_require(const char *function, const char *names, const void *const *pointers,
+                           size_t n);
 
 /* Verbose classes, from SINTER_VERBOSE or sinter_set_verbose. */
 enum { SG_VERBOSE_ERROR = 1, SG_VERBOSE_DISPATCH = 2, SG_VERBOSE_COMPILE = 4, SG_VERBOSE_EXEC = 8 };
