@@ -37,22 +37,6 @@ int sinter_op_attr_parse(const char *name, sinter_op_attr_t *out)
     return 0;
 }
 
-/* ---- structs that begin with their size ------------------------------------------------------ */
-
-/* Copies a public struct between the caller and the library. The caller's headers may be older or
- * newer than the library, so its struct may be shorter or longer than ours: the fields that both
- * have are copied, the others are left alone. size: the caller's. */
-static sinter_status_t copy_sized(void *to, const void *from, size_t size, size_t ours,
-                                  const char *name)
-{
-    if (size < sizeof(size_t)) {
-        return sg_fail(sinter_invalid_arguments, "%s: its field size is %zu, set it to sizeof(%s)",
-                       name, size, name);
-    }
-    memcpy(to, from, size < ours ? size : ours);
-    return sinter_success;
-}
-
 /* ---- engine ---------------------------------------------------------------------------------- */
 
 sinter_status_t sinter_engine_create(sinter_engine_t **engine, const sinter_engine_desc_t *desc)
@@ -61,7 +45,7 @@ sinter_status_t sinter_engine_create(sinter_engine_t **engine, const sinter_engi
 
     SG_REQUIRE(engine != NULL);
     if (desc != NULL) {
-        SG_TRY(copy_sized(&d, desc, desc->size, sizeof(d), "sinter_engine_desc_t"));
+        SG_TRY(sg_copy_sized(&d, desc, desc->size, sizeof(d), "sinter_engine_desc_t"));
     }
     if ((d.allocator.alloc == NULL) != (d.allocator.free == NULL)) {
         return sg_fail(sinter_invalid_arguments, "engine: alloc and free go together");
@@ -115,7 +99,7 @@ sinter_status_t sinter_engine_get_constant_cache_stats(const sinter_engine_t *en
     pthread_mutex_unlock(&held->constants.lock);
     engine_unref(held);
     now.size = stats->size;
-    return copy_sized(stats, &now, stats->size, sizeof(now), "sinter_constant_cache_stats_t");
+    return sg_copy_sized(stats, &now, stats->size, sizeof(now), "sinter_constant_cache_stats_t");
 }
 
 sinter_status_t sinter_engine_invalidate_constants(sinter_engine_t *engine, const void *data,
@@ -137,7 +121,7 @@ sinter_status_t sinter_stream_create(sinter_stream_t **stream, sinter_engine_t *
 
     SG_REQUIRE(stream != NULL);
     if (desc != NULL) {
-        SG_TRY(copy_sized(&d, desc, desc->size, sizeof(d), "sinter_stream_desc_t"));
+        SG_TRY(sg_copy_sized(&d, desc, desc->size, sizeof(d), "sinter_stream_desc_t"));
     }
     if (d.threads < 0 || d.threads > TEAM_MOST_THREADS) {
         return sg_fail(sinter_invalid_arguments, "stream: %d threads", d.threads);
@@ -197,14 +181,7 @@ static sinter_status_t init(sinter_logical_tensor_t *lt, uint64_t id, sinter_dat
     t.ndims = ndims;
     t.data_type = type;
     t.property = property;
-    t.layout_type = sinter_layout_type_strided;
-    for (int d = 0; d < ndims; d++) {
-        t.dims[d] = dims[d];
-        t.strides[d] = strides != NULL ? strides[d] : 0;
-    }
-    if (strides == NULL) {
-        lt_set_dense(&t);
-    }
+    lt_set_dims(&t, dims, strides);
     SG_TRY(lt_verify(&t, false, "logical tensor"));
     *lt = t;
     return sinter_success;
@@ -275,29 +252,11 @@ sinter_status_t sinter_logical_tensor_is_equal(const sinter_logical_tensor_t *a,
 
 static sinter_status_t check_buffer(const lt_t *lt, const void *data, size_t bytes)
 {
-    size_t need;
-
     if (!lt_dims_known(lt)) {
         return sg_fail(sinter_invalid_shape, "tensor %llu: dims must be known",
                        (unsigned long long)lt->id);
     }
-    SG_TRY(lt_bytes(lt, &need));
-    if (data != NULL && bytes != SINTER_BYTES_TRUSTED && bytes < need) {
-        return sg_fail(sinter_invalid_arguments, "tensor %llu: %zu bytes given, %zu needed",
-                       (unsigned long long)lt->id, bytes, need);
-    }
-    return sinter_success;
-}
-
-/* What the rest of the library sees: dense where the caller named no strides. */
-static lt_t with_strides(const lt_t *lt)
-{
-    lt_t t = *lt;
-
-    if (t.layout_type != sinter_layout_type_strided && t.ndims >= 0) {
-        lt_set_dense(&t);
-    }
-    return t;
+    return bind_check_bytes(lt, data, bytes);
 }
 
 static sinter_status_t new_tensor(sinter_tensor_t **tensor, sinter_engine_t *engine, const lt_t *lt)
@@ -317,7 +276,7 @@ sinter_status_t sinter_tensor_create(sinter_tensor_t **tensor, sinter_engine_t *
 {
     SG_REQUIRE_ALL(tensor, lt);
     SG_TRY(lt_verify(lt, false, "tensor"));
-    const lt_t strided = with_strides(lt);
+    const lt_t strided = lt_strided(lt);
     SG_TRY(check_buffer(&strided, data, bytes));
     SG_TRY(new_tensor(tensor, engine, &strided));
     (*tensor)->data = data;
@@ -352,7 +311,7 @@ sinter_status_t sinter_tensor_create_scalar(sinter_tensor_t **tensor, sinter_eng
 
     SG_REQUIRE_ALL(tensor, lt, value);
     SG_TRY(lt_verify(lt, false, "tensor"));
-    const lt_t strided = with_strides(lt);
+    const lt_t strided = lt_strided(lt);
     SG_TRY(scalar_bytes(&strided, &bytes));
     SG_TRY(new_tensor(tensor, engine, &strided));
     put_scalar(*tensor, value, bytes);
@@ -391,23 +350,14 @@ sinter_status_t sinter_tensor_set_data(sinter_tensor_t *tensor, void *data, size
 sinter_status_t sinter_tensor_set_dims(sinter_tensor_t *tensor, int ndims, const sinter_dim_t *dims,
                                        const sinter_dim_t *strides)
 {
-    lt_t t;
-
     SG_REQUIRE(tensor != NULL);
     SG_REQUIRE(ndims == 0 || dims != NULL);
     if (ndims != tensor->lt.ndims) {
         return sg_fail(sinter_invalid_arguments, "tensor %llu has %d dims, not %d",
                        (unsigned long long)tensor->lt.id, (int)tensor->lt.ndims, ndims);
     }
-    t = tensor->lt;
-    t.layout_type = sinter_layout_type_strided;
-    for (int d = 0; d < t.ndims; d++) {
-        t.dims[d] = dims[d];
-        t.strides[d] = strides != NULL ? strides[d] : 0;
-    }
-    if (strides == NULL) {
-        lt_set_dense(&t);
-    }
+    lt_t t = tensor->lt;
+    lt_set_dims(&t, dims, strides);
     SG_TRY(lt_verify(&t, false, "tensor"));
     SG_TRY(check_buffer(&t, tensor->data, tensor->bytes));
     tensor->lt = t;

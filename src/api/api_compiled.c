@@ -50,9 +50,8 @@ static sinter_status_t find_port(const sinter_compiled_partition_t *cp, uint64_t
                                  const lt_t **port)
 {
     for (int i = 0; i < cp->n_inputs + cp->n_outputs; i++) {
-        const int v = i < cp->n_inputs ? cp->inputs[i] : cp->outputs[i - cp->n_inputs];
-        if (cp->plan.sub.values[v].lt.id == id) {
-            *port = &cp->plan.sub.values[v].lt;
+        *port = bind_port(cp, i);
+        if ((*port)->id == id) {
             return sinter_success;
         }
     }
@@ -126,57 +125,23 @@ static unsigned char *align_up(void *p)
 typedef struct execute_args {
     tensors_t tensors;
     threads_t threads;
+    bool fixed; /* the memory is the caller's: it cannot grow */
 } execute_args_t;
-
-typedef struct memory {
-    scratch_block_t *block; /* the library's own; NULL: the caller's */
-    unsigned char *base;
-    size_t bytes;
-} memory_t;
-
-static void release(sinter_compiled_partition_t *cp, memory_t *m)
-{
-    if (m->block != NULL) {
-        scratch_give(cp, m->block);
-    }
-}
-
-/* First takes memory for the frame alone: only a bound frame can tell how much the rest needs. */
-static sinter_status_t take_memory(sinter_compiled_partition_t *cp, void *scratchpad, size_t bytes,
-                                   memory_t *m)
-{
-    *m = (memory_t){0};
-    if (scratchpad != NULL) {
-        m->base = align_up(scratchpad);
-        const size_t lost = (size_t)(m->base - (unsigned char *)scratchpad);
-        m->bytes = bytes > lost ? bytes - lost : 0;
-        if (m->bytes < cp->plan.frame_bytes) {
-            return sg_fail(sinter_invalid_arguments, "scratchpad of %zu bytes is too small", bytes);
-        }
-        return sinter_success;
-    }
-    m->block = scratch_take(cp, cp->plan.frame_bytes);
-    if (m->block == NULL) {
-        return sinter_out_of_memory;
-    }
-    m->base = m->block->memory;
-    m->bytes = m->block->bytes;
-    return sinter_success;
-}
 
 /* The frame in m, bound to the tensors, with a kernel for each step. *total: the memory that this
  * execute needs; where m has less, temporaries may have no address yet. Memory for the frame alone
  * is only measured with: copies of constants are not taken before there is more. frame_unpack must
  * follow where *fm is not NULL. */
-static sinter_status_t make_frame(sinter_compiled_partition_t *cp, const memory_t *m,
+static sinter_status_t make_frame(sinter_compiled_partition_t *cp, const scratch_block_t *m,
                                   const execute_args_t *args, frame_mem_t **frame, size_t *total)
 {
     size_t bytes;
-    SG_TRY(bind_all(cp, m->base, &args->tensors, frame));
+    SG_TRY(bind_all(cp, m->memory, &args->tensors, frame));
     frame_mem_t *fm = *frame;
     SG_TRY(frame_temps(fm->plan, fm, &bytes));
     if (bytes <= m->bytes) {
-        frame_data(fm->plan, fm, fm->port_data, m->base + scratch_round(cp->plan.frame_bytes));
+        frame_data(fm->plan, fm, fm->port_data,
+                   (unsigned char *)m->memory + scratch_round(cp->plan.frame_bytes));
     }
     if (m->bytes <= scratch_round(cp->plan.frame_bytes)) {
         SG_TRY(frame_choose(fm->plan, fm, args->threads, total));
@@ -192,29 +157,27 @@ static sinter_status_t make_frame(sinter_compiled_partition_t *cp, const memory_
 
 /* Moves the frame to a block that is large enough and binds it again. This happens once for each
  * new size. */
-static sinter_status_t fit_memory(sinter_compiled_partition_t *cp, memory_t *m,
+static sinter_status_t fit_memory(sinter_compiled_partition_t *cp, scratch_block_t *m,
                                   const execute_args_t *args, frame_mem_t **frame, size_t *total)
 {
     sinter_status_t status = make_frame(cp, m, args, frame, total);
     while (status == sinter_success && *total > m->bytes) {
-        if (m->block == NULL) {
+        if (args->fixed) {
             return sg_fail(sinter_invalid_arguments,
                            "scratchpad of %zu bytes is too small, this execute needs %zu", m->bytes,
                            *total);
         }
         frame_unpack((*frame)->plan, *frame);
         *frame = NULL;
-        if (!scratch_grow(cp, m->block, *total)) {
+        if (!scratch_grow(cp, m, *total)) {
             return sinter_out_of_memory;
         }
-        m->base = m->block->memory;
-        m->bytes = m->block->bytes;
         status = make_frame(cp, m, args, frame, total);
     }
     return status;
 }
 
-static sinter_status_t execute(sinter_compiled_partition_t *cp, memory_t *m,
+static sinter_status_t execute(sinter_compiled_partition_t *cp, scratch_block_t *m,
                                const execute_args_t *args)
 {
     size_t total;
@@ -227,7 +190,8 @@ static sinter_status_t execute(sinter_compiled_partition_t *cp, memory_t *m,
     exec_part_t part = {.plan = fm != NULL ? fm->plan : NULL, .fm = fm, .started = true};
     exec_run_t run = {.parts = &part, .n_parts = 1, .threads = args->threads};
     if (status == sinter_success) {
-        part.shared = m->base + scratch_round(cp->plan.frame_bytes) + scratch_round(fm->temp_bytes);
+        part.shared = (unsigned char *)m->memory + scratch_round(cp->plan.frame_bytes) +
+                      scratch_round(fm->temp_bytes);
         part.scratch = part.shared + fm->shared_bytes;
         exec_run(&run, part.scratch + fm->plan->share_bytes * (size_t)fm->shares);
     }
@@ -252,11 +216,25 @@ sinter_status_t sinter_compiled_partition_execute(const sinter_compiled_partitio
     /* The only thing that changes in a compiled partition is its pool of idle scratch blocks,
      * under its lock. */
     sinter_compiled_partition_t *cp = (sinter_compiled_partition_t *)(uintptr_t)compiled;
-    memory_t m;
-    SG_TRY(take_memory(cp, scratchpad, scratchpad_bytes, &m));
-    const execute_args_t args = {{n_inputs, n_outputs, inputs, outputs}, stream->threads};
-    const sinter_status_t status = execute(cp, &m, &args);
-    release(cp, &m);
+    const execute_args_t args = {
+        {n_inputs, n_outputs, inputs, outputs}, stream->threads, scratchpad != NULL};
+    if (scratchpad != NULL) {
+        unsigned char *const begin = align_up(scratchpad);
+        const size_t lost = (size_t)(begin - (unsigned char *)scratchpad);
+        scratch_block_t given = {.memory = begin,
+                                 .bytes = scratchpad_bytes > lost ? scratchpad_bytes - lost : 0};
+        return given.bytes >= cp->plan.frame_bytes
+                   ? execute(cp, &given, &args)
+                   : sg_fail(sinter_invalid_arguments, "scratchpad of %zu bytes is too small",
+                             scratchpad_bytes);
+    }
+    /* For the frame alone: only a bound frame can tell how much the rest needs. */
+    scratch_block_t *own = scratch_take(cp, cp->plan.frame_bytes);
+    if (own == NULL) {
+        return sinter_out_of_memory;
+    }
+    const sinter_status_t status = execute(cp, own, &args);
+    scratch_give(cp, own);
     return status;
 }
 

@@ -61,12 +61,6 @@ static bool make_room(sinter_compiled_graph_t *w, size_t n,
            w->inferred != NULL && w->ids != NULL && w->frame != NULL;
 }
 
-static const lt_t *port_of(const sinter_compiled_partition_t *cp, int i)
-{
-    const int v = i < cp->n_inputs ? cp->inputs[i] : cp->outputs[i - cp->n_inputs];
-    return &cp->plan.sub.values[v].lt;
-}
-
 static sinter_status_t fail_tensor(const whole_part_t *part, const lt_t *port, const char *why)
 {
     return sg_fail(sinter_invalid_arguments, "partition %zu (%s): tensor %llu %s",
@@ -78,7 +72,7 @@ static sinter_status_t add_port(sinter_compiled_graph_t *w, const sinter_graph_t
                                 int i, int *at)
 {
     whole_part_t *part = &w->parts[p];
-    const lt_t *port = port_of(part->compiled, i);
+    const lt_t *port = bind_port(part->compiled, i);
     const bool output = i >= part->compiled->n_inputs;
     const int value = graph_find_value(&graph->g, port->id);
     *at = idmap_get(w->ids, port->id);
@@ -108,26 +102,23 @@ static sinter_status_t add_part(sinter_compiled_graph_t *w, const sinter_graph_t
     whole_part_t *part = &w->parts[p];
     const sinter_compiled_partition_t *cp = part->compiled;
     part->stale = true;
-    part->n_in = cp->n_inputs;
-    part->n_out = cp->n_outputs;
-    part->in = ARENA_NEW(&w->arena, int, cp->n_inputs + cp->n_outputs + 1);
+    part->ports = ARENA_NEW(&w->arena, int, cp->n_inputs + cp->n_outputs + 1);
     part->ins = ARENA_NEW(&w->arena, const sinter_tensor_t *, cp->n_inputs + 1);
     part->outs = ARENA_NEW(&w->arena, sinter_tensor_t *, cp->n_outputs + 1);
-    if (part->in == NULL || part->ins == NULL || part->outs == NULL) {
+    if (part->ports == NULL || part->ins == NULL || part->outs == NULL) {
         return sinter_out_of_memory;
     }
-    part->out = part->in + cp->n_inputs;
-    for (int i = 0; i < part->n_in + part->n_out; i++) {
-        SG_TRY(add_port(w, graph, p, i, &part->in[i]));
+    for (int i = 0; i < cp->n_inputs + cp->n_outputs; i++) {
+        SG_TRY(add_port(w, graph, p, i, &part->ports[i]));
+        sinter_tensor_t *tensor = &w->tensors[part->ports[i]].tensor;
+        if (i < cp->n_inputs) {
+            part->ins[i] = tensor;
+        } else {
+            part->outs[i - cp->n_inputs] = tensor;
+        }
     }
-    for (int i = 0; i < part->n_in; i++) {
-        part->ins[i] = &w->tensors[part->in[i]].tensor;
-    }
-    for (int i = 0; i < part->n_out; i++) {
-        part->outs[i] = &w->tensors[part->out[i]].tensor;
-    }
-    return sinter_sequence_append(w->sequence, part->compiled, (size_t)part->n_in, part->ins,
-                                  (size_t)part->n_out, part->outs);
+    return sinter_sequence_append(w->sequence, cp, (size_t)cp->n_inputs, part->ins,
+                                  (size_t)cp->n_outputs, part->outs);
 }
 
 /* The partitions by their numbers, which are the order of execution. */
@@ -171,7 +162,6 @@ static sinter_status_t find_ports(sinter_compiled_graph_t *w, const sinter_graph
             w->inputs[w->n_inputs++] = i;
         } else if (is_listed(graph, t->port.id)) {
             w->outputs[w->n_outputs++] = i;
-            t->is_output = true;
             t->last = w->n_parts;
         }
     }
@@ -186,16 +176,10 @@ static sinter_status_t find_ports(sinter_compiled_graph_t *w, const sinter_graph
     return sinter_success;
 }
 
-static bool may_change(const whole_tensor_t *input, const void *unused)
-{
-    (void)unused;
-    return input->port.property != sinter_tensor_property_constant;
-}
-
 static void find_pairs(sinter_compiled_graph_t *w)
 {
     for (int i = 0; i < w->n_outputs; i++) {
-        const int root = whole_find_root(w, w->outputs[i], may_change, NULL);
+        const int root = whole_find_root(w, w->outputs[i], false);
         if (root >= 0) {
             w->pairs[w->n_pairs++] = (sinter_inplace_pair_t){w->tensors[root].port.id,
                                                              w->tensors[w->outputs[i]].port.id};
@@ -258,18 +242,19 @@ sinter_status_t sinter_compiled_graph_create(sinter_compiled_graph_t **compiled,
  * between them, and the results. */
 typedef struct job {
     arena_t arena;
+    sinter_engine_t *engine;
     int n;
     sinter_partition_t **parts;
     sinter_compiled_partition_t **compiled;
     idmap_t *ids; /* tensor id -> settled */
     lt_t *settled;
     int n_settled;
-    size_t most_in; /* inputs of a partition */
+    lt_t *inputs; /* room for those of one partition */
 } job_t;
 
 static sinter_status_t list_parts(job_t *job, size_t n, sinter_partition_t *const *parts)
 {
-    size_t outputs = 1;
+    int outputs = 1, most_in = 1;
     job->parts = ARENA_NEW(&job->arena, sinter_partition_t *, n + 1);
     job->compiled = ARENA_NEW(&job->arena, sinter_compiled_partition_t *, n + 1);
     job->ids = idmap_new(&job->arena);
@@ -282,13 +267,13 @@ static sinter_status_t list_parts(job_t *job, size_t n, sinter_partition_t *cons
             job->parts[at] = job->parts[at - 1];
         }
         job->parts[at] = parts[i];
-        outputs += (size_t)parts[i]->n_outputs;
-        job->most_in =
-            (size_t)parts[i]->n_inputs > job->most_in ? (size_t)parts[i]->n_inputs : job->most_in;
+        outputs += parts[i]->n_outputs;
+        most_in = parts[i]->n_inputs > most_in ? parts[i]->n_inputs : most_in;
     }
     job->n = (int)n;
     job->settled = ARENA_NEW(&job->arena, lt_t, outputs);
-    return job->settled != NULL ? sinter_success : sinter_out_of_memory;
+    job->inputs = ARENA_NEW(&job->arena, lt_t, most_in);
+    return job->settled != NULL && job->inputs != NULL ? sinter_success : sinter_out_of_memory;
 }
 
 /* All ops that do not run, in one message. */
@@ -315,16 +300,16 @@ static sinter_status_t check_supported(job_t *job)
 }
 
 /* Compiles a partition with the layouts that compiling its producers has settled. */
-static sinter_status_t compile_part(job_t *job, sinter_engine_t *engine, int p, lt_t *inputs)
+static sinter_status_t compile_part(job_t *job, int p)
 {
     sinter_partition_t *part = job->parts[p];
     for (int i = 0; i < part->n_inputs; i++) {
         const lt_t *lt = &part->sub.values[part->inputs[i]].lt;
         const int at = idmap_get(job->ids, lt->id);
-        inputs[i] = at >= 0 ? job->settled[at] : *lt;
+        job->inputs[i] = at >= 0 ? job->settled[at] : *lt;
     }
-    const sinter_status_t status = sinter_partition_compile(part, engine, (size_t)part->n_inputs,
-                                                            inputs, 0, NULL, &job->compiled[p]);
+    const sinter_status_t status = sinter_partition_compile(
+        part, job->engine, (size_t)part->n_inputs, job->inputs, 0, NULL, &job->compiled[p]);
     if (status != sinter_success) {
         return status == sinter_out_of_memory ? status
                                               : sg_fail(status, "partition %zu (%s): %s", part->id,
@@ -332,7 +317,7 @@ static sinter_status_t compile_part(job_t *job, sinter_engine_t *engine, int p, 
     }
     const sinter_compiled_partition_t *cp = job->compiled[p];
     for (int i = 0; i < cp->n_outputs; i++) {
-        const lt_t *lt = port_of(cp, cp->n_inputs + i);
+        const lt_t *lt = bind_port(cp, cp->n_inputs + i);
         job->settled[job->n_settled] = *lt;
         if (!idmap_put(job->ids, lt->id, job->n_settled++)) {
             return sinter_out_of_memory;
@@ -341,18 +326,15 @@ static sinter_status_t compile_part(job_t *job, sinter_engine_t *engine, int p, 
     return sinter_success;
 }
 
-static sinter_status_t compile_all(job_t *job, sinter_graph_t *graph, sinter_engine_t *engine,
+static sinter_status_t compile_all(job_t *job, const sinter_graph_t *graph,
                                    sinter_compiled_graph_t **compiled)
 {
-    lt_t *inputs = ARENA_NEW(&job->arena, lt_t, job->most_in + 1);
-    if (inputs == NULL) {
-        return sinter_out_of_memory;
-    }
     SG_TRY(check_supported(job));
     for (int p = 0; p < job->n; p++) {
-        SG_TRY(compile_part(job, engine, p, inputs));
+        SG_TRY(compile_part(job, p));
     }
-    return sinter_compiled_graph_create(compiled, engine, graph, (size_t)job->n, job->compiled);
+    return sinter_compiled_graph_create(compiled, job->engine, graph, (size_t)job->n,
+                                        job->compiled);
 }
 
 sinter_status_t sinter_graph_compile(sinter_graph_t *graph, sinter_engine_t *engine,
@@ -370,17 +352,16 @@ sinter_status_t sinter_graph_compile(sinter_graph_t *graph, sinter_engine_t *eng
         SG_TRY(sinter_graph_filter(graph, sinter_partition_policy_fusion));
     }
     const size_t n = n_partitions > 0 ? n_partitions : (size_t)graph->partitions.n;
-    sinter_engine_t *held = engine_ref(engine);
-    job_t job = {.n = 0};
-    arena_init(&job.arena, held);
+    job_t job = {.engine = engine_ref(engine)};
+    arena_init(&job.arena, job.engine);
     sinter_status_t status =
         list_parts(&job, n, n_partitions > 0 ? partitions : graph->partitions.items);
-    status = status == sinter_success ? compile_all(&job, graph, engine, compiled) : status;
+    status = status == sinter_success ? compile_all(&job, graph, compiled) : status;
     for (int p = 0; p < job.n; p++) {
         (void)sinter_compiled_partition_destroy(&job.compiled[p]);
     }
     arena_free(&job.arena);
-    engine_unref(held);
+    engine_unref(job.engine);
     return status;
 }
 
@@ -496,16 +477,6 @@ sinter_status_t sinter_compiled_graph_query_logical_tensor(sinter_compiled_graph
 
 /* ---- binding --------------------------------------------------------------------------------- */
 
-static sinter_status_t check_bytes(const lt_t *lt, const void *data, size_t bytes)
-{
-    size_t need;
-    SG_TRY(lt_bytes(lt, &need));
-    return data == NULL || bytes >= need
-               ? sinter_success
-               : sg_fail(sinter_invalid_arguments, "tensor %llu: %zu bytes given, %zu needed",
-                         (unsigned long long)lt->id, bytes, need);
-}
-
 static void set_data(sinter_compiled_graph_t *w, whole_tensor_t *t, void *data, size_t bytes)
 {
     size_t need;
@@ -526,7 +497,7 @@ static sinter_status_t bind_input(sinter_compiled_graph_t *w, whole_tensor_t *t,
                        "the dims of tensor %llu are not known yet: give them with its data",
                        (unsigned long long)t->port.id);
     }
-    SG_TRY(check_bytes(now, data, bytes));
+    SG_TRY(bind_check_bytes(now, data, bytes));
     if (lt != NULL && !lt_same_shape(lt, &t->tensor.lt)) {
         t->tensor.lt = *lt;
         whole_renew(w, t);
@@ -539,7 +510,7 @@ static sinter_status_t bind_output(sinter_compiled_graph_t *w, whole_tensor_t *t
                                    void *data, size_t bytes)
 {
     if (lt != NULL) {
-        SG_TRY(check_bytes(lt, data, bytes));
+        SG_TRY(bind_check_bytes(lt, data, bytes));
     }
     if ((lt != NULL) != t->given || (lt != NULL && !lt_same_shape(lt, &t->wanted))) {
         t->given = lt != NULL;

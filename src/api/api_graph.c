@@ -205,9 +205,7 @@ sinter_status_t sinter_graph_create(sinter_graph_t **graph, sinter_engine_t *eng
 
 static void drop_partitions(sinter_graph_t *graph)
 {
-    if (graph->filtered) {
-        partition_list_free(&graph->partitions);
-    }
+    partition_list_free(&graph->partitions);
     memset(&graph->partitions, 0, sizeof(graph->partitions));
     graph->filtered = false;
 }

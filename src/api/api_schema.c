@@ -1,8 +1,6 @@
 /* The op schema as users may ask for it: a public view of the cards in graph/op_schema.c. */
 #include <sinter/sinter_graph.h>
 
-#include <string.h>
-
 #include "base/status.h"
 #include "graph/attr.h"
 #include "graph/op_schema.h"
@@ -24,18 +22,6 @@ static size_t count_attrs(const op_card_t *card)
     return n;
 }
 
-/* The caller's struct may be shorter or longer than ours: only the fields that both have are
- * written, and its field `size` stays as the caller set it. */
-static sinter_status_t give(void *to, const void *from, size_t size, size_t ours, const char *name)
-{
-    if (size < sizeof(size_t)) {
-        return sg_fail(sinter_invalid_arguments, "%s: its field size is %zu, set it to sizeof(%s)",
-                       name, size, name);
-    }
-    memcpy(to, from, size < ours ? size : ours);
-    return sinter_success;
-}
-
 sinter_status_t sinter_op_kind_get_schema(sinter_op_kind_t kind, sinter_op_schema_t *schema)
 {
     const op_card_t *card;
@@ -48,7 +34,7 @@ sinter_status_t sinter_op_kind_get_schema(sinter_op_kind_t kind, sinter_op_schem
                                       .max_outputs = card->max_out,
                                       .any_attr = card->any_attr,
                                       .n_attrs = count_attrs(card)};
-    return give(schema, &found, schema->size, sizeof(found), "sinter_op_schema_t");
+    return sg_copy_sized(schema, &found, schema->size, sizeof(found), "sinter_op_schema_t");
 }
 
 sinter_status_t sinter_op_kind_get_attr_rule(sinter_op_kind_t kind, size_t index,
@@ -75,7 +61,7 @@ sinter_status_t sinter_op_kind_get_attr_rule(sinter_op_kind_t kind, size_t index
         .words = row->words,
         .has_least = row->bounded,
         .least = row->least};
-    return give(rule, &found, rule->size, sizeof(found), "sinter_op_attr_rule_t");
+    return sg_copy_sized(rule, &found, rule->size, sizeof(found), "sinter_op_attr_rule_t");
 }
 
 /* Ports after the last one that a card describes take the same types as that port. */

@@ -71,8 +71,7 @@ static sinter_status_t check_ports(const sinter_compiled_partition_t *cp, const 
 {
     for (int i = 0; i < cp->n_inputs + cp->n_outputs; i++) {
         const bool in = i < cp->n_inputs;
-        const uint64_t id =
-            cp->plan.sub.values[in ? cp->inputs[i] : cp->outputs[i - cp->n_inputs]].lt.id;
+        const uint64_t id = bind_port(cp, i)->id;
         const sinter_tensor_t *const *out = (const sinter_tensor_t *const *)t->out;
         if (find_tensor(id, in ? t->n_in : t->n_out, in ? t->in : out) == NULL) {
             return sg_fail(sinter_invalid_arguments, "no %s with tensor id %llu",
@@ -286,15 +285,6 @@ static void place_scratch(sinter_sequence_t *s)
     }
 }
 
-static sinter_status_t fail_element(const sinter_sequence_t *s, sinter_status_t status, int element)
-{
-    const sinter_compiled_partition_t *cp = s->elements[element].compiled;
-    return status == sinter_out_of_memory
-               ? status
-               : sg_fail(status, "element %d, partition %zu (%s): %s", element, cp->id, cp->pattern,
-                         sinter_last_error_message());
-}
-
 sinter_status_t sinter_sequence_execute(sinter_sequence_t *sequence, sinter_stream_t *stream)
 {
     SG_REQUIRE_ALL(sequence, stream);
@@ -326,5 +316,6 @@ sinter_status_t sinter_sequence_execute(sinter_sequence_t *sequence, sinter_stre
         exec_log_element(s->elements[i].compiled, &run, i);
     }
     give_copies(s);
-    return status == sinter_success ? status : fail_element(s, status, failed);
+    return status == sinter_success ? status
+                                    : bind_fail(s->elements[failed].compiled, failed, status);
 }

@@ -1,7 +1,6 @@
 #include "api/bind.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "base/status.h"
 
@@ -54,12 +53,7 @@ sinter_status_t bind_with_dims(const lt_t *port, int ndims, const sinter_dim_t *
     }
     *lt = *port;
     lt->layout_type = sinter_layout_type_strided;
-    memcpy(lt->dims, dims, sizeof(sinter_dim_t) * (size_t)ndims);
-    if (strides != NULL) {
-        memcpy(lt->strides, strides, sizeof(sinter_dim_t) * (size_t)ndims);
-    } else if (!lt_strides_known(lt)) {
-        lt_set_dense(lt);
-    }
+    lt_set_dims(lt, dims, strides == NULL && lt_strides_known(lt) ? port->strides : strides);
     SG_TRY(lt_verify(lt, false, "tensor"));
     for (int d = 0; d < ndims; d++) {
         if (lt->dims[d] == SINTER_UNKNOWN_DIM) {
@@ -68,6 +62,25 @@ sinter_status_t bind_with_dims(const lt_t *port, int ndims, const sinter_dim_t *
         }
     }
     return bind_check_port(port, lt);
+}
+
+sinter_status_t bind_check_bytes(const lt_t *lt, const void *data, size_t bytes)
+{
+    size_t need;
+    SG_TRY(lt_bytes(lt, &need));
+    return data == NULL || bytes >= need
+               ? sinter_success
+               : sg_fail(sinter_invalid_arguments, "tensor %llu: %zu bytes given, %zu needed",
+                         (unsigned long long)lt->id, bytes, need);
+}
+
+sinter_status_t bind_fail(const sinter_compiled_partition_t *cp, int element,
+                          sinter_status_t status)
+{
+    return status == sinter_out_of_memory
+               ? status
+               : sg_fail(status, "element %d, partition %zu (%s): %s", element, cp->id, cp->pattern,
+                         sinter_last_error_message());
 }
 
 static sinter_status_t check_data(const sinter_tensor_t *tensor)
@@ -105,16 +118,6 @@ static sinter_status_t check_list(size_t n, const sinter_tensor_t *const *tensor
     return sinter_success;
 }
 
-/* The strided port a frame sees; layouts other than strided are dense. */
-static lt_t seen_as(const sinter_tensor_t *tensor)
-{
-    lt_t lt = tensor->lt;
-    if (lt.layout_type != sinter_layout_type_strided) {
-        lt_set_dense(&lt);
-    }
-    return lt;
-}
-
 /* Finds a tensor for every port of one side. dims_only: the tensors need no data. */
 static sinter_status_t bind_ports(const sinter_compiled_partition_t *cp, frame_mem_t *fm,
                                   bool output, bool dims_only, size_t n,
@@ -132,7 +135,7 @@ static sinter_status_t bind_ports(const sinter_compiled_partition_t *cp, frame_m
         }
         SG_TRY(bind_check_port(want, &tensor->lt));
         SG_TRY(dims_only ? sinter_success : check_data(tensor));
-        fm->lts[v] = seen_as(tensor);
+        fm->lts[v] = lt_strided(&tensor->lt);
         fm->port_data[v] = tensor->data;
     }
     return sinter_success;
@@ -251,7 +254,7 @@ static sinter_status_t check_aliases(const sinter_compiled_partition_t *cp, cons
         const lt_t *out = &fm->lts[cp->outputs[o]];
         const void *data = fm->v[cp->outputs[o]].data;
         for (int k = 0; k < cp->n_inputs + o; k++) {
-            const int v = k < cp->n_inputs ? cp->inputs[k] : cp->outputs[k - cp->n_inputs];
+            const int v = cp->inputs[k];
             if (v == cp->outputs[o] || !lt_overlap(out, data, &fm->lts[v], fm->v[v].data) ||
                 (k < cp->n_inputs && data == fm->v[v].data && may_share(cp, &fm->lts[v], out))) {
                 continue;

@@ -30,6 +30,17 @@ sinter_status_t bind_input_dims(const sinter_compiled_partition_t *cp, void *mem
 sinter_status_t bind_all(const sinter_compiled_partition_t *cp, void *memory,
                          const tensors_t *tensors, frame_mem_t **fm);
 
+/* A port of the subgraph, the inputs first. */
+static inline const lt_t *bind_port(const sinter_compiled_partition_t *cp, int i)
+{
+    return &cp->plan.sub.values[cp->inputs[i]].lt;
+}
+/* data, if it is given, has all bytes of a tensor. */
+sinter_status_t bind_check_bytes(const lt_t *lt, const void *data, size_t bytes);
+/* The last error as that of an element of a sequence. */
+sinter_status_t bind_fail(const sinter_compiled_partition_t *cp, int element,
+                          sinter_status_t status);
+
 /* Compares a tensor with the port that it was compiled for: data type, dims and strides. */
 sinter_status_t bind_check_port(const lt_t *want, const lt_t *got);
 /* A port with these dims. strides NULL: those that were compiled; dense where some are unknown. */

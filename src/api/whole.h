@@ -25,7 +25,6 @@ typedef struct whole_tensor {
     lt_t wanted;            /* an output: the dims that the caller gave */
     int first;              /* the partition that writes it; -1: none, it is an input */
     int last;               /* the last partition that reads it; an output: behind all of them */
-    bool is_output;         /* of the graph */
     bool bound;             /* the caller has given its memory, or its value */
     bool given;             /* the caller has given its dims */
     void *data;             /* bound: the caller's */
@@ -42,9 +41,8 @@ typedef struct whole_hop {
 
 typedef struct whole_part {
     sinter_compiled_partition_t *compiled; /* held */
-    int n_in, n_out;
-    int *in, *out;               /* tensors, in the order of the partition's ports */
-    const sinter_tensor_t **ins; /* the same as the library wants them */
+    int *ports;                            /* tensors, in the order of the partition's ports */
+    const sinter_tensor_t **ins;           /* the same as the library wants them */
     sinter_tensor_t **outs;
     bool stale; /* dims of its outputs are to be inferred again */
 } whole_part_t;
@@ -82,8 +80,8 @@ sinter_status_t whole_infer(sinter_compiled_graph_t *w);
 /* Marks the partitions that read or write a tensor whose dims have changed, and all places. */
 void whole_renew(sinter_compiled_graph_t *w, const whole_tensor_t *t);
 /* The input to whose buffer in-place pairs lead from tensor b, through tensors that are not bound:
- * the first one that `lends`. -1: there is none. path: from b to what is written over it. */
-int whole_find_root(sinter_compiled_graph_t *w, int b,
-                    bool (*lends)(const whole_tensor_t *input, const void *user), const void *user);
+ * the first one that is not constant; if `bound`, that is bound to memory where b may lie. -1: there
+ * is none. path: from b to what is written over it. */
+int whole_find_root(sinter_compiled_graph_t *w, int b, bool bound);
 
 #endif

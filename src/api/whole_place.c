@@ -16,32 +16,18 @@ void whole_renew(sinter_compiled_graph_t *w, const whole_tensor_t *t)
 {
     for (int p = t->first < 0 ? 0 : t->first; p < w->n_parts && p <= t->last; p++) {
         whole_part_t *part = &w->parts[p];
-        for (int i = 0; i < part->n_in + part->n_out; i++) {
-            part->stale = part->stale || &w->tensors[part->in[i]] == t;
+        for (int i = 0; i < part->compiled->n_inputs + part->compiled->n_outputs; i++) {
+            part->stale = part->stale || &w->tensors[part->ports[i]] == t;
         }
     }
     w->stale = true;
-}
-
-static sinter_status_t fail_part(const sinter_compiled_graph_t *w, int p, sinter_status_t status)
-{
-    const sinter_compiled_partition_t *cp = w->parts[p].compiled;
-    return status == sinter_out_of_memory
-               ? status
-               : sg_fail(status, "element %d, partition %zu (%s): %s", p, cp->id, cp->pattern,
-                         sinter_last_error_message());
-}
-
-static bool same_dims(const lt_t *a, const lt_t *b)
-{
-    return memcmp(a->dims, b->dims, (size_t)a->ndims * sizeof(a->dims[0])) == 0;
 }
 
 /* An output has the dims that the inputs lead to, and the strides that the caller gave for these
  * dims. Those given for other dims count for nothing: the caller may be about to bind it anew. */
 static void settle(sinter_compiled_graph_t *w, whole_tensor_t *t, const lt_t *inferred)
 {
-    const lt_t *lt = t->given && same_dims(&t->wanted, inferred) ? &t->wanted : inferred;
+    const lt_t *lt = t->given && lt_same_dims(&t->wanted, inferred) ? &t->wanted : inferred;
     if (!lt_same_shape(lt, &t->tensor.lt)) {
         t->tensor.lt = *lt;
         whole_renew(w, t);
@@ -50,8 +36,9 @@ static void settle(sinter_compiled_graph_t *w, whole_tensor_t *t, const lt_t *in
 
 static sinter_status_t infer_part(sinter_compiled_graph_t *w, whole_part_t *part)
 {
-    for (int i = 0; i < part->n_in; i++) {
-        const whole_tensor_t *t = &w->tensors[part->in[i]];
+    const sinter_compiled_partition_t *cp = part->compiled;
+    for (int i = 0; i < cp->n_inputs; i++) {
+        const whole_tensor_t *t = &w->tensors[part->ports[i]];
         if (!lt_dims_known(&t->tensor.lt)) {
             return sg_fail(sinter_invalid_arguments,
                            "the dims of input tensor %llu are not known yet: "
@@ -59,9 +46,9 @@ static sinter_status_t infer_part(sinter_compiled_graph_t *w, whole_part_t *part
                            (unsigned long long)t->port.id);
         }
     }
-    SG_TRY(bind_infer(part->compiled, w->frame, (size_t)part->n_in, part->ins, w->inferred));
-    for (int i = 0; i < part->n_out; i++) {
-        settle(w, &w->tensors[part->out[i]], &w->inferred[i]);
+    SG_TRY(bind_infer(cp, w->frame, (size_t)cp->n_inputs, part->ins, w->inferred));
+    for (int i = 0; i < cp->n_outputs; i++) {
+        settle(w, &w->tensors[part->ports[cp->n_inputs + i]], &w->inferred[i]);
     }
     return sinter_success;
 }
@@ -72,7 +59,7 @@ sinter_status_t whole_infer(sinter_compiled_graph_t *w)
         if (w->parts[p].stale) {
             const sinter_status_t status = infer_part(w, &w->parts[p]);
             if (status != sinter_success) {
-                return fail_part(w, p, status);
+                return bind_fail(w->parts[p].compiled, p, status);
             }
             w->parts[p].stale = false;
         }
@@ -103,8 +90,13 @@ static void step_to(sinter_compiled_graph_t *w, int tensor)
     w->tensors[tensor].search = w->searches;
 }
 
-int whole_find_root(sinter_compiled_graph_t *w, int b,
-                    bool (*lends)(const whole_tensor_t *input, const void *user), const void *user)
+/* data: the memory that an output is bound to; NULL: it is not bound. */
+static bool may_lend(const whole_tensor_t *t, const void *data)
+{
+    return t->bound && !t->lent && t->data != t->tensor.scalar && (data == NULL || data == t->data);
+}
+
+int whole_find_root(sinter_compiled_graph_t *w, int b, bool bound)
 {
     w->searches++;
     w->n_path = 0;
@@ -112,16 +104,17 @@ int whole_find_root(sinter_compiled_graph_t *w, int b,
     while (w->n_path > 0) {
         whole_hop_t *hop = &w->path[w->n_path - 1];
         const int p = w->tensors[hop->tensor].first;
-        if (p < 0 || hop->next == w->parts[p].n_in) {
+        if (p < 0 || hop->next == w->parts[p].compiled->n_inputs) {
             w->n_path--;
             continue;
         }
-        const int a = w->parts[p].in[hop->next++];
+        const int a = w->parts[p].ports[hop->next++];
         const whole_tensor_t *from = &w->tensors[a];
         if (from->search == w->searches || !pairs_now(w, p, a, hop->tensor)) {
             continue;
         }
-        if (from->first < 0 && lends(from, user)) {
+        if (from->first < 0 && from->port.property != sinter_tensor_property_constant &&
+            (!bound || may_lend(from, w->tensors[b].data))) {
             return a;
         }
         if (from->first >= 0 && !from->bound) {
@@ -131,18 +124,11 @@ int whole_find_root(sinter_compiled_graph_t *w, int b,
     return -1;
 }
 
-/* data: the memory that an output is bound to; NULL: it is not bound. */
-static bool may_lend(const whole_tensor_t *t, const void *data)
-{
-    return t->bound && !t->lent && t->data != t->tensor.scalar &&
-           t->port.property != sinter_tensor_property_constant && (data == NULL || data == t->data);
-}
-
 /* Lets output b, and all tensors between it and an input of the graph to which pairs lead, lie in
  * that input's buffer, if there is one that may be written over. */
 static void lie_in_input(sinter_compiled_graph_t *w, int b)
 {
-    const int root = whole_find_root(w, b, may_lend, w->tensors[b].data);
+    const int root = whole_find_root(w, b, true);
     for (int i = 0; i < w->n_path && root >= 0; i++) {
         whole_tensor_t *t = &w->tensors[w->path[i].tensor];
         if (!t->bound) {
@@ -243,7 +229,9 @@ sinter_status_t whole_place_all(sinter_compiled_graph_t *w)
     }
     for (int i = 0; i < w->n_tensors; i++) {
         whole_tensor_t *t = &w->tensors[i];
-        t->place = t->bound ? PLACE_BOUND : t->first < 0 || t->is_output ? PLACE_NONE : PLACE_ARENA;
+        t->place = t->bound                                ? PLACE_BOUND
+                   : t->first < 0 || t->last == w->n_parts ? PLACE_NONE
+                                                           : PLACE_ARENA;
         t->tensor.data = t->bound ? t->data : NULL;
         t->lent = false;
     }
@@ -264,13 +252,13 @@ sinter_status_t whole_place_all(sinter_compiled_graph_t *w)
 static sinter_status_t check_given(const sinter_compiled_graph_t *w, const whole_tensor_t *t)
 {
     int d = 0;
-    if (!t->given || same_dims(&t->wanted, &t->tensor.lt)) {
+    if (!t->given || lt_same_dims(&t->wanted, &t->tensor.lt)) {
         return sinter_success;
     }
     while (t->wanted.dims[d] == t->tensor.lt.dims[d]) {
         d++;
     }
-    return fail_part(w, t->first,
+    return bind_fail(w->parts[t->first].compiled, t->first,
                      sg_fail(sinter_invalid_arguments,
                              "tensor %llu: dim %d is %lld, the inputs lead to %lld",
                              (unsigned long long)t->port.id, d, (long long)t->wanted.dims[d],

@@ -135,6 +135,17 @@ sinter_status_t sg_require(const char *function, const char *names, const void *
                             function, (int)strcspn(names, ","), names);
 }
 
+sinter_status_t sg_copy_sized(void *to, const void *from, size_t size, size_t ours,
+                              const char *name)
+{
+    if (size < sizeof(size_t)) {
+        return sg_fail(sinter_invalid_arguments, "%s: its field size is %zu, set it to sizeof(%s)",
+                       name, size, name);
+    }
+    memcpy(to, from, size < ours ? size : ours);
+    return sinter_success;
+}
+
 const char *sinter_last_error_message(void)
 {
     return last_message;

@@ -37,6 +37,12 @@ sinter_status_t sg_fail(sinter_status_t status, const char *format, ...)
 sinter_status_t sg_require(const char *function, const char *names, const void *const *pointers,
                            size_t n);
 
+/* Copies a public struct between the caller and the library. The caller's headers may be older or
+ * newer than the library, so its struct may be shorter or longer than ours: the fields that both
+ * have are copied, the others are left alone. size: the caller's. */
+sinter_status_t sg_copy_sized(void *to, const void *from, size_t size, size_t ours,
+                              const char *name);
+
 /* Verbose classes, from SINTER_VERBOSE or sinter_set_verbose. */
 enum { SG_VERBOSE_ERROR = 1, SG_VERBOSE_DISPATCH = 2, SG_VERBOSE_COMPILE = 4, SG_VERBOSE_EXEC = 8 };
 int sg_verbose(void);

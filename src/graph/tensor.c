@@ -69,6 +69,27 @@ void lt_set_dense(lt_t *lt)
     dense_strides(lt->ndims, lt->dims, lt->strides);
 }
 
+void lt_set_dims(lt_t *lt, const int64_t *dims, const int64_t *strides)
+{
+    lt->layout_type = sinter_layout_type_strided;
+    for (int d = 0; d < lt->ndims; d++) {
+        lt->dims[d] = dims[d];
+        lt->strides[d] = strides != NULL ? strides[d] : 0;
+    }
+    if (strides == NULL) {
+        lt_set_dense(lt);
+    }
+}
+
+lt_t lt_strided(const lt_t *lt)
+{
+    lt_t strided = *lt;
+    if (lt->layout_type != sinter_layout_type_strided) {
+        lt_set_dense(&strided);
+    }
+    return strided;
+}
+
 /* ---- rules ----------------------------------------------------------------------------------- */
 
 /* The number of elements from the first one to the last one, with gaps; unknown dims and strides
@@ -239,10 +260,7 @@ sinter_status_t lt_bytes(const lt_t *lt, size_t *bytes)
         return sg_fail(sinter_invalid_shape,
                        "size: tensor %" PRIu64 ": dimensions are not known yet", lt->id);
     }
-    lt_t strided = *lt;
-    if (lt->layout_type != sinter_layout_type_strided) {
-        lt_set_dense(&strided);
-    }
+    const lt_t strided = lt_strided(lt);
     if (!lt_strides_known(&strided)) {
         return sg_fail(sinter_invalid_shape, "size: tensor %" PRIu64 ": strides are not known yet",
                        lt->id);

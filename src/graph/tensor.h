@@ -32,6 +32,10 @@ bool lt_strides_known(const lt_t *lt); /* layout strided and no unknown stride *
 int64_t lt_elems(const lt_t *lt);
 /* Layout strided, dense and row-major; an unknown dim gives unknown strides to its left. */
 void lt_set_dense(lt_t *lt);
+/* Layout strided, with the rank that lt has. strides NULL: dense. */
+void lt_set_dims(lt_t *lt, const int64_t *dims, const int64_t *strides);
+/* The same tensor with layout strided: other layouts are dense. */
+lt_t lt_strided(const lt_t *lt);
 /* The data types are the same, and so are dims and strides wherever both are known. A stride counts
  * only along a dim that is not 1. */
 bool lt_may_coincide(const lt_t *a, const lt_t *b);

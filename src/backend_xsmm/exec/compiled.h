@@ -24,7 +24,7 @@ struct sinter_compiled_partition {
      * that of `plan`, and so are its ports. */
     plan_t *fallback;
     int n_inputs, n_outputs;
-    int *inputs, *outputs; /* graph values of plan.sub */
+    int *inputs, *outputs; /* graph values of plan.sub; in one array, the inputs first */
     sinter_inplace_pair_t *inplace;
     size_t n_inplace;
     const char *report;

@@ -89,16 +89,14 @@ static sinter_status_t find_ports(sinter_compiled_partition_t *cp, const sinter_
     plan_t *plan = &cp->plan;
     cp->n_inputs = part->n_inputs;
     cp->n_outputs = part->n_outputs;
-    cp->inputs = ARENA_NEW(&plan->arena, int, part->n_inputs + 1);
-    cp->outputs = ARENA_NEW(&plan->arena, int, part->n_outputs + 1);
-    if (cp->inputs == NULL || cp->outputs == NULL) {
+    cp->inputs = ARENA_NEW(&plan->arena, int, part->n_inputs + part->n_outputs + 1);
+    if (cp->inputs == NULL) {
         return sinter_out_of_memory;
     }
-    for (int i = 0; i < part->n_inputs; i++) {
-        cp->inputs[i] = graph_find_value(&plan->sub, part->sub.values[part->inputs[i]].lt.id);
-    }
-    for (int i = 0; i < part->n_outputs; i++) {
-        cp->outputs[i] = graph_find_value(&plan->sub, part->sub.values[part->outputs[i]].lt.id);
+    cp->outputs = cp->inputs + part->n_inputs;
+    for (int i = 0; i < part->n_inputs + part->n_outputs; i++) {
+        const int v = i < part->n_inputs ? part->inputs[i] : part->outputs[i - part->n_inputs];
+        cp->inputs[i] = graph_find_value(&plan->sub, part->sub.values[v].lt.id);
     }
     return sinter_success;
 }
