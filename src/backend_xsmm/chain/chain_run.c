@@ -23,6 +23,11 @@ enum { RUNS_AHEAD = 16 }; /* from the run that is loaded to the one that is fetc
 /* Registers of tiles start at different cache sets. */
 enum { TILE_STEP = CHAIN_TILE + 64, LONG_STEP = CHAIN_LONG + 64 };
 
+static size_t register_bytes(const chain_t *chain)
+{
+    return chain->f64 ? sizeof(double) : sizeof(float);
+}
+
 size_t chain_scratch_bytes(const chain_t *chain)
 {
     return ((size_t)chain->n_regs + N_TMP) * CHAIN_BLOCK * sizeof(double);
@@ -30,8 +35,7 @@ size_t chain_scratch_bytes(const chain_t *chain)
 
 size_t chain_long_scratch_bytes(const chain_t *chain)
 {
-    return ((size_t)chain->n_regs + N_TMP) * LONG_STEP *
-           (chain->f64 ? sizeof(double) : sizeof(float));
+    return ((size_t)chain->n_regs + N_TMP) * LONG_STEP * register_bytes(chain);
 }
 
 size_t chain_tile_scratch_bytes(const chain_t *chain)
@@ -124,6 +128,12 @@ static bool is_one(const run_t *r, int n)
     return r->stride == 0 || (r->group > 1 && n <= r->group - r->phase);
 }
 
+/* Where an element of a type lies that fills whole bytes. */
+static unsigned char *element(const chain_ref_t *ref, int64_t at)
+{
+    return ref->data + at * ref->traits->block_bytes;
+}
+
 static int n_groups(const run_t *r, int n)
 {
     return (int)((r->phase + n - 1) / r->group) + 1;
@@ -190,7 +200,7 @@ static void load_block(const chain_bound_t *b, const chain_ref_t *ref, const blo
 
 /* Planes that are both contiguous are joined while they are decoded, others afterwards. */
 static void load_split(const chain_bound_t *b, const chain_instr_t *in, const block_t *k,
-                       float *dst, float *const *tmp)
+                       float *dst, void *const *tmp)
 {
     const chain_ref_t *low = &b->refs[in->operand], *high = &b->refs[in->high];
     const dtype_split_t *split = dtype_split(in->dtype, b->features);
@@ -289,60 +299,96 @@ static bool same_groups(const quant_param_t *scale, const quant_param_t *zp, dty
     return scale->group > 1 && (one || (zp->group == scale->group && zp->phase == scale->phase));
 }
 
-/* What a row is rescaled from: codes in memory, or floats. */
-typedef struct row_source {
-    const chain_ref_t *codes; /* NULL: floats */
-    int64_t first;            /* element of the codes */
-    const float *x;
-} row_source_t;
-
-static void rescale_row(const chain_bound_t *b, int op, const row_source_t *from, int n,
-                        const quant_param_t *scale, const quant_param_t *zp, float *dst)
+/* A parameter that changes within groups of the other: a value for each element. */
+static quant_param_t load_each(const chain_bound_t *b, const chain_ref_t *ref, const run_t *r,
+                               int n, float *x, float *tmp)
 {
-    dtype_scaled_t groups;
-    const float *x = from->x;
-    if (from->codes != NULL) {
-        const dtype_bulk_t *bulk = dtype_bulk(from->codes->dtype, b->features);
-        if (bulk->load_scaled && same_groups(scale, zp, &groups)) {
-            bulk->load_scaled(from->codes->data, from->first, n, &groups, dst);
-            return;
-        }
-        bulk->load(from->codes->data, from->first, n, dst);
-        x = dst;
+    load_run(b, ref, r, n, x, tmp);
+    return (quant_param_t){x, 1, 0};
+}
+
+/* Scales and zero points of the rows of a block. They are loaded again only where a row has
+ * others than the row before. */
+typedef struct row_params {
+    const chain_ref_t *s, *z; /* z NULL: none */
+    run_t sr, zr;
+    int64_t s_first, z_first; /* of row 0 */
+    bool loaded;
+    quant_param_t scale, zp;
+} row_params_t;
+
+static row_params_t params_of(const chain_bound_t *b, const chain_instr_t *in, const int64_t *idx)
+{
+    row_params_t p = {.s = &b->refs[in->scale], .z = in->zp < 0 ? NULL : &b->refs[in->zp]};
+    p.sr = run_of(b, p.s, idx);
+    p.zr = p.z ? run_of(b, p.z, idx) : p.sr;
+    p.s_first = p.sr.first;
+    p.z_first = p.zr.first;
+    return p;
+}
+
+/* Loads the scales and zero points of a row to tmp. False: they are there already. */
+static bool load_row_params(const chain_bound_t *b, const block_t *k, int row, void *const *tmp,
+                            row_params_t *p)
+{
+    const int64_t s_at = row_first(b, p->s, k, p->s_first, row),
+                  z_at = p->z ? row_first(b, p->z, k, p->z_first, row) : 0;
+    const bool scale = !p->loaded || s_at != p->sr.first,
+               zp = p->z && (!p->loaded || z_at != p->zr.first);
+    if (scale) {
+        p->sr.first = s_at;
+        p->scale = load_param(b, p->s, &p->sr, k->cols, tmp[TMP_SCALE], tmp[TMP]);
     }
-    (op == CHAIN_QUANT ? b->quant->quant_run : b->quant->dequant_run)(x, n, scale, zp, dst);
+    if (zp) {
+        p->zr.first = z_at;
+        p->zp = load_param(b, p->z, &p->zr, k->cols, tmp[TMP_ZP], tmp[TMP]);
+    }
+    p->loaded = true;
+    return scale || zp;
+}
+
+/* The parameters of a row in groups of one size. */
+static dtype_scaled_t join_groups(const chain_bound_t *b, int n, void *const *tmp, row_params_t *p)
+{
+    dtype_scaled_t g;
+    const quant_param_t *zp = p->z ? &p->zp : NULL;
+    if (!same_groups(&p->scale, zp, &g) && p->scale.group > 1) {
+        p->scale = load_each(b, p->s, &p->sr, n, tmp[TMP_SCALE], tmp[TMP]);
+    }
+    if (zp != NULL && p->scale.group == 1 && zp->group != QUANT_ONE && zp->group > 1) {
+        p->zp = load_each(b, p->z, &p->zr, n, tmp[TMP_ZP], tmp[TMP]);
+    }
+    (void)same_groups(&p->scale, zp, &g);
+    return g;
 }
 
 static void rescale(const chain_bound_t *b, const chain_instr_t *in, const block_t *k, float *dst,
-                    const float *src, float *const *tmp)
+                    const float *src, void *const *tmp)
 {
-    const chain_ref_t *s = &b->refs[in->scale], *z = in->zp < 0 ? NULL : &b->refs[in->zp],
-                      *data = NULL;
-    run_t sr = run_of(b, s, k->idx), zr = z ? run_of(b, z, k->idx) : sr, dr = sr;
-    const int64_t s_first = sr.first, z_first = zr.first;
-    quant_param_t scale = {0}, zp = {0};
-    if (in->op == CHAIN_LOAD_DEQUANT) {
-        data = &b->refs[in->operand];
-        dr = run_of(b, data, k->idx);
-        if (dr.stride != 1 || dr.group > 1) {
-            load_block(b, data, k, dst, tmp[TMP]);
-            src = dst;
-            data = NULL;
-        }
+    const chain_ref_t *codes = in->op == CHAIN_LOAD_DEQUANT ? &b->refs[in->operand] : NULL;
+    row_params_t params = params_of(b, in, k->idx);
+    const quant_param_t *zp = params.z ? &params.zp : NULL;
+    const run_t run = run_of(b, codes ? codes : params.s, k->idx);
+    if (codes != NULL && (run.stride != 1 || run.group > 1)) {
+        load_block(b, codes, k, dst, tmp[TMP]);
+        src = dst;
+        codes = NULL;
     }
-    for (int i = 0; i < k->rows; i++, dst += k->cols, src = data ? NULL : src + k->cols) {
-        const int64_t s_at = row_first(b, s, k, s_first, i),
-                      z_at = z ? row_first(b, z, k, z_first, i) : 0;
-        if (i == 0 || s_at != sr.first) {
-            sr.first = s_at;
-            scale = load_param(b, s, &sr, k->cols, tmp[TMP_SCALE], tmp[TMP]);
+    const dtype_bulk_t *bulk = codes ? dtype_bulk(codes->dtype, b->features) : NULL;
+    for (int i = 0; i < k->rows; i++, dst += k->cols) {
+        const float *x = codes ? dst : src + (size_t)i * (size_t)k->cols;
+        (void)load_row_params(b, k, i, tmp, &params);
+        if (codes != NULL) {
+            const int64_t at = row_first(b, codes, k, run.first, i);
+            dtype_scaled_t groups;
+            if (bulk->load_scaled && same_groups(&params.scale, zp, &groups)) {
+                bulk->load_scaled(codes->data, at, k->cols, &groups, dst);
+                continue;
+            }
+            bulk->load(codes->data, at, k->cols, dst);
         }
-        if (z && (i == 0 || z_at != zr.first)) {
-            zr.first = z_at;
-            zp = load_param(b, z, &zr, k->cols, tmp[TMP_ZP], tmp[TMP]);
-        }
-        const row_source_t from = {data, data ? row_first(b, data, k, dr.first, i) : 0, src};
-        rescale_row(b, in->op, &from, k->cols, &scale, z ? &zp : NULL, dst);
+        (in->op == CHAIN_QUANT ? b->quant->quant_run
+                               : b->quant->dequant_run)(x, k->cols, &params.scale, zp, dst);
     }
 }
 
@@ -380,69 +426,6 @@ dtype_stream_t *chain_stream(const chain_bound_t *b, bool native_bf16)
                : NULL;
 }
 
-/* A parameter that changes within groups of the other: a value for each element. */
-static quant_param_t load_each(const chain_bound_t *b, const chain_ref_t *ref, const run_t *r,
-                               int n, float *x, float *tmp)
-{
-    load_run(b, ref, r, n, x, tmp);
-    return (quant_param_t){x, 1, 0};
-}
-
-/* Scales and zero points of a row, in groups of one size. */
-static dtype_scaled_t load_groups(const chain_bound_t *b, const chain_ref_t *s, const run_t *sr,
-                                  const chain_ref_t *z, const run_t *zr, int n, float *const *tmp)
-{
-    dtype_scaled_t g;
-    quant_param_t scale = load_param(b, s, sr, n, tmp[TMP_SCALE], tmp[TMP]), zp = {0};
-    if (z != NULL) {
-        zp = load_param(b, z, zr, n, tmp[TMP_ZP], tmp[TMP]);
-    }
-    if (!same_groups(&scale, z ? &zp : NULL, &g) && scale.group > 1) {
-        scale = load_each(b, s, sr, n, tmp[TMP_SCALE], tmp[TMP]);
-    }
-    if (z != NULL && scale.group == 1 && zp.group != QUANT_ONE && zp.group > 1) {
-        zp = load_each(b, z, zr, n, tmp[TMP_ZP], tmp[TMP]);
-    }
-    (void)same_groups(&scale, z ? &zp : NULL, &g);
-    return g;
-}
-
-/* Scales and zero points of the rows of a block. They are loaded again only where a row has
- * others than the row before. */
-typedef struct row_params {
-    const chain_ref_t *s, *z; /* z NULL: none */
-    run_t sr, zr;
-    int64_t s_first, z_first; /* of row 0 */
-    bool loaded;
-    dtype_scaled_t groups;
-} row_params_t;
-
-static row_params_t params_of(const chain_bound_t *b, const chain_instr_t *in, const int64_t *idx)
-{
-    row_params_t p = {.s = &b->refs[in->scale], .z = in->zp < 0 ? NULL : &b->refs[in->zp]};
-    p.sr = run_of(b, p.s, idx);
-    p.zr = p.z ? run_of(b, p.z, idx) : p.sr;
-    p.s_first = p.sr.first;
-    p.z_first = p.zr.first;
-    return p;
-}
-
-/* Loads the scales and zero points of a row to tmp. False: they are there already. */
-static bool load_row_params(const chain_bound_t *b, const block_t *k, int row, float *const *tmp,
-                            row_params_t *p)
-{
-    const int64_t s_at = row_first(b, p->s, k, p->s_first, row),
-                  z_at = p->z ? row_first(b, p->z, k, p->z_first, row) : s_at;
-    if (p->loaded && s_at == p->sr.first && z_at == p->zr.first) {
-        return false;
-    }
-    p->sr.first = s_at;
-    p->zr.first = z_at;
-    p->groups = load_groups(b, p->s, &p->sr, p->z, &p->zr, k->cols, tmp);
-    p->loaded = true;
-    return true;
-}
-
 void chain_stream_tile(const chain_bound_t *b, dtype_stream_t *stream, const int64_t *idx, int rows,
                        int cols, void *scratch)
 {
@@ -451,16 +434,104 @@ void chain_stream_tile(const chain_bound_t *b, dtype_stream_t *stream, const int
     const block_t k = {idx, rows, cols};
     const int64_t from = run_of(b, codes, idx).first, first = run_of(b, to, idx).first;
     row_params_t params = params_of(b, &in[0], idx);
-    float *const tmp[N_TMP] = {scratch, (float *)scratch + TILE_STEP,
-                               (float *)scratch + 2 * TILE_STEP};
+    dtype_scaled_t groups = {0};
+    void *const tmp[N_TMP] = {scratch, (float *)scratch + TILE_STEP,
+                              (float *)scratch + 2 * TILE_STEP};
     for (int i = 0; i < rows; i++) {
-        (void)load_row_params(b, &k, i, tmp, &params);
+        if (load_row_params(b, &k, i, tmp, &params)) {
+            groups = join_groups(b, cols, tmp, &params);
+        }
         stream(codes->data + row_first(b, codes, &k, from, i) * codes->traits->bits / 8, cols,
-               &params.groups, to->data + row_first(b, to, &k, first, i) * to->traits->block_bytes);
+               &groups, to->data + row_first(b, to, &k, first, i) * to->traits->block_bytes);
     }
 }
 
-/* ---- the interpreter ------------------------------------------------------------------------- */
+/* ---- double ---------------------------------------------------------------------------------- */
+
+static void widen(const chain_bound_t *b, const float *x, int n, double *dst)
+{
+    b->f64->convert[WIDE_f32][WIDE_f64]((const unsigned char *)x, (unsigned char *)dst, n);
+}
+
+/* Elements that follow each other. Shorter types than s32 fit floats. */
+static void load_f64(const chain_bound_t *b, const chain_ref_t *ref, int64_t first, int n,
+                     double *dst, double *tmp)
+{
+    eltwise_convert_t *convert = eltwise_convert(b->f64, ref->dtype, sinter_f64);
+    if (convert != NULL) {
+        convert(element(ref, first), (unsigned char *)dst, n);
+    } else {
+        float *x = (float *)(void *)tmp;
+        load(b, ref, first, 1, n, x);
+        widen(b, x, n, dst);
+    }
+}
+
+static void load_run_f64(const chain_bound_t *b, const chain_ref_t *ref, const int64_t *idx, int n,
+                         double *dst, double *tmp)
+{
+    const dtype_codec_t *codec = &ref->traits->codec;
+    const run_t r = run_of(b, ref, idx);
+    if (is_one(&r, n)) {
+        double x;
+        codec->load_f64(ref->data, r.first, 0, 1, &x);
+        b->f64->fill(dst, n, x);
+    } else if (r.group > 1) {
+        codec->load_f64(ref->data, r.first, r.stride, n_groups(&r, n), tmp);
+        for (int i = 0; i < n; i++) {
+            dst[i] = tmp[(r.phase + i) / r.group];
+        }
+    } else if (r.stride == 1) {
+        load_f64(b, ref, r.first, n, dst, tmp);
+    } else {
+        codec->load_f64(ref->data, r.first, r.stride, n, dst);
+    }
+}
+
+static void store_run_f64(const chain_bound_t *b, const chain_ref_t *ref, const int64_t *idx, int n,
+                          const double *src, double *tmp, int reg_size)
+{
+    const run_t r = run_of(b, ref, idx);
+    eltwise_convert_t *convert = eltwise_convert(b->f64, sinter_f64, ref->dtype);
+    if (r.stride != 1) {
+        ref->traits->codec.store_f64(ref->data, r.first, r.stride, n, src);
+    } else if (convert == NULL) {
+        float *x = (float *)(void *)tmp;
+        b->f64->to_sticky(x, src, n);
+        store_run(b, ref, r.first, 1, n, x, x + reg_size);
+    } else if (ref->stream) {
+        const unsigned char *from = (const unsigned char *)src;
+        if (ref->dtype != sinter_f64) {
+            convert(from, (unsigned char *)tmp, n);
+            from = (const unsigned char *)tmp;
+        }
+        b->quant->stream(element(ref, r.first), from, (size_t)n * (size_t)ref->traits->block_bytes);
+    } else {
+        convert((const unsigned char *)src, element(ref, r.first), n);
+    }
+}
+
+static void rescale_f64(const chain_bound_t *b, const chain_instr_t *in, const block_t *k,
+                        double *dst, const double *src, void *const *tmp)
+{
+    const double *s = tmp[TMP_SCALE], *z = tmp[TMP_ZP];
+    const int n = k->cols;
+    load_run_f64(b, &b->refs[in->scale], k->idx, n, tmp[TMP_SCALE], tmp[TMP]);
+    if (in->op == CHAIN_LOAD_DEQUANT) {
+        load_run_f64(b, &b->refs[in->operand], k->idx, n, dst, tmp[TMP]);
+        src = dst;
+    }
+    if (in->zp >= 0) {
+        load_run_f64(b, &b->refs[in->zp], k->idx, n, tmp[TMP_ZP], tmp[TMP]);
+    }
+    for (int i = 0; i < n; i++) {
+        if (in->op != CHAIN_QUANT) {
+            dst[i] = (in->zp < 0 ? src[i] : src[i] - z[i]) * s[i];
+        } else {
+            dst[i] = in->zp < 0 ? src[i] / s[i] : rint(src[i] / s[i]) + z[i];
+        }
+    }
+}
 
 static void round_f32(const chain_bound_t *b, sinter_data_type_t type, int n, const float *src,
                       float *dst, float *tmp)
@@ -468,6 +539,25 @@ static void round_f32(const chain_bound_t *b, sinter_data_type_t type, int n, co
     eltwise_store(b->fn, type, (unsigned char *)tmp, 0, 1, n, src);
     eltwise_load(b->fn, type, (unsigned char *)tmp, 0, 1, n, dst);
 }
+
+static void round_f64(const chain_bound_t *b, sinter_data_type_t type, int n, const double *src,
+                      double *dst, double *tmp, int reg_size)
+{
+    unsigned char *const codes = (unsigned char *)tmp;
+    eltwise_convert_t *there = eltwise_convert(b->f64, sinter_f64, type),
+                      *back = eltwise_convert(b->f64, type, sinter_f64);
+    if (there != NULL) {
+        there((const unsigned char *)src, codes, n);
+        back(codes, (unsigned char *)dst, n);
+    } else {
+        float *x = (float *)(void *)tmp;
+        b->f64->to_sticky(x, src, n);
+        round_f32(b, type, n, x, x, x + reg_size);
+        widen(b, x, n, dst);
+    }
+}
+
+/* ---- the interpreter ------------------------------------------------------------------------- */
 
 /* An index of the chain, and what it grows by from element to element and from row to row. */
 static int64_t index_of(const chain_bound_t *b, const int64_t *idx, int index, int *step,
@@ -479,39 +569,43 @@ static int64_t index_of(const chain_bound_t *b, const int64_t *idx, int index, i
     return d < 0 ? 0 : idx[d];
 }
 
-static void index_block(const chain_bound_t *b, const block_t *k, int index, float *dst)
+static void index_block(const chain_bound_t *b, const block_t *k, int index, void *dst)
 {
     int step, row_step;
     const int64_t at = index_of(b, k->idx, index, &step, &row_step);
-    for (int r = 0; r < k->rows; r++) {
-        for (int i = 0; i < k->cols; i++) {
-            *dst++ = (float)(at + r * row_step + i * step);
+    for (int r = 0, n = 0; r < k->rows; r++) {
+        for (int i = 0; i < k->cols; i++, n++) {
+            const int64_t x = at + r * row_step + i * step;
+            if (b->chain->f64) {
+                ((double *)dst)[n] = (double)x;
+            } else {
+                ((float *)dst)[n] = (float)x;
+            }
         }
     }
 }
 
-/* The elements of a block where they lie, if they are floats that follow each other; else NULL. */
-static const float *in_memory(const chain_bound_t *b, const chain_ref_t *ref, const block_t *k)
+/* The elements of a block where they lie, if they are of the registers' type and follow each other;
+ * else NULL. */
+static void *in_memory(const chain_bound_t *b, const chain_ref_t *ref, const block_t *k)
 {
     const run_t r = run_of(b, ref, k->idx);
-    const bool floats = ref->dtype == sinter_f32 && (uintptr_t)ref->data % sizeof(float) == 0;
-    return floats && is_dense(b, ref, k, &r)
-               ? (const float *)(const void *)(ref->data + r.first * (int64_t)sizeof(float))
-               : NULL;
+    const bool same = ref->dtype == (b->chain->f64 ? sinter_f64 : sinter_f32) &&
+                      (uintptr_t)ref->data % register_bytes(b->chain) == 0;
+    return same && is_dense(b, ref, k, &r) ? element(ref, r.first) : NULL;
 }
 
 /* Where the result of instruction p goes. An elementwise function whose result is stored next as
- * floats that follow each other writes them there itself. */
-static float *target(const chain_bound_t *b, const block_t *k, int p, float *reg)
+ * elements of the registers' type that follow each other writes them there itself. */
+static void *target(const chain_bound_t *b, const block_t *k, int p, void *reg)
 {
     const chain_instr_t *in = &b->chain->instrs[p], *next = in + 1;
     if (p + 1 == b->chain->n_instrs || next->op != CHAIN_STORE || next->a != in->dst) {
         return reg;
     }
     const chain_ref_t *ref = &b->refs[next->operand];
-    const float *at = ref->stream ? NULL : in_memory(b, ref, k);
-    return at != NULL ? (float *)(void *)(ref->data + ((const unsigned char *)at - ref->data))
-                      : reg;
+    void *at = ref->stream ? NULL : in_memory(b, ref, k);
+    return at != NULL ? at : reg;
 }
 
 /* A register that is given, and the instruction that finds it. */
@@ -520,24 +614,28 @@ typedef struct given {
     float *io; /* its memory, and that of the result where next is 0; NULL: none is given */
 } given_t;
 
-/* Returns where the result is: in its register, or where it lies in a tensor; NULL: there is
- * none. */
-static const float *run_f32_from(const chain_bound_t *b, const block_t *k, given_t given,
-                                 float *scratch, int reg_size)
+/* Blocks have one row where registers are doubles. Returns where the result is as floats: in its
+ * register, in io, or where it lies in a tensor; NULL: there is none. */
+static const float *run_from(const chain_bound_t *b, const block_t *k, given_t given, void *scratch,
+                             int reg_size)
 {
     const chain_t *c = b->chain;
+    const bool f64 = c->f64;
     const int n = k->rows * k->cols;
-    float *r[CHAIN_MAX_REGS], *tmp[N_TMP];
+    const size_t reg_bytes = (size_t)reg_size * register_bytes(c);
+    void *r[CHAIN_MAX_REGS], *tmp[N_TMP];
     /* What the registers hold: themselves, or a tensor's elements. */
-    const float *x[CHAIN_MAX_REGS];
+    const void *x[CHAIN_MAX_REGS];
     assert(is_inside(b, k));
     for (int i = 0; i < N_TMP; i++) {
-        tmp[i] = scratch + (size_t)i * (size_t)reg_size;
+        tmp[i] = (unsigned char *)scratch + (size_t)i * reg_bytes;
     }
     for (int i = 0; i < c->n_regs; i++) {
-        r[i] = scratch + (size_t)(i + N_TMP) * (size_t)reg_size;
+        r[i] = (unsigned char *)scratch + (size_t)(i + N_TMP) * reg_bytes;
     }
-    if (given.io != NULL) {
+    if (given.io != NULL && f64) {
+        widen(b, given.io, n, r[0]);
+    } else if (given.io != NULL) {
         r[given.reg] = given.io;
     }
     for (int i = 0; i < c->n_regs; i++) {
@@ -546,14 +644,18 @@ static const float *run_f32_from(const chain_bound_t *b, const block_t *k, given
     for (int p = given.next; p < c->n_instrs; p++) {
         const chain_instr_t *in = &c->instrs[p];
         const chain_ref_t *ref = &b->refs[in->operand];
-        float *dst = r[in->dst];
+        void *dst = r[in->dst];
         if (in->op < CHAIN_LOAD) {
             dst = target(b, k, p, dst);
-            b->op[in->op](dst, x[in->a], x[in->b], x[in->c], n, in->p);
+            if (f64) {
+                b->f64->op[in->op](dst, x[in->a], x[in->b], x[in->c], n, in->pd);
+            } else {
+                b->op[in->op](dst, x[in->a], x[in->b], x[in->c], n, in->p);
+            }
             x[in->dst] = dst;
             continue;
         }
-        const float *from = in->a >= 0 ? x[in->a] : NULL;
+        const void *from = x[in->a];
         if (in->op != CHAIN_STORE) {
             x[in->dst] = dst;
         }
@@ -562,48 +664,79 @@ static const float *run_f32_from(const chain_bound_t *b, const block_t *k, given
             from = in->early ? in_memory(b, ref, k) : NULL;
             if (from != NULL) {
                 x[in->dst] = from;
+            } else if (f64) {
+                load_run_f64(b, ref, k->idx, n, dst, tmp[TMP]);
             } else {
                 load_block(b, ref, k, dst, tmp[TMP]);
             }
             break;
         case CHAIN_LOAD_SPLIT:
-            load_split(b, in, k, dst, tmp);
+            if (f64) {
+                load_split(b, in, k, tmp[TMP_ZP], tmp);
+                widen(b, tmp[TMP_ZP], n, dst);
+            } else {
+                load_split(b, in, k, dst, tmp);
+            }
             break;
         case CHAIN_STORE:
-            if (from != in_memory(b, ref, k)) {
+            if (from == in_memory(b, ref, k)) {
+                break;
+            }
+            if (f64) {
+                store_run_f64(b, ref, k->idx, n, from, tmp[TMP], reg_size);
+            } else {
                 store_block(b, ref, k, from, tmp[TMP]);
             }
             break;
         case CHAIN_DEQUANT:
         case CHAIN_LOAD_DEQUANT:
         case CHAIN_QUANT:
-            rescale(b, in, k, dst, from, tmp);
+            if (f64) {
+                rescale_f64(b, in, k, dst, from, tmp);
+            } else {
+                rescale(b, in, k, dst, from, tmp);
+            }
             break;
         case CHAIN_INDEX:
             index_block(b, k, in->index, dst);
             break;
         case CHAIN_COPY:
-            memmove(dst, from, (size_t)n * sizeof *dst);
+            memmove(dst, from, (size_t)n * register_bytes(c));
             break;
         case CHAIN_ROUND_TO:
-            round_f32(b, in->dtype, n, from, dst, tmp[TMP]);
+            if (f64) {
+                round_f64(b, in->dtype, n, from, dst, tmp[TMP], reg_size);
+            } else {
+                round_f32(b, in->dtype, n, from, dst, tmp[TMP]);
+            }
             break;
         case CHAIN_CONST:
-            fill(dst, n, in->p[0]);
+            if (f64) {
+                b->f64->fill(dst, n, in->pd[0]);
+            } else {
+                fill(dst, n, in->p[0]);
+            }
             break;
         case CHAIN_TRUNCATE:
+            b->f64->truncate(dst, from, n);
             break;
         }
     }
-    return c->result >= 0 ? x[c->result] : NULL;
+    if (c->result < 0 || !f64) {
+        return c->result < 0 ? NULL : x[c->result];
+    }
+    for (int i = 0; given.io != NULL && i < n; i++) {
+        given.io[i] = (float)((const double *)x[c->result])[i];
+    }
+    return given.io;
 }
 
-static const float *run_f32(const chain_bound_t *b, const block_t *k, float *io, float *scratch,
-                            int reg_size)
+static const float *run(const chain_bound_t *b, const block_t *k, float *io, void *scratch,
+                        int reg_size)
 {
     const chain_t *c = b->chain;
     const int reg = c->with_input || c->result < 0 ? 0 : c->result;
-    return run_f32_from(b, k, (given_t){.reg = reg, .io = io}, scratch, reg_size);
+    return run_from(b, k, (given_t){.reg = reg, .io = io}, scratch, reg_size);
 }
 
 /* ---- gamma and beta -------------------------------------------------------------------------- */
@@ -669,7 +802,7 @@ const float *chain_run_behind(const chain_bound_t *b, const int64_t *idx, int n,
                               void *scratch)
 {
     const given_t given = {b->chain->affine.next, b->chain->affine.reg, io};
-    const float *x = run_f32_from(b, &(block_t){idx, 1, n}, given, scratch, LONG_STEP);
+    const float *x = run_from(b, &(block_t){idx, 1, n}, given, scratch, LONG_STEP);
     return x != NULL ? x : io;
 }
 
@@ -743,259 +876,20 @@ bool chain_codes_repeat(const chain_bound_t *b)
     return repeat;
 }
 
-/* ---- double ---------------------------------------------------------------------------------- */
-
-static void widen(const chain_bound_t *b, const float *x, int n, double *dst)
-{
-    b->f64->convert[WIDE_f32][WIDE_f64]((const unsigned char *)x, (unsigned char *)dst, n);
-}
-
-/* Where an element of a type lies that fills whole bytes. */
-static unsigned char *element(const chain_ref_t *ref, int64_t at)
-{
-    return ref->data + at * ref->traits->block_bytes;
-}
-
-/* Elements that follow each other. Shorter types than s32 fit floats. */
-static void load_f64(const chain_bound_t *b, const chain_ref_t *ref, int64_t first, int n,
-                     double *dst, double *tmp)
-{
-    eltwise_convert_t *convert = eltwise_convert(b->f64, ref->dtype, sinter_f64);
-    if (convert != NULL) {
-        convert(element(ref, first), (unsigned char *)dst, n);
-    } else {
-        float *x = (float *)(void *)tmp;
-        load(b, ref, first, 1, n, x);
-        widen(b, x, n, dst);
-    }
-}
-
-static void load_run_f64(const chain_bound_t *b, const chain_ref_t *ref, const run_t *r, int n,
-                         double *dst, double *tmp)
-{
-    const dtype_codec_t *codec = &ref->traits->codec;
-    if (is_one(r, n)) {
-        double x;
-        codec->load_f64(ref->data, r->first, 0, 1, &x);
-        b->f64->fill(dst, n, x);
-    } else if (r->group > 1) {
-        codec->load_f64(ref->data, r->first, r->stride, n_groups(r, n), tmp);
-        for (int i = 0; i < n; i++) {
-            dst[i] = tmp[(r->phase + i) / r->group];
-        }
-    } else if (r->stride == 1) {
-        load_f64(b, ref, r->first, n, dst, tmp);
-    } else {
-        codec->load_f64(ref->data, r->first, r->stride, n, dst);
-    }
-}
-
-static void store_run_f64(const chain_bound_t *b, const chain_ref_t *ref, const run_t *r, int n,
-                          const double *src, double *tmp, int reg_size)
-{
-    eltwise_convert_t *convert = eltwise_convert(b->f64, sinter_f64, ref->dtype);
-    if (r->stride != 1) {
-        ref->traits->codec.store_f64(ref->data, r->first, r->stride, n, src);
-    } else if (convert == NULL) {
-        float *x = (float *)(void *)tmp;
-        b->f64->to_sticky(x, src, n);
-        store_run(b, ref, r->first, 1, n, x, x + reg_size);
-    } else if (ref->stream) {
-        const unsigned char *from = (const unsigned char *)src;
-        if (ref->dtype != sinter_f64) {
-            convert(from, (unsigned char *)tmp, n);
-            from = (const unsigned char *)tmp;
-        }
-        b->quant->stream(element(ref, r->first), from,
-                         (size_t)n * (size_t)ref->traits->block_bytes);
-    } else {
-        convert((const unsigned char *)src, element(ref, r->first), n);
-    }
-}
-
-static void load_split_f64(const chain_bound_t *b, const chain_instr_t *in, const int64_t *idx,
-                           int n, double *dst, double *const *tmp)
-{
-    float *const blocks[N_TMP] = {(float *)(void *)tmp[TMP], (float *)(void *)tmp[TMP_HIGH]};
-    float *x = (float *)(void *)tmp[TMP_ZP];
-    load_split(b, in, &(block_t){idx, 1, n}, x, blocks);
-    widen(b, x, n, dst);
-}
-
-static void rescale_f64(const chain_bound_t *b, const chain_instr_t *in, const int64_t *idx, int n,
-                        double *dst, const double *src, double *const *tmp)
-{
-    const double *s = tmp[TMP_SCALE], *z = tmp[TMP_ZP];
-    run_t run = run_of(b, &b->refs[in->scale], idx);
-    load_run_f64(b, &b->refs[in->scale], &run, n, tmp[TMP_SCALE], tmp[TMP]);
-    if (in->op == CHAIN_LOAD_DEQUANT) {
-        run = run_of(b, &b->refs[in->operand], idx);
-        load_run_f64(b, &b->refs[in->operand], &run, n, dst, tmp[TMP]);
-        src = dst;
-    }
-    if (in->zp >= 0) {
-        run = run_of(b, &b->refs[in->zp], idx);
-        load_run_f64(b, &b->refs[in->zp], &run, n, tmp[TMP_ZP], tmp[TMP]);
-    }
-    for (int i = 0; i < n; i++) {
-        if (in->op != CHAIN_QUANT) {
-            dst[i] = (in->zp < 0 ? src[i] : src[i] - z[i]) * s[i];
-        } else {
-            dst[i] = in->zp < 0 ? src[i] / s[i] : rint(src[i] / s[i]) + z[i];
-        }
-    }
-}
-
-static void round_f64(const chain_bound_t *b, sinter_data_type_t type, int n, const double *src,
-                      double *dst, double *tmp, int reg_size)
-{
-    unsigned char *const codes = (unsigned char *)tmp;
-    eltwise_convert_t *there = eltwise_convert(b->f64, sinter_f64, type),
-                      *back = eltwise_convert(b->f64, type, sinter_f64);
-    if (there != NULL) {
-        there((const unsigned char *)src, codes, n);
-        back(codes, (unsigned char *)dst, n);
-    } else {
-        float *x = (float *)(void *)tmp;
-        b->f64->to_sticky(x, src, n);
-        round_f32(b, type, n, x, x, x + reg_size);
-        widen(b, x, n, dst);
-    }
-}
-
-/* As in_memory, of doubles. */
-static const double *in_memory_f64(const chain_bound_t *b, const chain_ref_t *ref,
-                                   const int64_t *idx)
-{
-    const run_t r = run_of(b, ref, idx);
-    const bool doubles = ref->dtype == sinter_f64 && (uintptr_t)ref->data % sizeof(double) == 0;
-    return doubles && r.stride == 1 && r.group == 1
-               ? (const double *)(const void *)element(ref, r.first)
-               : NULL;
-}
-
-/* As target, of doubles. */
-static double *target_f64(const chain_bound_t *b, const int64_t *idx, int p, double *reg)
-{
-    const chain_instr_t *in = &b->chain->instrs[p], *next = in + 1;
-    if (p + 1 == b->chain->n_instrs || next->op != CHAIN_STORE || next->a != in->dst) {
-        return reg;
-    }
-    const chain_ref_t *ref = &b->refs[next->operand];
-    const bool there = !ref->stream && in_memory_f64(b, ref, idx) != NULL;
-    return there ? (double *)(void *)element(ref, run_of(b, ref, idx).first) : reg;
-}
-
-static void run_f64(const chain_bound_t *b, const int64_t *idx, int n, float *io, double *scratch,
-                    int reg_size)
-{
-    const chain_t *c = b->chain;
-    double *r[CHAIN_MAX_REGS], *tmp[N_TMP];
-    const double
-        *x[CHAIN_MAX_REGS]; /* what the registers hold: themselves, or a tensor's elements */
-    assert(is_inside(b, &(block_t){idx, 1, n}));
-    for (int i = 0; i < N_TMP; i++) {
-        tmp[i] = scratch + (size_t)i * (size_t)reg_size;
-    }
-    for (int i = 0; i < c->n_regs; i++) {
-        x[i] = r[i] = scratch + (size_t)(i + N_TMP) * (size_t)reg_size;
-    }
-    if (io != NULL) {
-        widen(b, io, n, r[0]);
-    }
-    for (int p = 0; p < c->n_instrs; p++) {
-        const chain_instr_t *in = &c->instrs[p];
-        const chain_ref_t *ref = &b->refs[in->operand];
-        double *dst = r[in->dst];
-        run_t run;
-        int step, row_step;
-        int64_t at;
-        if (in->op < CHAIN_LOAD) {
-            dst = target_f64(b, idx, p, dst);
-            b->f64->op[in->op](dst, x[in->a], x[in->b], x[in->c], n, in->pd);
-            x[in->dst] = dst;
-            continue;
-        }
-        const double *from = x[in->a];
-        if (in->op != CHAIN_STORE) {
-            x[in->dst] = dst;
-        }
-        switch ((chain_opcode_t)in->op) {
-        case CHAIN_LOAD:
-            from = in->early ? in_memory_f64(b, ref, idx) : NULL;
-            if (from != NULL) {
-                x[in->dst] = from;
-            } else {
-                run = run_of(b, ref, idx);
-                load_run_f64(b, ref, &run, n, dst, tmp[TMP]);
-            }
-            break;
-        case CHAIN_LOAD_SPLIT:
-            load_split_f64(b, in, idx, n, dst, tmp);
-            break;
-        case CHAIN_STORE:
-            if (from != in_memory_f64(b, ref, idx)) {
-                run = run_of(b, ref, idx);
-                store_run_f64(b, ref, &run, n, from, tmp[TMP], reg_size);
-            }
-            break;
-        case CHAIN_DEQUANT:
-        case CHAIN_LOAD_DEQUANT:
-        case CHAIN_QUANT:
-            rescale_f64(b, in, idx, n, dst, from, tmp);
-            break;
-        case CHAIN_INDEX:
-            at = index_of(b, idx, in->index, &step, &row_step);
-            for (int i = 0; i < n; i++) {
-                dst[i] = (double)(at + i * step);
-            }
-            break;
-        case CHAIN_COPY:
-            memmove(dst, from, (size_t)n * sizeof *dst);
-            break;
-        case CHAIN_ROUND_TO:
-            round_f64(b, in->dtype, n, from, dst, tmp[TMP], reg_size);
-            break;
-        case CHAIN_CONST:
-            b->f64->fill(dst, n, in->pd[0]);
-            break;
-        case CHAIN_TRUNCATE:
-            b->f64->truncate(dst, from, n);
-            break;
-        }
-    }
-    for (int i = 0; io != NULL && c->result >= 0 && i < n; i++) {
-        io[i] = (float)x[c->result][i];
-    }
-}
+/* ---- running ------------------------------------------------------------------------------------ */
 
 void chain_run(const chain_bound_t *bound, const int64_t *idx, int n, float *io, void *scratch)
 {
-    if (bound->chain->f64) {
-        run_f64(bound, idx, n, io, scratch, CHAIN_BLOCK);
-    } else {
-        const float *x = run_f32(bound, &(block_t){idx, 1, n}, io, scratch, CHAIN_BLOCK);
-        if (io != NULL && x != NULL && x != io) {
-            memcpy(io, x, (size_t)n * sizeof *io);
-        }
+    const float *x = run(bound, &(block_t){idx, 1, n}, io, scratch, CHAIN_BLOCK);
+    if (io != NULL && x != NULL && x != io) {
+        memcpy(io, x, (size_t)n * sizeof *io);
     }
 }
 
 const float *chain_run_long(const chain_bound_t *bound, const int64_t *idx, int n, float *io,
                             void *scratch)
 {
-    if (bound->chain->f64) {
-        int64_t at[SINTER_MAX_NDIMS];
-        memcpy(at, idx, sizeof(int64_t) * (size_t)bound->ndims);
-        for (int i = 0; i < n; i += CHAIN_LONG) {
-            run_f64(bound, at, n - i < CHAIN_LONG ? n - i : CHAIN_LONG, io + i, scratch, LONG_STEP);
-            if (bound->ndims > 0) {
-                at[bound->ndims - 1] += CHAIN_LONG;
-            }
-        }
-        return io;
-    }
-    const float *x = run_f32(bound, &(block_t){idx, 1, n}, io, scratch, LONG_STEP);
+    const float *x = run(bound, &(block_t){idx, 1, n}, io, scratch, LONG_STEP);
     return x != NULL ? x : io;
 }
 
@@ -1004,7 +898,7 @@ void chain_run_rows(const chain_bound_t *bound, const int64_t *idx, int rows, in
 {
     int64_t at[SINTER_MAX_NDIMS];
     if (!bound->chain->f64) {
-        (void)run_f32(bound, &(block_t){idx, rows, cols}, io, scratch, TILE_STEP);
+        (void)run(bound, &(block_t){idx, rows, cols}, io, scratch, TILE_STEP);
         return;
     }
     memcpy(at, idx, sizeof(int64_t) * (size_t)bound->ndims);
@@ -1073,10 +967,10 @@ static void run_tile(const chain_bound_t *bound, const int64_t *idx, int rows, i
                 chain_fetch(bound, at, n);
                 *last -= AHEAD;
             }
-            run_f64(bound, at, n, NULL, scratch, LONG_STEP);
+            (void)run(bound, &(block_t){at, 1, n}, NULL, scratch, LONG_STEP);
         }
     } else {
-        run_f32(bound, &(block_t){idx, rows, cols}, NULL, scratch, TILE_STEP);
+        (void)run(bound, &(block_t){idx, rows, cols}, NULL, scratch, TILE_STEP);
     }
 }
 
@@ -1120,15 +1014,15 @@ static void encode_tile(const chain_bound_t *b, const int64_t *idx, int rows, in
     row_params_t params = params_of(b, &in[1], idx);
     dtype_scaled_t how = {0};
     bool fits = false;
-    float *const tmp[N_TMP] = {scratch, (float *)scratch + TILE_STEP,
-                               (float *)scratch + 2 * TILE_STEP};
+    void *const tmp[N_TMP] = {scratch, (float *)scratch + TILE_STEP,
+                              (float *)scratch + 2 * TILE_STEP};
     unsigned char *const codes =
         (unsigned char *)((float *)scratch + N_TMP * TILE_STEP); /* the first register */
     for (int i = 0, n; i < rows; i += n) {
         const int64_t at = row_first(b, to, &k, first, i);
         const unsigned char *row = x->data + row_first(b, x, &k, from, i) * width;
         if (load_row_params(b, &k, i, tmp, &params)) {
-            how = params.groups;
+            how = join_groups(b, cols, tmp, &params);
             how.way = params.z != NULL ? DTYPE_SHIFTED : DTYPE_DIVIDED;
             how.from = x->dtype;
             how.ahead = (int64_t)cols * width;
@@ -1139,8 +1033,8 @@ static void encode_tile(const chain_bound_t *b, const int64_t *idx, int rows, in
             int64_t row_idx[SINTER_MAX_NDIMS];
             memcpy(row_idx, idx, (size_t)b->ndims * sizeof *idx);
             row_idx[b->ndims > 1 ? b->ndims - 2 : 0] += i;
-            run_f32(b, &(block_t){row_idx, n, cols}, NULL, scratch, TILE_STEP);
-            params.loaded = false; /* run_f32 loads other values to the same place */
+            (void)run(b, &(block_t){row_idx, n, cols}, NULL, scratch, TILE_STEP);
+            params.loaded = false; /* the run loads other values to the same place */
             continue;
         }
         unsigned char *const out = to->data + at / per_byte * to->traits->block_bytes;
