@@ -169,18 +169,12 @@ static sinter_status_t init(sinter_logical_tensor_t *lt, uint64_t id, sinter_dat
                             int ndims, const sinter_dim_t *dims, const sinter_dim_t *strides,
                             sinter_tensor_property_t property)
 {
-    sinter_logical_tensor_t t;
-
-    memset(&t, 0, sizeof(t));
+    lt_t t = {.id = id, .ndims = ndims, .data_type = type, .property = property};
     if (ndims < 0 || ndims > SINTER_MAX_NDIMS) {
         return sg_fail(sinter_invalid_arguments, "tensor %llu: %d dims, at most %d",
                        (unsigned long long)id, ndims, SINTER_MAX_NDIMS);
     }
     SG_REQUIRE(ndims == 0 || dims != NULL);
-    t.id = id;
-    t.ndims = ndims;
-    t.data_type = type;
-    t.property = property;
     lt_set_dims(&t, dims, strides);
     SG_TRY(lt_verify(&t, false, "logical tensor"));
     *lt = t;
@@ -211,15 +205,12 @@ sinter_status_t sinter_logical_tensor_init_unknown(sinter_logical_tensor_t *lt, 
                                                    sinter_data_type_t type, int ndims,
                                                    sinter_tensor_property_t property)
 {
-    sinter_logical_tensor_t t;
-
     SG_REQUIRE(lt != NULL);
-    memset(&t, 0, sizeof(t));
-    t.id = id;
-    t.ndims = ndims;
-    t.data_type = type;
-    t.property = property;
-    t.layout_type = sinter_layout_type_any;
+    lt_t t = {.id = id,
+              .ndims = ndims,
+              .data_type = type,
+              .property = property,
+              .layout_type = sinter_layout_type_any};
     for (int d = 0; d < SINTER_MAX_NDIMS; d++) {
         t.dims[d] = t.strides[d] = SINTER_UNKNOWN_DIM;
     }

@@ -330,7 +330,6 @@ sinter_status_t sinter_graph_set_ports(sinter_graph_t *graph, size_t n_inputs,
     graph->outputs = out;
     graph->n_inputs = n_inputs;
     graph->n_outputs = n_outputs;
-    graph->ports_set = true;
     return sinter_success;
 }
 
@@ -385,9 +384,6 @@ static sinter_status_t settle_ports(sinter_graph_t *graph)
 
     for (int v = 0; v < g->n_values; v++) {
         g->values[v].is_output = g->values[v].producer >= 0 && g->values[v].n_uses == 0;
-    }
-    if (!graph->ports_set) {
-        return sinter_success;
     }
     SG_TRY(check_ports(graph, graph->n_inputs, graph->inputs, false));
     SG_TRY(check_ports(graph, graph->n_outputs, graph->outputs, true));

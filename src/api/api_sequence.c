@@ -276,15 +276,6 @@ static sinter_status_t bind_elements(sinter_sequence_t *s, int *failed)
     return s->scratch == NULL ? sinter_out_of_memory : bind_changed(s, &scratch, failed);
 }
 
-static void place_scratch(sinter_sequence_t *s)
-{
-    for (int i = 0; i < s->n; i++) {
-        exec_part_t *part = &s->parts[i];
-        part->shared = s->scratch + scratch_round(part->fm->temp_bytes);
-        part->scratch = part->shared + part->fm->shared_bytes;
-    }
-}
-
 sinter_status_t sinter_sequence_execute(sinter_sequence_t *sequence, sinter_stream_t *stream)
 {
     SG_REQUIRE_ALL(sequence, stream);
@@ -304,7 +295,11 @@ sinter_status_t sinter_sequence_execute(sinter_sequence_t *sequence, sinter_stre
     sinter_status_t status = bind_elements(s, &failed);
     status = status == sinter_success ? check_first(s, &failed) : status;
     if (status == sinter_success) {
-        place_scratch(s);
+        for (int i = 0; i < s->n; i++) {
+            exec_part_t *part = &s->parts[i];
+            part->shared = s->scratch + scratch_round(part->fm->temp_bytes);
+            part->scratch = part->shared + part->fm->shared_bytes;
+        }
         exec_run(&run, s->scratch + s->scratch_bytes - exec_run_bytes(threads.most));
         failed = run.failed;
         status = failed < 0 ? status : fail_again(&s->parts[failed]);

@@ -7,7 +7,7 @@
 struct sinter_graph {
     sinter_engine_t *engine; /* held */
     graph_t g;
-    bool finalized, ports_set, filtered;
+    bool finalized, filtered;
     size_t n_inputs, n_outputs;
     uint64_t *inputs, *outputs; /* in g's arena, as given */
     partition_list_t partitions;

@@ -41,15 +41,14 @@ static const char *name_of(const named_t *table, size_t n, int value)
     return NULL;
 }
 
-static bool value_of(const named_t *table, size_t n, const char *name, int *value)
+static const named_t *find_name(const named_t *table, size_t n, const char *name)
 {
     for (size_t i = 0; name != NULL && i < n; i++) {
         if (strcmp(table[i].name, name) == 0) {
-            *value = table[i].value;
-            return true;
+            return &table[i];
         }
     }
-    return false;
+    return NULL;
 }
 
 const char *sinter_cpu_isa_name(sinter_cpu_isa_t isa)
@@ -59,12 +58,11 @@ const char *sinter_cpu_isa_name(sinter_cpu_isa_t isa)
 
 int sinter_cpu_isa_parse(const char *name, sinter_cpu_isa_t *out)
 {
-    int value;
-    if (out == NULL || !value_of(isa_names, LENGTH(isa_names), name, &value)) {
-        return 0;
+    const named_t *found = out != NULL ? find_name(isa_names, LENGTH(isa_names), name) : NULL;
+    if (found != NULL) {
+        *out = (sinter_cpu_isa_t)found->value;
     }
-    *out = (sinter_cpu_isa_t)value;
-    return 1;
+    return found != NULL;
 }
 
 const char *sinter_fpmath_mode_name(sinter_fpmath_mode_t mode)
@@ -74,12 +72,11 @@ const char *sinter_fpmath_mode_name(sinter_fpmath_mode_t mode)
 
 int sinter_fpmath_mode_parse(const char *name, sinter_fpmath_mode_t *out)
 {
-    int value;
-    if (out == NULL || !value_of(mode_names, LENGTH(mode_names), name, &value)) {
-        return 0;
+    const named_t *found = out != NULL ? find_name(mode_names, LENGTH(mode_names), name) : NULL;
+    if (found != NULL) {
+        *out = (sinter_fpmath_mode_t)found->value;
     }
-    *out = (sinter_fpmath_mode_t)value;
-    return 1;
+    return found != NULL;
 }
 
 bool fpmath_mode_is_valid(sinter_fpmath_mode_t mode)

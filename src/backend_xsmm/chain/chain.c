@@ -136,14 +136,14 @@ bool chain_is_store(const chain_t *chain, int *operand)
     return true;
 }
 
-bool chain_touches_once(const chain_t *chain, int value, int ndims)
+bool chain_touches_once(const chain_t *chain, int value)
 {
     int n = 0;
     bool same = true;
     for (int i = 0; i < chain->n_operands; i++) {
         if (chain->operands[i].value == value) {
             n++;
-            for (int d = 0; d < ndims; d++) {
+            for (int d = 0; d < chain->ndims; d++) {
                 same = same && chain->operands[i].map[d] == d;
             }
         }

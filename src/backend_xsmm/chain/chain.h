@@ -258,7 +258,7 @@ bool chain_shares_bytes(const chain_bound_t *bound);
 bool chain_stores_packed(const chain_bound_t *bound);
 
 /* The chain accesses a value once, at the index of the iteration space. */
-bool chain_touches_once(const chain_t *chain, int value, int ndims);
+bool chain_touches_once(const chain_t *chain, int value);
 
 /* Moves dim d to dim to[d]. to[d] = -1 drops dim d; only dims of size 1 and merged dims may be
  * dropped. */
@@ -284,7 +284,6 @@ typedef struct chain_builder {
     chain_operand_t *operands;
     int cap_instrs, cap_operands;
     int n_virtual; /* virtual registers; chain_finish maps them to at most CHAIN_MAX_REGS */
-    bool with_input;
     /* NULL, or the plan's values: chain_finish may then find that a chain which needs doubles for
      * its types can do without. */
     const struct plan_value *values;

@@ -15,9 +15,9 @@ enum { MAX_VIRTUAL = 4 * CHAIN_MAX_INSTRS };
 void chain_begin(chain_builder_t *b, arena_t *arena, int ndims, int dims_value, bool with_input)
 {
     *b = (chain_builder_t){
-        .arena = arena, .n_virtual = with_input ? 1 : 0, .with_input = with_input};
-    b->chain.ndims = ndims;
-    b->chain.dims_value = dims_value;
+        .arena = arena,
+        .chain = {.ndims = ndims, .dims_value = dims_value, .with_input = with_input},
+        .n_virtual = with_input ? 1 : 0};
 }
 
 /* Appends an instruction and returns the register that it gets; a store gets none. -1: out of
@@ -252,29 +252,21 @@ static int loaded_from(const chain_builder_t *b, int reg)
     return in != NULL && in->op == CHAIN_LOAD ? in->operand : -1;
 }
 
-static int dequant_steps(chain_builder_t *b, int x, int scale, int zp)
-{
-    const int q = zp < 0 ? x : binary(b, sinter_op_subtract, x, zp);
-    return binary(b, sinter_op_multiply, q, scale);
-}
-
-static int quant_steps(chain_builder_t *b, int x, int scale, int zp)
-{
-    int q = binary(b, sinter_op_divide, x, scale);
-    if (zp >= 0 && q >= 0) {
-        q = emit(b, (chain_instr_t){.op = sinter_op_round, .a = q});
-        q = binary(b, sinter_op_add, q, zp);
-    }
-    return q;
-}
-
 /* Makes one instruction of a dequantisation or quantisation whose scale and zero point are
  * tensors (when decoding, the codes too). Their loads are then not needed. */
 static int rescale(chain_builder_t *b, chain_opcode_t op, int x, int scale, int zp)
 {
     const int s = loaded_from(b, scale), z = loaded_from(b, zp);
     if (x < 0 || s < 0 || (zp >= 0 && z < 0)) {
-        return op == CHAIN_DEQUANT ? dequant_steps(b, x, scale, zp) : quant_steps(b, x, scale, zp);
+        if (op == CHAIN_DEQUANT) {
+            const int q = zp < 0 ? x : binary(b, sinter_op_subtract, x, zp);
+            return binary(b, sinter_op_multiply, q, scale);
+        }
+        const int q = binary(b, sinter_op_divide, x, scale);
+        return zp < 0 || q < 0
+                   ? q
+                   : binary(b, sinter_op_add,
+                            emit(b, (chain_instr_t){.op = sinter_op_round, .a = q}), zp);
     }
     const int codes = op == CHAIN_DEQUANT ? loaded_from(b, x) : -1;
     if (codes >= 0) {
@@ -386,10 +378,10 @@ static bool take(colouring_t *k, int v)
 static bool colour(chain_builder_t *b, colouring_t *k)
 {
     int n = 0;
-    if (b->with_input && !take(k, 0)) {
+    if (b->chain.with_input && !take(k, 0)) {
         return false;
     }
-    if (b->with_input && k->last[0] < 0) {
+    if (b->chain.with_input && k->last[0] < 0) {
         k->busy[0] = false;
     }
     for (int i = 0; i < b->chain.n_instrs; i++) {
@@ -472,44 +464,40 @@ static sinter_status_t too_big(const char *what, int n, int most)
                    what, most);
 }
 
-/* Whether the register of a load is read by a store, or after one, or is the result of a chain that
- * stores. */
-static bool outlives_stores(const chain_t *c, int load)
+static bool reads(const chain_instr_t *in, int reg)
 {
-    const int reg = c->instrs[load].dst;
-    bool stored = false;
-    for (int i = load + 1; i < c->n_instrs; i++) {
-        const chain_instr_t *in = &c->instrs[i];
-        const int src[3] = {in->a, in->b, in->c};
-        stored = stored || in->op == CHAIN_STORE;
-        for (int s = 0; s < n_sources(in) && s < 3; s++) {
-            if (stored && src[s] == reg) {
-                return true;
-            }
-        }
-        if (in->op != CHAIN_STORE && in->dst == reg) {
-            return false;
-        }
-    }
-    return stored && c->result == reg;
+    const int n = n_sources(in);
+    return (n > 0 && in->a == reg) || (n > 1 && in->b == reg) || (n > 2 && in->c == reg);
 }
 
 /* Whether instructions from `next` on, or the caller, read a register before it is written. */
 static bool is_read(const chain_t *c, int next, int reg)
 {
     for (int i = next; i < c->n_instrs; i++) {
-        const chain_instr_t *in = &c->instrs[i];
-        const int src[3] = {in->a, in->b, in->c};
-        for (int s = 0; s < n_sources(in) && s < 3; s++) {
-            if (src[s] == reg) {
-                return true;
-            }
+        if (reads(&c->instrs[i], reg)) {
+            return true;
         }
-        if (in->op != CHAIN_STORE && in->dst == reg) {
+        if (c->instrs[i].op != CHAIN_STORE && c->instrs[i].dst == reg) {
             return false;
         }
     }
     return c->result == reg;
+}
+
+/* Whether the register of a load is read by a store, or after one, or is the result of a chain that
+ * stores. */
+static bool outlives_stores(const chain_t *c, int load)
+{
+    const int reg = c->instrs[load].dst;
+    for (int i = load + 1; i < c->n_instrs; i++) {
+        if (c->instrs[i].op == CHAIN_STORE) {
+            return is_read(c, i, reg);
+        }
+        if (c->instrs[i].dst == reg) {
+            return false;
+        }
+    }
+    return false;
 }
 
 /* Takes the load of an operand and the op that combines it with the register that affine has.
@@ -605,7 +593,7 @@ static word_t word_of(const chain_builder_t *b, const chain_instr_t *in, const w
 /* Whether 32-bit integers can hold all that a chain computes: each sum saturates at once. */
 static bool fits_words(chain_builder_t *b, int result, word_t *word)
 {
-    if (b->values == NULL || b->with_input || result >= 0) {
+    if (b->values == NULL || b->chain.with_input || result >= 0) {
         return false;
     }
     for (int i = 0; i < b->chain.n_instrs; i++) {
@@ -649,8 +637,8 @@ static bool takes_s32_by_float(sinter_data_type_t type)
 static bool converts_by_float(const chain_builder_t *b)
 {
     const chain_instr_t *in = b->instrs;
-    if (b->values == NULL || b->with_input || b->chain.n_instrs != 2 || in[0].op != CHAIN_LOAD ||
-        in[1].op != CHAIN_STORE || b->operands[in[0].operand].grouped) {
+    if (b->values == NULL || b->chain.with_input || b->chain.n_instrs != 2 ||
+        in[0].op != CHAIN_LOAD || in[1].op != CHAIN_STORE || b->operands[in[0].operand].grouped) {
         return false;
     }
     const sinter_data_type_t from = type_of(b, in[0].operand), to = type_of(b, in[1].operand);
@@ -694,7 +682,6 @@ sinter_status_t chain_finish(chain_builder_t *b, int result, bool f64, const cha
     chain->result = result < 0 ? -1 : k->reg[result];
     chain->instrs = b->instrs;
     chain->operands = b->operands;
-    chain->with_input = b->with_input;
     for (int i = 0; i < chain->n_instrs; i++) {
         b->instrs[i].early = b->instrs[i].op == CHAIN_LOAD && !outlives_stores(chain, i);
     }

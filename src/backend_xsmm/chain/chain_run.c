@@ -808,14 +808,14 @@ const float *chain_run_behind(const chain_bound_t *b, const int64_t *idx, int n,
 
 /* ---- a bias, ReLU and codes ------------------------------------------------------------------ */
 
-/* One value for all elements. */
-static bool is_scalar(const chain_bound_t *b, int operand)
+/* An operand, if there is one, is the same along the first n dims. */
+static bool repeats(const chain_bound_t *b, int operand, int n)
 {
-    bool one = true;
-    for (int d = 0; d < b->ndims && operand >= 0; d++) {
-        one = one && b->refs[operand].stride[d] == 0;
+    bool same = true;
+    for (int d = 0; d < n && operand >= 0; d++) {
+        same = same && b->refs[operand].stride[d] == 0;
     }
-    return one;
+    return same;
 }
 
 /* The instruction that quantises; *relu: the one before is a ReLU. */
@@ -841,7 +841,7 @@ bool chain_stores_codes(const chain_bound_t *b)
     return first->a == c->affine.reg && (!relu || quant->a == first->dst) &&
            quant->op == CHAIN_QUANT && store->op == CHAIN_STORE && store->a == quant->dst &&
            (to->dtype == sinter_u8 || to->dtype == sinter_s8) && to->stride[b->ndims - 1] == 1 &&
-           !to->grouped && is_scalar(b, quant->scale) && is_scalar(b, quant->zp);
+           !to->grouped && repeats(b, quant->scale, b->ndims) && repeats(b, quant->zp, b->ndims);
 }
 
 chain_codes_run_t chain_codes_run(const chain_bound_t *b, const int64_t *idx, int n, void *scratch)
@@ -869,11 +869,7 @@ unsigned char *chain_codes_to(const chain_bound_t *b, const int64_t *idx)
 
 bool chain_codes_repeat(const chain_bound_t *b)
 {
-    bool repeat = true;
-    for (int d = 0; d < b->ndims - 1 && b->chain->affine.beta >= 0; d++) {
-        repeat = repeat && b->refs[b->chain->affine.beta].stride[d] == 0;
-    }
-    return repeat;
+    return repeats(b, b->chain->affine.beta, b->ndims - 1);
 }
 
 /* ---- running ------------------------------------------------------------------------------------ */

@@ -213,11 +213,8 @@ static void lengthen_inner(chain_bound_t *b)
 {
     const int last = b->ndims - 1;
     int longest = last, to[SINTER_MAX_NDIMS] = {0};
-    for (int i = 0; i < b->chain->n_instrs; i++) {
-        const chain_instr_t *in = &b->chain->instrs[i];
-        if (in->op == CHAIN_STORE && b->refs[in->operand].traits->block_elems > 1) {
-            return;
-        }
+    if (chain_stores_packed(b)) {
+        return;
     }
     for (int d = 0; d <= last; d++) {
         longest = b->dims[d] > b->dims[longest] ? d : longest;

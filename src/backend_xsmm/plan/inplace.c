@@ -61,7 +61,7 @@ static bool find_access(const plan_t *plan, int v, int s, access_t *found)
     }
     const int seen = found->chain->operands[found->operand].value;
     return plan->values[seen].lt.ndims == found->chain->ndims && is_in_order(plan, seen) &&
-           chain_touches_once(found->chain, seen, found->chain->ndims);
+           chain_touches_once(found->chain, seen);
 }
 
 static bool reads(const chain_instr_t *in, int operand)
