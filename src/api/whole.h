@@ -80,8 +80,8 @@ sinter_status_t whole_infer(sinter_compiled_graph_t *w);
 /* Marks the partitions that read or write a tensor whose dims have changed, and all places. */
 void whole_renew(sinter_compiled_graph_t *w, const whole_tensor_t *t);
 /* The input to whose buffer in-place pairs lead from tensor b, through tensors that are not bound:
- * the first one that is not constant; if `bound`, that is bound to memory where b may lie. -1: there
- * is none. path: from b to what is written over it. */
+ * the first one that is not constant; if `bound`, that is bound to memory where b may lie. -1:
+ * there is none. path: from b to what is written over it. */
 int whole_find_root(sinter_compiled_graph_t *w, int b, bool bound);
 
 #endif

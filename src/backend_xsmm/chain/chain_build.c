@@ -421,11 +421,9 @@ static bool rename_operand(chain_instr_t *in, int o, int to)
     const bool split = in->op == CHAIN_LOAD_SPLIT, fused = in->op == CHAIN_LOAD_DEQUANT;
     const bool rescales = fused || in->op == CHAIN_DEQUANT || in->op == CHAIN_QUANT;
     const bool moves = fused || split || in->op == CHAIN_LOAD || in->op == CHAIN_STORE;
-    const bool a = rename_field(&in->operand, moves, o, to),
-               b = rename_field(&in->high, split, o, to);
-    const bool c = rename_field(&in->scale, rescales, o, to),
-               d = rename_field(&in->zp, rescales, o, to);
-    return a || b || c || d;
+    return rename_field(&in->operand, moves, o, to) + rename_field(&in->high, split, o, to) +
+               rename_field(&in->scale, rescales, o, to) + rename_field(&in->zp, rescales, o, to) >
+           0;
 }
 
 /* Removes the operands, and the indices, that only dropped instructions had: they need not fit the

@@ -872,7 +872,7 @@ bool chain_codes_repeat(const chain_bound_t *b)
     return repeats(b, b->chain->affine.beta, b->ndims - 1);
 }
 
-/* ---- running ------------------------------------------------------------------------------------ */
+/* ---- running --------------------------------------------------------------------------------- */
 
 void chain_run(const chain_bound_t *bound, const int64_t *idx, int n, float *io, void *scratch)
 {
