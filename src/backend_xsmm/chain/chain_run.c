@@ -573,10 +573,11 @@ static void index_block(const chain_bound_t *b, const block_t *k, int index, voi
 {
     int step, row_step;
     const int64_t at = index_of(b, k->idx, index, &step, &row_step);
+    const bool f64 = b->chain->f64;
     for (int r = 0, n = 0; r < k->rows; r++) {
         for (int i = 0; i < k->cols; i++, n++) {
             const int64_t x = at + r * row_step + i * step;
-            if (b->chain->f64) {
+            if (f64) {
                 ((double *)dst)[n] = (double)x;
             } else {
                 ((float *)dst)[n] = (float)x;
