@@ -519,7 +519,6 @@ static void load_by_token(const decode_task_t *task, const groups_t *g, int64_t 
     const int n = groups_of_head(g, task->side->head);
     const int64_t group = g->row.group;
     const bool bytes = g->type->bits % 8 == 0 && g->type->bits <= 32;
-    const matrix_t m = matrix_of_groups(g);
     if (group == 1 &&
         (n == 1 ? g->row.stride == 1 : g->column.stride == 1 && g->row.stride == n)) { /* one run */
         const int64_t first = g->first + t0 * g->row.stride;
@@ -530,10 +529,12 @@ static void load_by_token(const decode_task_t *task, const groups_t *g, int64_t 
         groups_load(g, task->side->how->features, first, 1, (int64_t)nt * n, to);
     } else if (group == 1 && bytes && (n == 1 || g->column.stride == 1)) {
         load_apart(task, g, t0, nt, n, to);
-    } else if (group == 1) {
-        task->tile->load(&m, (rect_t){t0, nt, 0, n}, to, n, nt, n);
-    } else {
-        for (int t = 0, same; t < nt; t += same) {
+    } else { /* the matrix is large: filling it in takes as long as loading a piece of one run */
+        const matrix_t m = matrix_of_groups(g);
+        if (group == 1) {
+            task->tile->load(&m, (rect_t){t0, nt, 0, n}, to, n, nt, n);
+        }
+        for (int t = 0, same; group > 1 && t < nt; t += same) {
             same = stretch(g, t0 + t, nt - t);
             task->tile->load(&m, (rect_t){(t0 + t) / group, 1, 0, n}, to + t * n, n, 1, n);
             for (int i = n; i < same * n; i++) {
