@@ -186,8 +186,11 @@ static void describe(const gs_builder_t *b, const gs_input_t *in, lt_t *lt)
 {
     const tensor_t *t = b->tensors->list[in->tensor];
     const sinter_data_type_t type = type_in_plane(t, in->plane);
-    const sinter_tensor_property_t property =
-        gs_is_constant(t) ? sinter_tensor_property_constant : sinter_tensor_property_undef;
+    /* Quantised weights are read where they lie: a copy in the constant cache would take their
+     * memory twice. */
+    const sinter_tensor_property_t property = gs_is_constant(t) && !ggml_is_quantized(t->type)
+                                                  ? sinter_tensor_property_constant
+                                                  : sinter_tensor_property_undef;
     sinter_dim_t dims[GS_MAX_RANK], strides[GS_MAX_RANK];
     bool open = gs_has_open(b, t);
     measure(b->tensors, in, dims, strides);

@@ -274,6 +274,10 @@ int matmul_packs_along(const plan_t *plan, const step_t *step);
 enum { PACKED_ROWS = 32 };
 int matmul_packs_strips(const plan_t *plan, const step_t *step);
 
+/* Why B does not lie in tiles (numeric/tiles.h) for the step's kernels for few rows, if it is
+ * constant; NULL: it should. */
+const char *matmul_refuse_tiles(const plan_t *plan, const step_t *step);
+
 /* The same of codes, as a convolution in integers multiplies them; 0: it does not. */
 int matmul_packs_taps(const plan_t *plan, const step_t *step);
 /* Bytes of those strips for each group of weights [groups, window, I, O]; false: too many. */

@@ -16,6 +16,9 @@
 #include "numeric/dtype.h"
 #include "patterns/partition.h"
 
+/* What lies in tiles (numeric/tiles.h): codes, or values for groups of them. */
+typedef enum tiled { NOT_TILED, TILED_CODES, TILED_VALUES } tiled_t;
+
 /* A value bound for one execute. Strides are in elements, for the dims that the reader sees: views
  * are applied. */
 typedef struct bound {
@@ -30,6 +33,7 @@ typedef struct bound {
     /* Elements of a block, and from one block to the next: the last dim lies in blocks, within
      * which its stride is 1. 0: no blocks. Only a MatMul's B does. */
     int64_t block, block_stride;
+    tiled_t tiled; /* strides are those of the batch dims */
 } bound_t;
 
 typedef struct frame {
@@ -50,6 +54,11 @@ typedef struct operand {
     int8_t scale_dim[SINTER_MAX_NDIMS], zp_dim[SINTER_MAX_NDIMS];
     int64_t group_size[SINTER_MAX_NDIMS];
 } operand_t;
+
+/* The same in tiles (numeric/tiles.h). zp: zero points or offsets; -1: none. */
+typedef struct tiled_operand {
+    int codes, scale, zp;
+} tiled_operand_t;
 
 typedef enum step_kind {
 #define SINTER_STEP(kind, name, driver) STEP_##kind,
@@ -80,6 +89,8 @@ typedef struct matmul_params {
     const conv_params_t *conv;
     /* Of a convolution: codes of b in strips as integers are multiplied with; -1: none. */
     int taps;
+    const tiled_operand_t *tiles; /* constant B; NULL: it does not lie in tiles, */
+    const char *why_no_tiles;     /* and why; itself NULL: nobody has asked */
     /* A value whose dims are those of the output: the first stored one, or one without data. */
     int out_dims;
 } matmul_params_t;
@@ -307,6 +318,10 @@ typedef struct plan_value {
     int along, line; /* PACKED: lines along that dim begin at multiples of `line` elements */
     int strip;       /* PACKED: as in bound_t; 0: none */
     bool taps;       /* PACKED: in strips that convolution in integers multiplies (taps.h) */
+    /* PACKED: as tiles whose columns are the dim `across` and whose K is the dim `along`, -1 where
+     * one value is for all of K. */
+    tiled_t tiled;
+    int across;
     /* VIEW: the StaticReshape, StaticTranspose or Slice that makes this from base; BACKWARDS: base
      * from this. Or the Concat that makes base; this is then the place of its input `part`. */
     const node_t *op;

@@ -43,7 +43,8 @@ static void counted_free(void *p, void *user)
 
 static sinter_engine_t *engine;
 static sinter_stream_t *stream;
-static uint64_t packs; /* copies that this engine's kernels want */
+/* Copies that this engine's kernels of few and of many rows want. */
+static uint64_t few, many_rows;
 
 static void open_engine(void)
 {
@@ -56,7 +57,8 @@ static void open_engine(void)
     const sinter_cpu_isa_t isa = sinter_engine_get_isa(engine);
     const bool integers = isa == sinter_isa_avx512_vnni || isa == sinter_isa_avx2_vnni ||
                           isa == sinter_isa_avx2; /* has products of integers of many rows */
-    packs = integers ? PARTS : 0;
+    many_rows = integers ? PARTS : 0;
+    few = integers || isa == sinter_isa_avx512 ? PARTS : 0; /* tiles */
 }
 
 static void close_engine(void)
@@ -163,20 +165,21 @@ static void test_once_for_all(void)
     share_weights(&many, &any);
     CHECK_THAT(stats().packed == 0 && stats().bytes == 0);
     CHECK_THAT(runs_right(&any));
-    CHECK_THAT(stats().packed == packs && stats().entries == packs && stats().hits == 0);
-    CHECK_THAT((stats().bytes >= K * N / 2) == (packs > 0));
+    const uint64_t all = few + many_rows; /* a number of rows that is open wants both */
+    CHECK_THAT(stats().packed == all && stats().entries == all && stats().hits == 0);
+    CHECK_THAT((stats().bytes >= K * N / 2) == (all > 0));
     CHECK_THAT(runs_right(&any));
     CHECK_THAT(runs_right(&many)); /* its scratch memory comes with its first execute */
     CHECK_THAT(runs_right(&many));
-    CHECK_THAT(stats().packed == packs && stats().hits == 3 * packs);
+    CHECK_THAT(stats().packed == all && stats().hits == all + 2 * many_rows);
     const long before = calls;
     for (int i = 0; i < 10; i++) {
         CHECK_THAT(execute(i % 2 ? &any : &many) == sinter_success);
     }
     CHECK_THAT(calls == before);
-    CHECK_THAT(stats().packed == packs && stats().refused == 0 && stats().evicted == 0);
+    CHECK_THAT(stats().packed == all && stats().refused == 0 && stats().evicted == 0);
     sinter_compiled_partition_destroy(&any.compiled);
-    CHECK_THAT(stats().entries == packs); /* the other one has it yet */
+    CHECK_THAT(stats().entries == many_rows); /* the other one has it yet */
     sinter_compiled_partition_destroy(&many.compiled);
     CHECK_THAT(stats().entries == 0 && stats().bytes == 0);
     close_matmul(&any);
@@ -194,14 +197,14 @@ static void test_invalidate(void)
                sinter_success); /* what is behind it */
     CHECK_THAT(sinter_engine_invalidate_constants(engine, w - 8, 8) == sinter_success);
     CHECK_THAT(sinter_engine_invalidate_constants(engine, w + 10, 0) == sinter_success);
-    CHECK_THAT(stats().entries == packs);
+    CHECK_THAT(stats().entries == few);
     for (int i = 0; i < K * N / 2; i++) {
         w[i] = (unsigned char)(w[i] * 3 + 1);
     }
     CHECK_THAT(sinter_engine_invalidate_constants(engine, w + K * N / 2 - 1, 1) == sinter_success);
-    CHECK_THAT(stats().entries == packs - (packs > 0));
+    CHECK_THAT(stats().entries == few - (few > 0));
     CHECK_THAT(runs_right(&x));
-    CHECK_THAT(stats().packed == packs + (packs > 0));
+    CHECK_THAT(stats().packed == few + (few > 0));
     close_matmul(&x);
 }
 
@@ -210,19 +213,19 @@ static void test_budget(void)
     matmul_t x, y;
 
     open_matmul(&x, 3, 1, sinter_tensor_property_constant, 5);
-    open_matmul(&y, 40, 1, sinter_tensor_property_constant, 6);
+    open_matmul(&y, 5, 1, sinter_tensor_property_constant, 6);
     CHECK_THAT(runs_right(&x));
     const size_t one = stats().bytes;
     CHECK_THAT(sinter_engine_set_constant_cache_budget(engine, one) == sinter_success);
     CHECK_THAT(runs_right(&y));
-    CHECK_THAT(stats().entries == packs && stats().evicted == packs && stats().bytes == one);
+    CHECK_THAT(stats().entries == few && stats().evicted == few && stats().bytes == one);
     CHECK_THAT(runs_right(&x));
-    CHECK_THAT(stats().packed == 3 * packs && stats().evicted == 2 * packs && stats().refused == 0);
+    CHECK_THAT(stats().packed == 3 * few && stats().evicted == 2 * few && stats().refused == 0);
     CHECK_THAT(sinter_engine_set_constant_cache_budget(engine, 0) == sinter_success);
     CHECK_THAT(stats().entries == 0 && stats().bytes == 0 && stats().budget == 0);
     CHECK_THAT(runs_right(&x));
     CHECK_THAT(runs_right(&y));
-    CHECK_THAT(stats().refused == 2 * packs && stats().entries == 0);
+    CHECK_THAT(stats().refused >= 2 * few && stats().entries == 0); /* a larger frame asks again */
     CHECK_THAT(sinter_engine_set_constant_cache_budget(engine, SIZE_MAX) == sinter_success);
     close_matmul(&x);
     close_matmul(&y);

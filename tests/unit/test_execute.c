@@ -456,10 +456,21 @@ static void test_decode_line(void)
     model_free(&model);
 }
 
+/* Weights of a model that would be constant are read where they lie. */
+static void make_variable(model_t *m)
+{
+    for (size_t o = 0; o < m->n_ops; o++) {
+        for (size_t i = 0; i < m->ops[o].n_inputs; i++) {
+            m->ops[o].inputs[i].property = sinter_tensor_property_variable;
+        }
+    }
+}
+
 /* 256 columns, and rows that compile may not know. */
 static void load_matmul(model_t *model, int64_t rows)
 {
     e2e_load(model, "patterns/matmul-weight-int4-kn.json");
+    make_variable(model);
     e2e_replace_dim(model, 38, 256);
     e2e_replace_dim(model, 3, rows);
 }
@@ -506,6 +517,7 @@ typedef struct way_case {
     int64_t dims[3][2]; /* from, to; 0: no more */
     sinter_fpmath_mode_t mode;
     const char *at[LEVELS];
+    bool constant;    /* weights may be copied */
     int64_t infinite; /* one more than the id of an input of floats that begins with infinity */
 } way_case_t;
 
@@ -532,6 +544,8 @@ typedef struct way_case {
     BY_K_AND_V(FMA)                                                      \
     ", q.k by chunks of " scales ", p.v by rows of few scales, some by " \
     "tiles of floats (a query is not finite, too small or too large)\n"
+#define ON_TILES " on tiles"
+#define BY_ROWS "some row by row (rows of A are not finite, too small or too large)"
 #define BY_PANELS "some by panels (rows of A are not finite, too small or too large)"
 #define BY_ELEMENTS \
     "some with scales by elements (rows of A are not finite, too small or too large)"
@@ -606,6 +620,19 @@ static void test_ways(void)
          .at = WAY_AT(OWN_PRODUCTS "\n", "by sums of rows, " BY_ELEMENTS "\n",
                       "by sums of rows, " BY_ELEMENTS "\n", "by sums of rows, " BY_ELEMENTS "\n"),
          .infinite = 5},
+        {"patterns/matmul-weight-int4.json",
+         {{3, 4}},
+         sinter_fpmath_mode_f16,
+         .at = WAY_AT(OWN_PRODUCTS "\n", LIMBS_16 ON_TILES "\n", "by f32 FMA" ON_TILES "\n",
+                      LIMBS_16 ON_TILES "\n"),
+         .constant = true},
+        {"patterns/matmul-weight-int4.json",
+         {{3, 4}},
+         sinter_fpmath_mode_f16,
+         .at = WAY_AT(OWN_PRODUCTS "\n", LIMBS_16 ON_TILES ", " BY_ROWS "\n",
+                      "by f32 FMA" ON_TILES ", " BY_ROWS "\n", LIMBS_16 ON_TILES ", " BY_ROWS "\n"),
+         .constant = true,
+         .infinite = 5},
         {"patterns/softmax-postops.json",
          {{0}},
          sinter_fpmath_mode_strict,
@@ -623,6 +650,9 @@ static void test_ways(void)
         e2e_ports_t ports;
         char text[8192];
         e2e_load(&model, c->model);
+        if (!c->constant) {
+            make_variable(&model);
+        }
         for (int d = 0; d < 3 && c->dims[d][0] > 0; d++) {
             e2e_replace_dim(&model, c->dims[d][0], c->dims[d][1]);
         }

@@ -77,6 +77,9 @@ typedef struct selection_case {
 #define CODES_OF_A(m)                                                              \
     "DynamicDequantize qtype=per_group group_shape=1,32 20:u8:" m "x128 21:f32:" m \
     "x4 -> 1:f32:" m "x128; "
+#define CONSTANT(m)                                                                       \
+    "DynamicDequantize qtype=per_group group_shape=1,32 10:s4!:160x128 11:f16!:160x4 -> " \
+    "2:f32:160x128; MatMul transpose_b=1 1:f32:" m "x128 2:f32:160x128 -> 3:f32:" m "x160"
 #define DENSE(m) "MatMul " FLOAT_A(m) " 2:f32:128x160 -> 3:f32:" m "x160"
 
 #define QUANTISE(in, kind) "DynamicQuantize quantization_kind=" kind " qtype=per_group " in
@@ -319,6 +322,44 @@ static const selection_case_t cases[] = {
             VNNI = {"matmul_rows_int8_vnni",
                     {"K: " TWO_LIMBS, TWO_LIMBS " where groups along K are made of blocks"}},
             AVX2_VNNI = {"matmul_rows_int8_avxvnni", {"K: " TWO_LIMBS}}}},
+    {.what = "one row, constant codes along K, strict",
+     .graph = CONSTANT("1"),
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
+            AVX2 = {"matmul_rows_f32_avx2",
+                    {"matmul_tiles_int8_avx2 refused: without AVX-512, products of floats read B "
+                     "where it lies",
+                     "K: f32 FMA"}},
+            AVX512 = {"matmul_tiles_f32_avx512",
+                      {"reads tensor 10, which is constant, in tiles", "tiles of B: f32 FMA"}},
+            VNNI = {"matmul_tiles_f32_avx512",
+                    {"matmul_tiles_int8_vnni " MODE_HAS_NO_INTEGERS,
+                     "reads tensor 11, which is constant, in tiles"}}}},
+    {.what = "16 rows, constant codes along K, int8",
+     .graph = CONSTANT("16"),
+     .mode = sinter_fpmath_mode_int8,
+     .apply_to_int = true,
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
+            AVX2 = {"matmul_tiles_int8_avx2",
+                    {"  chosen at execute: matmul_tiles_int8_avx2 (up to 16 rows and constant B), "
+                     "else matmul_rows_int8_avx2",
+                     "tiles of B: 8-bit integers"}},
+            AVX512 = {"matmul_tiles_f32_avx512", {0}},
+            VNNI = {"matmul_tiles_int8_vnni", {"tiles of B: 8-bit integers"}},
+            AVX2_VNNI = {"matmul_tiles_int8_avxvnni", {"tiles of B: 8-bit integers"}}}},
+    {.what = "rows not known at compile, constant codes along K, int8",
+     .graph = CONSTANT("?"),
+     .mode = sinter_fpmath_mode_int8,
+     .apply_to_int = true,
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
+            AVX2 = {"matmul_tiles_int8_avx2",
+                    {"  chosen at execute: matmul_tiles_int8_avx2 (up to 16 rows and constant B), "
+                     "else matmul_rows_int8_avx2 (up to 16 rows that share one B), else "
+                     "matmul_rows_f32_avx2 (up to 16 rows that share one B), else "
+                     "matmul_blocks_int8_avx2"}},
+            AVX512 = {"matmul_tiles_f32_avx512", {0}},
+            VNNI = {"matmul_tiles_int8_vnni",
+                    {"  chosen at execute: matmul_tiles_int8_vnni (up to 16 rows and constant B)"}},
+            AVX2_VNNI = {"matmul_tiles_int8_avxvnni", {0}}}},
     {.what = "one row of codes, codes along K, strict",
      .graph = CODES_OF_A("1") ALONG_K("1", FLOAT_A("1")),
      .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
@@ -355,15 +396,18 @@ static const selection_case_t cases[] = {
      .never = "nothing: needs",
      .at = {GENERIC = {"matmul_panel_f32_generic",
                        {IDLE("int8",
+                             "B is not constant (matmul_tiles_int8_vnni); "
                              "no decoder for the data type of B (matmul_rows_int8_vnni); " NO_BYTES
                              " (matmul_blocks_int8_vnni)")}},
             AVX2 = {"matmul_panel_f32_avx2",
                     {IDLE("int8",
+                          "B is not constant (matmul_tiles_int8_avx2); "
                           "no decoder for the data type of B (matmul_rows_int8_avx2); " NO_BYTES
                           " (matmul_blocks_int8_avx2)")}},
             AVX2_VNNI = {"matmul_panel_f32_avx2", {"matmul_rows_int8_avxvnni" NO_DECODER}},
             AVX512 = {"matmul_panel_f32_avx512",
                       {IDLE("int8",
+                            "B is not constant (matmul_tiles_int8_avx2); "
                             "no decoder for the data type of B (matmul_rows_int8_avx2); " NO_BYTES
                             " (matmul_blocks_int8_vnni)")}},
             VNNI = {"matmul_panel_f32_avx512", {"matmul_rows_int8_vnni" NO_DECODER}}}},

@@ -15,7 +15,7 @@
 #include "check.h"
 #include "spec.h"
 
-enum { MOST_TABLES = 24, MOST_ROWS = 8 };
+enum { MOST_TABLES = 25, MOST_ROWS = 8 };
 
 /* ---- where each way can be taken ------------------------------------------------------------- */
 
@@ -41,6 +41,7 @@ enum {
 #define EXACT_TAPS "exact products of codes, tap by tap"
 #define TWO_LIMBS "16-bit integers (two 8-bit limbs)"
 #define ONE_LIMB "8-bit integers"
+#define ON_TILES " on tiles"
 #define FMA "f32 FMA on decoded registers"
 
 static const struct roll {
@@ -113,6 +114,9 @@ static const struct roll {
     {"matmul_rows", ONE_LIMB, BYTE_CAPS},
     {"matmul_rows", FMA, SIMD_CAPS},
     {"matmul_rows", "panels", SIMD_CAPS},
+    {"matmul_tiles", TWO_LIMBS ON_TILES, BYTE_CAPS},
+    {"matmul_tiles", ONE_LIMB ON_TILES, BYTE_CAPS},
+    {"matmul_tiles", "f32 FMA" ON_TILES, AVX512_CAPS},
     {"matmul_columns", FMA, SIMD_CAPS},
     {"matmul_columns", "panels", SIMD_CAPS},
     {"matmul_scales", "nothing", SIMD_CAPS},
@@ -139,6 +143,7 @@ typedef struct way_case {
     sinter_fpmath_mode_t mode; /* applies to integers too */
     int threads;               /* 0: one */
     size_t cache_bytes;        /* 0: the machine's */
+    bool no_copies;            /* the constant cache has no room */
     bool on_machine;           /* choosing runs code of the level */
     /* By sinter_cpu_isa_t. NULL: as at avx512 where that is avx512_vnni, else as at avx2.
      * LIBXSMM stands for the best of bf16 brgemm, f32 brgemm and own f32 gemm that it allows. */
@@ -214,6 +219,10 @@ typedef struct way_case {
 #define OTHER_ALONG_K(m, group, n)                                                          \
     "DynamicDequantize qtype=per_group group_shape=1," group " 30:s4:160x128 31:f16:160x" n \
     " -> 32:f32:160x128; MatMul transpose_b=1 " FLOAT_A(m) " 32:f32:160x128 -> 33:f32:" m "x160"
+/* The same, constant. */
+#define CONSTANT(m)                                                                       \
+    "DynamicDequantize qtype=per_group group_shape=1,32 10:s4!:160x128 11:f16!:160x4 -> " \
+    "2:f32:160x128; MatMul transpose_b=1 1:f32:" m "x128 2:f32:160x128 -> 3:f32:" m "x160"
 #define TWO_ALONG_K(m) ALONG_K(m, "32", "4", FLOAT_A(m)) "; " OTHER_ALONG_K(m, "32", "4")
 #define SAME_A "A by what the step before made"
 #define ALONG_N(m, group, scales)                                                          \
@@ -403,6 +412,24 @@ static const way_case_t cases[] = {
      .mode = sinter_fpmath_mode_int8,
      .at = {GENERIC = PRODUCTS, AVX2 = "products by " ONE_LIMB, AVX512 = PRODUCTS,
             VNNI = "products by " ONE_LIMB}},
+    {.what = "one row, constant codes, strict",
+     .graph = CONSTANT("1"),
+     .at = {GENERIC = PRODUCTS, AVX2 = "by " FMA, AVX512 = "by f32 FMA" ON_TILES}},
+    {.what = "one row, constant codes, f16",
+     .graph = CONSTANT("1"),
+     .mode = sinter_fpmath_mode_f16,
+     .at = {GENERIC = PRODUCTS, AVX2 = "by " TWO_LIMBS ON_TILES, AVX512 = "by f32 FMA" ON_TILES,
+            VNNI = "by " TWO_LIMBS ON_TILES}},
+    {.what = "16 rows, constant codes, int8",
+     .graph = CONSTANT("16"),
+     .mode = sinter_fpmath_mode_int8,
+     .at = {GENERIC = PRODUCTS, AVX2 = "by " ONE_LIMB ON_TILES, AVX512 = "by f32 FMA" ON_TILES,
+            VNNI = "by " ONE_LIMB ON_TILES}},
+    {.what = "16 rows, constant codes, a full constant cache",
+     .graph = CONSTANT("16"),
+     .mode = sinter_fpmath_mode_int8,
+     .no_copies = true,
+     .at = {GENERIC = PRODUCTS, AVX2 = "by " ONE_LIMB, AVX512 = "by " FMA, VNNI = "by " ONE_LIMB}},
     {.what = "one row, codes along N, a short last group of rows",
      .graph = ALONG_N("1", "48,1", "3x256"),
      .at = {GENERIC = PRODUCTS, AVX2 = "by " FMA ", scales by sums of rows"}},
@@ -754,6 +781,9 @@ static void choose_all(const way_case_t *c, sinter_cpu_isa_t isa,
     frame_mem_t *fm = frame_place(plan, memory);
     const same_dims_t *broken;
     sinter_status_t status = frame_shapes(plan, fm, &broken);
+    for (int i = plan->n_values - plan->n_packed; i < plan->n_values && c->no_copies; i++) {
+        fm->v[i] = fm->v[plan->values[i].base];
+    }
     if (status == sinter_success) {
         frame_data(plan, fm, data, NULL);
         status = frame_choose(

@@ -180,7 +180,8 @@ static int run_all(bench_t *b, gr_error_t *err)
     const size_t want = opt->repeat ? (size_t)opt->repeat : MAX_RUNS;
     double start, progress, seconds, rate, mixed;
 
-    for (size_t i = 0; i < (b->n_sets > 1 ? 1 : 2); i++) { /* warm up code and scratch memory */
+    /* Warm up code and scratch memory, and let copies of constants be made. */
+    for (size_t i = 0; i < (b->n_sets > 1 ? b->n_sets : 2); i++) {
         if (run_once(b, &seconds, &rate, &mixed, err)) {
             return -1;
         }

@@ -170,6 +170,7 @@ static void bound_from_lt(bound_t *b, const lt_t *lt)
 {
     b->dtype = lt->data_type;
     b->strip = 0;
+    b->tiled = NOT_TILED;
     b->block = b->block_stride = 0;
     b->ndims = lt->ndims < 0 ? 0 : lt->ndims;
     memcpy(b->dims, lt->dims, sizeof(b->dims));

@@ -5,6 +5,7 @@
 #include "backend_xsmm/exec/frame.h"
 #include "backend_xsmm/ukernels/tile.h"
 #include "base/status.h"
+#include "numeric/tiles.h"
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
@@ -13,7 +14,8 @@ static bool wants_copy(const plan_t *plan, const frame_mem_t *fm, int i)
 {
     const bound_t *base = &fm->v[plan->values[i].base];
     const int along = plan->values[i].along;
-    bool some = plan->values[i].strip > 0 || (base->strides[along] != 1 && base->dims[along] > 1);
+    bool some = plan->values[i].strip > 0 || plan->values[i].tiled != NOT_TILED ||
+                (base->strides[along] != 1 && base->dims[along] > 1);
     for (int d = 0; d < base->ndims; d++) {
         some = some && base->dims[d] > 0;
     }
@@ -76,6 +78,34 @@ static bool dense_but(bound_t *b, int dim, int64_t *stride)
     return true;
 }
 
+/* Bytes of the tiles of one matrix. False: too many. */
+static bool matrix_of_tiles(tiled_t what, const int64_t *dims, int across, int along,
+                            sinter_data_type_t type, int64_t *bytes)
+{
+    const int64_t K = along < 0 ? 1 : dims[along];
+    return what == TILED_CODES ? tiles_of_codes(type, K, dims[across], bytes)
+                               : tiles_of_values(type, K, dims[across], bytes);
+}
+
+/* Strides are in bytes, as if elements were. */
+static sinter_status_t resolve_tiles(const plan_t *plan, int i, bound_t *b)
+{
+    const plan_value_t *v = &plan->values[i];
+    int64_t stride;
+    b->tiled = v->tiled;
+    if (!matrix_of_tiles(v->tiled, b->dims, v->across, v->along, b->dtype, &stride)) {
+        return too_large(plan, i);
+    }
+    for (int d = b->ndims - 1; d >= 0; d--) {
+        const bool inner = d == v->across || d == v->along;
+        b->strides[d] = inner ? 0 : stride;
+        if (!inner && !mul_i64(stride, b->dims[d], &stride)) {
+            return too_large(plan, i);
+        }
+    }
+    return sinter_success;
+}
+
 /* The other dims keep their order. */
 static sinter_status_t resolve_packed(const plan_t *plan, frame_mem_t *fm, int i)
 {
@@ -84,6 +114,9 @@ static sinter_status_t resolve_packed(const plan_t *plan, frame_mem_t *fm, int i
     *b = fm->v[plan->values[i].base];
     if (!wants_copy(plan, fm, i)) {
         return sinter_success;
+    }
+    if (plan->values[i].tiled != NOT_TILED) {
+        return resolve_tiles(plan, i, b);
     }
     if (plan->values[i].taps) {
         return resolve_taps(plan, i, b);
@@ -153,8 +186,52 @@ static void pack_strips(const constant_key_t *key, int64_t from, float *to,
     }
 }
 
+static void pack_tiles(const constant_key_t *key, int64_t from, unsigned char *to)
+{
+    const int along = key->along;
+    const groups_t codes = {.data = key->data,
+                            .type = dtype_traits((sinter_data_type_t)key->type),
+                            .dtype = (sinter_data_type_t)key->type,
+                            .first = from,
+                            .row = {along < 0 ? 0 : key->strides[along], 1},
+                            .column = {key->strides[key->across], 1}};
+    const int64_t K = along < 0 ? 1 : key->dims[along], N = key->dims[key->across];
+    if (key->tiled == TILED_CODES) {
+        tiles_pack_codes(&codes, K, N, to);
+    } else {
+        tiles_pack_values(&codes, K, N, to);
+    }
+}
+
+/* Matrix by matrix. */
+static void pack_all_tiles(const constant_key_t *key, unsigned char *memory)
+{
+    int64_t idx[SINTER_MAX_NDIMS] = {0};
+    for (int d = 0; d >= 0;) {
+        int64_t from = 0, to = 0;
+        for (int k = 0; k < key->ndims; k++) {
+            from += idx[k] * key->strides[k];
+            to += idx[k] * key->packed[k];
+        }
+        pack_tiles(key, from, memory + to);
+        for (d = key->ndims - 1; d >= 0; d--) {
+            if (d == key->across || d == key->along) {
+                continue;
+            }
+            if (++idx[d] < key->dims[d]) {
+                break;
+            }
+            idx[d] = 0;
+        }
+    }
+}
+
 static void pack(const constant_key_t *key, void *memory, const void *user)
 {
+    if (key->tiled != NOT_TILED) {
+        pack_all_tiles(key, memory);
+        return;
+    }
     const plan_t *plan = user;
     const int batch = key->ndims - 2, along = key->packed[batch] == 1 ? batch : batch + 1;
     const sinter_data_type_t type = (sinter_data_type_t)key->type;
@@ -184,7 +261,9 @@ static void pack(const constant_key_t *key, void *memory, const void *user)
     }
 }
 
-static bool key_of(const bound_t *base, const bound_t *packed, constant_key_t *key, size_t *bytes)
+/* value: of the packed one; NULL: a copy as strides say. */
+static bool key_of(const bound_t *base, const bound_t *packed, const plan_value_t *value,
+                   constant_key_t *key, size_t *bytes)
 {
     int64_t elems = 1, span = 1, n;
     memset(key, 0, sizeof(*key));
@@ -201,6 +280,23 @@ static bool key_of(const bound_t *base, const bound_t *packed, constant_key_t *k
             !mul_i64(base->dims[d] - 1, base->strides[d], &from) || !add_i64(span, from, &span)) {
             return false;
         }
+    }
+    if (packed->tiled != NOT_TILED) {
+        key->tiled = packed->tiled;
+        key->across = value->across;
+        key->along = value->along;
+        if (!dtype_bytes(base->dtype, span, &n) ||
+            !matrix_of_tiles(packed->tiled, base->dims, value->across, value->along, base->dtype,
+                             &elems)) {
+            return false;
+        }
+        for (int d = 0; d < base->ndims; d++) {
+            if (d != value->across && d != value->along && !mul_i64(elems, base->dims[d], &elems)) {
+                return false;
+            }
+        }
+        key->extent = (size_t)n;
+        return add_size((size_t)elems, 0, bytes);
     }
     if (packed->strip > 0 && !mul_i64(packed->dims[0], packed->strides[0], &elems)) {
         return false;
@@ -230,7 +326,7 @@ static sinter_status_t take_copy(const plan_t *plan, frame_mem_t *fm, const step
     if (fits && stride == 0) {
         return sinter_success; /* there is nothing to copy */
     }
-    if (!fits || !key_of(from, &dense, &key, &bytes)) {
+    if (!fits || !key_of(from, &dense, NULL, &key, &bytes)) {
         return sg_fail(sinter_invalid_shape, "tensor %llu: size of its copy overflows",
                        (unsigned long long)plan->values[step->copied].lt.id);
     }
@@ -251,7 +347,7 @@ sinter_status_t frame_pack(const plan_t *plan, frame_mem_t *fm, const void *owne
             continue;
         }
         const bound_t *base = &fm->v[plan->values[i].base];
-        if (!key_of(base, &fm->v[i], &key, &bytes)) {
+        if (!key_of(base, &fm->v[i], &plan->values[i], &key, &bytes)) {
             return too_large(plan, i);
         }
         SG_TRY(constants_take(&plan->engine->constants, &key, bytes, owner, pack, plan,

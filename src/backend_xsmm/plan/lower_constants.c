@@ -46,6 +46,14 @@ int lower_pack_strips(plan_t *plan, int value, int strip)
     return plan->n_values - 1;
 }
 
+int lower_pack_tiles(plan_t *plan, int value, tiled_t what, int across, int along)
+{
+    plan_value_t *packed = add_packed(plan, value, along);
+    packed->tiled = what;
+    packed->across = across;
+    return plan->n_values - 1;
+}
+
 void lower_constants(plan_t *plan)
 {
     const int before = plan->n_values;

@@ -123,17 +123,46 @@ static const char *refuse_tail(const tail_groups_t *t)
                : NULL;
 }
 
+/* Scales and zero points have one value for each column, see matmul_refuse_tiles. */
+static void pack_tiles(plan_t *plan, const step_t *step, matmul_params_t *m)
+{
+    const operand_t *b = &m->b;
+    m->why_no_tiles = !lower_is_constant(plan, b->data) ||
+                              (b->scale >= 0 && !lower_is_constant(plan, b->scale)) ||
+                              (b->zp >= 0 && !lower_is_constant(plan, b->zp))
+                          ? "B is not constant"
+                          : matmul_refuse_tiles(plan, step);
+    tiled_operand_t *tiles =
+        m->why_no_tiles == NULL ? ARENA_NEW(&plan->arena, tiled_operand_t, 1) : NULL;
+    if (tiles == NULL) {
+        return; /* without memory, kernels that read B where it lies run */
+    }
+    const int last = plan->values[b->data].lt.ndims - 1, across = m->trans_b ? last - 1 : last,
+              along = m->trans_b ? last : last - 1;
+    tiles->codes = lower_pack_tiles(plan, b->data, TILED_CODES, across, along);
+    tiles->scale =
+        lower_pack_tiles(plan, b->scale, TILED_VALUES, b->scale_dim[across], b->scale_dim[along]);
+    tiles->zp = b->zp < 0 ? -1
+                          : lower_pack_tiles(plan, b->zp, TILED_VALUES, b->zp_dim[across],
+                                             b->zp_dim[along]);
+    m->tiles = tiles;
+}
+
 static void layouts(plan_t *plan, step_t *step)
 {
     const int dim = matmul_packs_along(plan, step), strip = matmul_packs_strips(plan, step),
               taps = matmul_packs_taps(plan, step);
     operand_t *b = &step->p.matmul.b;
+    pack_tiles(plan, step, &step->p.matmul);
+    /* No kernel of many rows reads B. */
+    const problem_t problem = {.plan = plan, .step = step};
+    const bool few = step->p.matmul.tiles != NULL && matmul_rows_of(&problem) >= 0;
     if (taps > 0 && lower_is_constant(plan, b->data)) {
         step->p.matmul.taps = lower_pack_strips(plan, b->data, taps);
         plan->values[step->p.matmul.taps].taps = true;
     } else if (strip > 0) {
         b->data = lower_pack_strips(plan, b->data, strip);
-    } else if (dim >= 0) {
+    } else if (dim >= 0 && !few) {
         b->data = lower_pack(plan, b->data, dim,
                              64 * 8 / dtype_traits(plan->values[b->data].lt.data_type)->bits);
         b->scale = lower_pack(plan, b->scale, b->scale_dim[dim], 1);
@@ -145,18 +174,22 @@ static void layouts(plan_t *plan, step_t *step)
 static void report(const plan_t *plan, const step_t *step, textbuf_t *text)
 {
     const matmul_params_t *m = &step->p.matmul;
-    const int packed[] = {m->b.data, m->b.scale, m->b.zp, m->conv != NULL ? m->taps : -1};
+    const tiled_operand_t none = {-1, -1, -1}, *tiles = m->tiles != NULL ? m->tiles : &none;
+    const int packed[] = {m->b.data,    m->b.scale,   m->b.zp,  m->conv != NULL ? m->taps : -1,
+                          tiles->codes, tiles->scale, tiles->zp};
     if (plan->values[m->b.data].shows == IN_BLOCKS) {
         text_add(text, "  reads tensor %llu in place, in the blocks that its dims say\n",
                  (unsigned long long)plan->values[plan->values[m->b.data].base].lt.id);
     }
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 7; i++) {
         const plan_value_t *v = packed[i] >= 0 ? &plan->values[packed[i]] : NULL;
         if (v == NULL || v->kind != PV_PACKED) {
             continue;
         }
         text_add(text, "  reads tensor %llu, which is constant, ", (unsigned long long)v->lt.id);
-        if (v->strip > 0) {
+        if (v->tiled != NOT_TILED) {
+            text_add(text, "in tiles: a copy in the constant cache\n");
+        } else if (v->strip > 0) {
             text_add(text, "in strips of %d columns: a copy in the constant cache\n", v->strip);
         } else {
             text_add(text, "with dim %d contiguous: a copy in the constant cache\n", v->along);
@@ -167,7 +200,7 @@ static void report(const plan_t *plan, const step_t *step, textbuf_t *text)
 const step_ops_t step_matmul = {.classes = OP_MATMUL | OP_CONVOLUTION,
                                 .chains_once = true,
                                 .products = true,
-                                .packed_values = 3,
+                                .packed_values = 6,
                                 .emit = emit,
                                 .visit = visit,
                                 .work = work,

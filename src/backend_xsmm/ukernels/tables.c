@@ -9,12 +9,14 @@
 #include "backend_xsmm/ukernels/matmul_rows.h"
 #include "backend_xsmm/ukernels/matmul_taps.h"
 #include "backend_xsmm/ukernels/tile_isa.h"
+#include "backend_xsmm/ukernels/tiles.h"
 
 typedef enum family {
     FAMILY_eltwise,
     FAMILY_eltwise_f64,
     FAMILY_tile,
     FAMILY_codes,
+    FAMILY_tiles,
     FAMILY_blocks,
     FAMILY_taps,
     FAMILY_rows,
@@ -27,6 +29,7 @@ typedef eltwise_table_t eltwise_family_t;
 typedef eltwise_f64_t eltwise_f64_family_t;
 typedef tile_table_t tile_family_t;
 typedef codes_table_t codes_family_t;
+typedef tiles_table_t tiles_family_t;
 typedef blocks_table_t blocks_family_t;
 typedef taps_table_t taps_family_t;
 typedef rows_floats_t rows_family_t[CODE_TYPES];
@@ -64,6 +67,7 @@ TABLE(FAMILY_eltwise, eltwise_table_t, eltwise_table)
 TABLE(FAMILY_eltwise_f64, eltwise_f64_t, eltwise_f64)
 TABLE(FAMILY_tile, tile_table_t, tile_table)
 TABLE(FAMILY_codes, codes_table_t, codes_table)
+TABLE(FAMILY_tiles, tiles_table_t, tiles_table)
 TABLE(FAMILY_blocks, blocks_table_t, blocks_table)
 TABLE(FAMILY_taps, taps_table_t, taps_table)
 

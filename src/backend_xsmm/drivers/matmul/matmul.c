@@ -441,6 +441,38 @@ static void choose_tiles_of_strips(matmul_state_t *st, const matmul_config_t *c,
     st->k_block = MM_K;
 }
 
+/* The time of the share that has most to do, in columns. The last share has the last panel, which
+ * may be short, and is the only one with a panel more where one is left over. */
+static int64_t time_of(const matmul_state_t *m, int64_t panel, int shares)
+{
+    enum { PANEL_COST = 8 }; /* what a panel takes besides its columns */
+    const int64_t of_matrix = (m->N + panel - 1) / panel, all = of_matrix * m->mats,
+                  most = (all + shares - 1) / shares,
+                  missing = m->mats == 1 ? of_matrix * panel - m->N : 0;
+    const int64_t columns = all % shares == 1 && shares > 1
+                                ? at_least((most - 1) * panel, most * panel - missing)
+                                : most * panel;
+    return columns + most * PANEL_COST;
+}
+
+void matmul_choose_panel(matmul_state_t *m, int shares)
+{
+    int unit = 16;
+    while (unit % m->tail.cols != 0 && unit < MM_PANEL) {
+        unit += 16;
+    }
+    const int64_t most = unit < MM_PANEL ? MM_PANEL / unit * unit : MM_PANEL;
+    m->panel = (int)most;
+    for (int64_t panel = most - unit; panel >= unit; panel -= unit) {
+        if (time_of(m, panel, shares) < time_of(m, m->panel, shares)) {
+            m->panel = (int)panel;
+        }
+    }
+    m->n_panels = (m->N + m->panel - 1) / m->panel;
+    m->block = MM_FEW;
+    m->n_blocks = 1;
+}
+
 sinter_status_t matmul_count(const step_t *step, matmul_state_t *st)
 {
     /* Channels of results of two groups of a convolution may share a byte. */

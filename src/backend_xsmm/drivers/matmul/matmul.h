@@ -30,6 +30,7 @@
 
 enum {
     MM_ROWS = 512,                  /* most rows of a block */
+    MM_FEW = 16,                    /* the same of kernels for few rows */
     MM_UNIT = 8,                    /* rows that blocks of a convolution are multiples of */
     MM_HEIGHT = 32,                 /* most rows of one product */
     MM_PANEL = TAIL_MATMUL_COLUMNS, /* most columns of a panel */
@@ -179,6 +180,9 @@ const char *matmul_refuse_b(const problem_t *p, bool decoder, bool scaled);
 /* Why a kernel for few rows does not. */
 const char *matmul_refuse_rows(const problem_t *p, int most);
 int64_t matmul_rows_of(const problem_t *p); /* that share one B; -1: not known */
+/* For kernels of few rows: panels of whole groups of the tail, so that shares end at the same time,
+ * and one block of rows. */
+void matmul_choose_panel(matmul_state_t *st, int shares);
 /* Counts the items and finds out whether one thread must do them all, once the panel is chosen. */
 sinter_status_t matmul_count(const step_t *step, matmul_state_t *st);
 /* n rows from row0 on of matrix mat. */

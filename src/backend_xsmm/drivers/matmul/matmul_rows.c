@@ -118,13 +118,16 @@ static int64_t gathered_bytes(int64_t K, int bits)
     return (K * bits / 8 + CODES_CHUNK - 1) / CODES_CHUNK * CODES_CHUNK;
 }
 
-/* What the most rows need by the way that needs most. */
+/* What the most rows need by the way that needs most. Where B should lie in tiles, this kernel runs
+ * when the constant cache has no room for them. */
 static size_t reserve_bytes(const rows_config_t *c, const problem_t *p)
 {
     const operand_t *b = &p->step->p.matmul.b;
     const int64_t K = problem_dim(p, b->data, p->step->p.matmul.trans_b ? 1 : 2);
     size_t most = 0;
-    for (int way = IN_ONE_LIMB; way <= IN_FLOATS && matmul_rows_of(p) < 0 && K > 0; way++) {
+    for (int way = IN_ONE_LIMB;
+         way <= IN_FLOATS && (matmul_rows_of(p) < 0 || p->step->p.matmul.tiles != NULL) && K > 0;
+         way++) {
         const int elems = way == IN_FLOATS  ? c->floats->layout.elems
                           : c->type != NULL ? c->type->elems
                                             : 0;
@@ -349,40 +352,6 @@ static void bind_units(const rows_config_t *c, const rows_state_t *st, const gro
     }
 }
 
-/* The time of the share that has most to do, in columns. The last share has the last panel, which
- * may be short, and is the only one with a panel more where one is left over. */
-static int64_t time_of(const matmul_state_t *m, int64_t panel, int shares)
-{
-    enum { PANEL_COST = 8 }; /* what a panel takes besides its columns */
-    const int64_t of_matrix = (m->N + panel - 1) / panel, all = of_matrix * m->mats,
-                  most = (all + shares - 1) / shares,
-                  missing = m->mats == 1 ? of_matrix * panel - m->N : 0;
-    const int64_t columns = all % shares == 1 && shares > 1
-                                ? at_least((most - 1) * panel, most * panel - missing)
-                                : most * panel;
-    return columns + most * PANEL_COST;
-}
-
-/* Panels of whole fours and whole groups of the tail, so that shares end at the same time. */
-static void choose_panel(rows_state_t *st, int shares)
-{
-    matmul_state_t *m = &st->panel;
-    int unit = 16;
-    while (unit % m->tail.cols != 0 && unit < MM_PANEL) {
-        unit += 16;
-    }
-    const int64_t most = unit < MM_PANEL ? MM_PANEL / unit * unit : MM_PANEL;
-    m->panel = (int)most;
-    for (int64_t panel = most - unit; panel >= unit; panel -= unit) {
-        if (time_of(m, panel, shares) < time_of(m, m->panel, shares)) {
-            m->panel = (int)panel;
-        }
-    }
-    m->n_panels = (m->N + m->panel - 1) / m->panel;
-    m->block = ROWS_MOST;
-    m->n_blocks = 1;
-}
-
 static void fill_table(const codes_type_t *codes, rows_state_t *st)
 {
     const dtype_traits_t *type = st->panel.b.base.codes.type;
@@ -422,7 +391,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     st->panel.blocks = (blocks_state_t){0};
     memset(st->values, 0, sizeof st->values);
     fill_table(c->type, st);
-    choose_panel(st, p->frame->shares);
+    matmul_choose_panel(&st->panel, p->frame->shares);
     SG_TRY(matmul_count(p->step, &st->panel));
     choice->shares_bytes = st->panel.shares_bytes;
     return sinter_success;

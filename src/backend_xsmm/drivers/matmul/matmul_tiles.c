@@ -1,0 +1,464 @@
+/* The matmul kernels for few rows of A and constant weights, which lie in tiles of the constant
+ * cache (numeric/tiles.h). Rows of A are brought into the form that the micro-kernels want; rows
+ * that do not suit integers, or whose sums might leave the range of floats, are multiplied one by
+ * one with codes that are dequantised first. */
+#include <string.h>
+
+#include "backend_xsmm/drivers/common/products.h"
+#include "backend_xsmm/drivers/matmul/matmul.h"
+#include "backend_xsmm/ukernels/tiles.h"
+#include "base/status.h"
+#include "graph/tensor.h"
+#include "numeric/tiles.h"
+
+typedef struct tiles_config {
+    matmul_config_t panel; /* first: see matmul.h */
+    const tiles_table_t *table;
+    const codes_type_t *type; /* NULL: in floats */
+    integers_t kind;
+    int limbs;
+} tiles_config_t;
+
+typedef enum tiles_way { TILES_TWO_LIMBS, TILES_ONE_LIMB, TILES_FLOATS } tiles_way_t;
+
+typedef struct tiles_state {
+    matmul_state_t panel; /* first: see matmul.h */
+    tiles_way_t way;
+    tiles_strip_t first; /* the first strip */
+    codes_form_t form;
+    int64_t codes, scales, zps; /* bytes from a strip to the next one */
+    float values[16];           /* of codes of 4 bits, */
+    unsigned char bytes[16];    /* and as integers */
+    bool is_signed;
+} tiles_state_t;
+
+/* One share's: A as the micro-kernels want it. */
+typedef struct tiles_buffers {
+    tiles_ints_t ints;
+    float *x, *sums; /* floats, [tile][row]..., and their sums */
+} tiles_buffers_t;
+
+/* ---- selection ------------------------------------------------------------------------------- */
+
+/* How scales or offsets of a type are read; false: they are not. */
+static bool values_of(sinter_data_type_t type, tiles_values_t *values)
+{
+    static const struct {
+        sinter_data_type_t type;
+        tiles_values_t values;
+    } rows[] = {{sinter_f32, TILES_F32},
+                {sinter_f16, TILES_F16},
+                {sinter_bf16, TILES_BF16},
+                {sinter_e8m0, TILES_E8M0}};
+    bool found = false;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows && !found; i++) {
+        *values = rows[i].values;
+        found = rows[i].type == type;
+    }
+    return found;
+}
+
+static bool is_scale(sinter_data_type_t type)
+{
+    tiles_values_t values;
+    return values_of(type, &values);
+}
+
+static bool is_zero_point(const operand_t *b, sinter_data_type_t codes, sinter_data_type_t type)
+{
+    const dtype_traits_t *t = dtype_traits(type);
+    return b->offsets
+               ? is_scale(type)
+               : t->cls == DTYPE_INT && t->bits <= 8 && dtype_traits(codes)->cls == DTYPE_INT;
+}
+
+/* Why scales or zero points do not lie in tiles: they have one value for each column and each group
+ * of whole tiles of K. */
+static const char *refuse_values(const plan_t *plan, const operand_t *b, int value,
+                                 const int8_t *dim_of, int across, int along)
+{
+    const lt_t *lt = &plan->values[value].lt, *data = &plan->values[b->data].lt;
+    const int64_t K = data->dims[along], N = data->dims[across];
+    if (dim_of[across] < 0 || lt->dims[dim_of[across]] != N) {
+        return "columns of B share scales or zero points";
+    }
+    const int64_t groups = dim_of[along] < 0 ? 1 : lt->dims[dim_of[along]];
+    return groups > 1 && quant_group_size(K, groups, b->group_size[along]) % TILES_K != 0
+               ? "groups of B along K are not whole tiles of 32 elements"
+               : NULL;
+}
+
+#define A_IS_CODES "A is made of codes"
+
+/* Why products are not of integers. */
+static const char *refuse_mode(const problem_t *p)
+{
+    const operand_t *a = &p->step->p.matmul.a;
+    return p->step->permit.integers == NO_INTEGERS ? MODE_HAS_NO_INTEGERS
+           : a->scale >= 0 || dtype_traits(problem_type(p, a->data))->bits < 16 ? A_IS_CODES
+                                                                                : NULL;
+}
+
+const char *matmul_refuse_tiles(const plan_t *plan, const step_t *step)
+{
+    const matmul_params_t *m = &step->p.matmul;
+    const operand_t *b = &m->b;
+    const lt_t *lt = &plan->values[b->data].lt,
+               *scale = b->scale < 0 ? NULL : &plan->values[b->scale].lt,
+               *zp = b->zp < 0 ? NULL : &plan->values[b->zp].lt;
+    const int last = lt->ndims - 1, across = m->trans_b ? last - 1 : last,
+              along = m->trans_b ? last : last - 1;
+    const features_t wide = {plan->features.bits & NEEDS_AVX512}; /* floats: without VNNI */
+    const tiles_table_t *table = tiles_table(wide);
+    const problem_t problem = {.plan = plan, .step = step};
+    if (m->conv != NULL) {
+        return "rows of A are patches of an image";
+    }
+    if (table == NULL || (!table->has_floats && refuse_mode(&problem) != NULL)) {
+        return "without AVX-512, products of floats read B where it lies";
+    }
+    if (m->a.scale >= 0) {
+        return A_IS_CODES;
+    }
+    const char *many = matmul_refuse_rows(&problem, TILES_ROWS);
+    if (many != NULL) {
+        return many;
+    }
+    if (scale == NULL) {
+        return "B has no scales";
+    }
+    if (last < 1 || !lt_dims_known(lt) || !lt_dims_known(scale) ||
+        (zp != NULL && !lt_dims_known(zp))) {
+        return "dims of B are not known";
+    }
+    for (int d = 0; d <= last; d++) {
+        if (d < last - 1 ? lt->dims[d] != 1 : lt->dims[d] < 1) {
+            return "B is not one matrix";
+        }
+    }
+    if (codes_type(lt->data_type) == NULL || b->split != sinter_data_type_undef ||
+        !is_scale(scale->data_type) ||
+        (zp != NULL && !is_zero_point(b, lt->data_type, zp->data_type))) {
+        return "no tiles for the data types of B";
+    }
+    const char *why = refuse_values(plan, b, b->scale, b->scale_dim, across, along);
+    return why != NULL || b->zp < 0 ? why : refuse_values(plan, b, b->zp, b->zp_dim, across, along);
+}
+
+/* Only execute knows whether the constant cache has room for tiles. */
+static bool has_tiles(const problem_t *p, int value)
+{
+    return value < 0 || problem_answer(p, p->frame == NULL ? -1 : 1) < 0 ||
+           p->frame->v[value].tiled != NOT_TILED;
+}
+
+static const char *refuse_floats(const kernel_t *self, const problem_t *p)
+{
+    const matmul_params_t *m = &p->step->p.matmul;
+    (void)self;
+    if (m->tiles == NULL) {
+        return m->why_no_tiles != NULL ? m->why_no_tiles : "B is not constant";
+    }
+    const char *why = matmul_refuse_rows(p, TILES_ROWS);
+    return why != NULL ? why
+           : has_tiles(p, m->tiles->codes) && has_tiles(p, m->tiles->scale) &&
+                   has_tiles(p, m->tiles->zp)
+               ? NULL
+               : "the constant cache has no room for tiles of B";
+}
+
+static const char *refuse_ints(const kernel_t *self, const problem_t *p)
+{
+    const char *why = refuse_floats(self, p);
+    return why != NULL ? why : refuse_mode(p);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static size_t tiles_buffers(tiles_way_t way, int64_t K, int rows, unsigned char *base,
+                            tiles_buffers_t *out)
+{
+    const size_t tiles = (size_t)tiles_along(K), room = (size_t)tiles_rows(rows),
+                 ints = way <= TILES_ONE_LIMB ? tiles * room : 0,
+                 floats = way == TILES_FLOATS ? tiles * room : tiles;
+    size_t at = 0;
+    for (int i = 0; i < 2; i++) {
+        out->ints.limb[i] = carve(base, &at, way == TILES_ONE_LIMB && i == 1 ? 0 : ints, TILES_K);
+    }
+    out->ints.scale = carve(base, &at, ints, sizeof(float));
+    out->ints.sum = carve(base, &at, ints, sizeof(int32_t));
+    out->x = carve(base, &at, floats * TILES_K, sizeof(float));
+    out->sums = carve(base, &at, floats, sizeof(float));
+    return at;
+}
+
+/* ---- setup ----------------------------------------------------------------------------------- */
+
+static size_t reserve_bytes(const problem_t *p)
+{
+    const int64_t K = problem_dim(p, p->step->p.matmul.b.data, p->step->p.matmul.trans_b ? 1 : 2);
+    tiles_buffers_t buffers;
+    size_t most = 0;
+    for (int way = TILES_TWO_LIMBS; way <= TILES_FLOATS && matmul_rows_of(p) < 0; way++) {
+        const size_t bytes = tiles_buffers((tiles_way_t)way, K, TILES_ROWS, NULL, &buffers);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *arena,
+                             candidate_t *out)
+{
+    tiles_config_t *c = ARENA_NEW(arena, tiles_config_t, 1);
+    textbuf_t note;
+    if (c == NULL) {
+        return sinter_out_of_memory;
+    }
+    matmul_configure(self, p, TILES_ROWS, false, false, &c->panel);
+    c->table = tiles_table(self->needs);
+    if (self->driver->arithmetic == IN_INT8) {
+        c->type = codes_type(problem_type(p, p->step->p.matmul.b.data));
+        c->kind = p->step->permit.integers;
+        c->limbs = limbs_of(c->kind);
+    }
+    text_init(&note, arena);
+    text_add(&note, "up to %d rows of A times tiles of B: %s", TILES_ROWS,
+             c->type != NULL ? integers_name(c->kind) : DECODED_FMA);
+    *out = (candidate_t){.config = c,
+                         .state_bytes = sizeof(tiles_state_t),
+                         .share_bytes = matmul_share_bytes(p, &c->panel),
+                         .reserve_bytes = reserve_bytes(p),
+                         .note = note.text};
+    return note.oom ? sinter_out_of_memory : sinter_success;
+}
+
+/* ---- choose ---------------------------------------------------------------------------------- */
+
+static const char *refuse_way(int kind, const void *config, void *state)
+{
+    const tiles_config_t *c = config;
+    (void)state;
+    return c->kind == (integers_t)kind ? NULL : "";
+}
+
+/* In the order of tiles_way_t. */
+const way_row_t ways_matmul_tiles[] = {{TWO_LIMBS_NAME " on tiles", refuse_way, TWO_LIMBS},
+                                       {ONE_LIMB_NAME " on tiles", refuse_way, ONE_LIMB},
+                                       {"f32 FMA on tiles", NULL, 0}};
+
+/* Tiles that share a scale or a zero point. */
+static int64_t group_of(const groups_t *g, int64_t K)
+{
+    return axis_groups(&g->row, K) == 1 ? tiles_along(K) : g->row.group / TILES_K;
+}
+
+static void bind_tiles(const problem_t *p, tiles_state_t *st)
+{
+    const matmul_params_t *m = &p->step->p.matmul;
+    const matrix_t *b = &st->panel.b.base;
+    const int64_t K = st->panel.K;
+    const bound_t *codes = &p->frame->v[m->tiles->codes], *scale = &p->frame->v[m->tiles->scale],
+                  *zp = m->tiles->zp < 0 ? NULL : &p->frame->v[m->tiles->zp];
+    st->first = (tiles_strip_t){.codes = codes->data,
+                                .scale = scale->data,
+                                .tiles = tiles_along(K),
+                                .group = group_of(&b->scale, K),
+                                .zp_group = tiles_along(K)};
+    values_of(scale->dtype, &st->first.scale_type);
+    if (zp != NULL) {
+        st->first.zp_group = group_of(&b->zp, K);
+        *(b->offsets ? &st->first.offset : &st->first.zp) = zp->data;
+        values_of(zp->dtype, &st->first.offset_type);
+        st->first.zp_bias = zp->dtype == sinter_u8 ? 128 : 0;
+    }
+    int64_t groups = b->zp.type == NULL ? 0 : axis_groups(&b->zp.row, K);
+    tiles_of_codes(codes->dtype, K, TILES_COLUMNS, &st->codes);
+    tiles_of_values(scale->dtype, axis_groups(&b->scale.row, K), TILES_COLUMNS, &st->scales);
+    tiles_of_values(zp != NULL ? zp->dtype : sinter_f32, groups, TILES_COLUMNS, &st->zps);
+    const codes_type_t *type = codes_type(codes->dtype);
+    st->form = type->form;
+    st->is_signed = codes->dtype == sinter_s8;
+    memset(st->values, 0, sizeof st->values);
+    if (b->codes.type->bits == 4) {
+        float value[16];
+        dtype_nibble_values(&b->codes.type->codec, value);
+        for (int i = 0; i < 16; i++) {
+            st->values[i] = value[i ^ type->flip];
+            st->bytes[i] = (unsigned char)(value[i] / type->unit + (float)type->offset);
+        }
+    }
+}
+
+static sinter_status_t choose(const kernel_t *self, const problem_t *p, const void *config,
+                              void *state, choice_t *choice)
+{
+    const tiles_config_t *c = config;
+    tiles_state_t *st = state;
+    tiles_buffers_t buffers;
+    SG_TRY(matmul_bind(self, p, &c->panel, &st->panel));
+    bind_tiles(p, st);
+    st->way = (tiles_way_t)take_way(ways_matmul_tiles, NULL, c, st, choice);
+    choice->shared_bytes = (size_t)p->frame->shares *
+                           tiles_buffers(st->way, st->panel.K, (int)st->panel.rows, NULL, &buffers);
+    st->panel.blocks = (blocks_state_t){0};
+    matmul_choose_panel(&st->panel, p->frame->shares);
+    SG_TRY(matmul_count(p->step, &st->panel));
+    choice->shares_bytes = st->panel.shares_bytes;
+    return sinter_success;
+}
+
+/* ---- work ------------------------------------------------------------------------------------ */
+
+typedef struct tiles_task {
+    matmul_task_t t; /* of the panel */
+    const tiles_config_t *c;
+    const tiles_state_t *st;
+    tiles_buffers_t buf;
+} tiles_task_t;
+
+/* One tile of one row of floats; gives the bits of its largest magnitude. */
+static uint32_t place_row(const float *from, float *to, float *sum)
+{
+    uint32_t most = 0;
+    float total = 0;
+    for (int i = 0; i < TILES_K; i++) {
+        uint32_t bits;
+        memcpy(&bits, from + i, sizeof bits);
+        bits &= INT32_MAX;
+        most = bits > most ? bits : most;
+        to[i] = from[i];
+        total += from[i];
+    }
+    *sum = total;
+    return most;
+}
+
+/* All of A: as integers or floats. False: some rows are not for them. */
+static bool load_rows(tiles_task_t *w)
+{
+    const int64_t K = w->st->panel.K;
+    const int rows = w->t.rows, room = tiles_rows(rows);
+    uint32_t most[TILES_ROWS] = {0};
+    bool usable = true;
+    for (int64_t k = 0; k < K; k += MM_K) {
+        const int kn = (int)at_most(K - k, MM_K);
+        matmul_load_a(&w->t, k, kn);
+        for (int e = 0; e < kn; e += TILES_K) {
+            const int64_t tile = (k + e) / TILES_K * room;
+            const float *from = w->t.buf.a + e;
+            const tiles_ints_t to = {
+                {w->buf.ints.limb[0] + tile * TILES_K, w->buf.ints.limb[1] + tile * TILES_K},
+                w->buf.ints.scale + tile,
+                w->buf.ints.sum + tile};
+            if (w->st->way != TILES_FLOATS) {
+                usable = w->c->table->quantise(from, MM_LDA, rows, w->c->limbs, &to) && usable;
+                continue;
+            }
+            for (int r = 0; r < rows; r++) {
+                const uint32_t bits =
+                    place_row(from + (size_t)r * MM_LDA, w->buf.x + (tile + r) * TILES_K,
+                              w->buf.sums + tile + r);
+                most[r] = bits > most[r] ? bits : most[r];
+            }
+        }
+    }
+    for (int r = 0; r < rows; r++) {
+        usable = usable && is_in_product_range((int32_t)most[r]);
+    }
+    return usable;
+}
+
+/* Row r of the task alone, as floats. */
+static void load_row(tiles_task_t *w, int r)
+{
+    matmul_task_t one = w->t;
+    one.row0 += r;
+    one.rows = 1;
+    for (int64_t k = 0; k < w->st->panel.K; k += MM_K) {
+        const int kn = (int)at_most(w->st->panel.K - k, MM_K);
+        matmul_load_a(&one, k, kn);
+        for (int e = 0; e < kn; e += TILES_K) {
+            const int64_t tile = (k + e) / TILES_K;
+            place_row(w->t.buf.a + e, w->buf.x + tile * TILES_K, w->buf.sums + tile);
+        }
+    }
+}
+
+static tiles_strip_t strip_at(const tiles_state_t *st, int64_t i)
+{
+    tiles_strip_t s = st->first;
+    s.codes += i * st->codes;
+    s.scale += i * st->scales;
+    s.zp = s.zp != NULL ? s.zp + i * st->zps : NULL;
+    s.offset = s.offset != NULL ? s.offset + i * st->zps : NULL;
+    return s;
+}
+
+static void multiply(tiles_task_t *w, int rows, bool each, float *acc)
+{
+    const tiles_state_t *st = w->st;
+    for (int c = 0; c < w->t.cols; c += TILES_COLUMNS) {
+        const tiles_strip_t b = strip_at(st, (w->t.n0 + c) / TILES_COLUMNS);
+        if (st->way == TILES_FLOATS || each) {
+            w->c->table->floats(&b, st->form, st->is_signed, st->values, w->buf.x, w->buf.sums,
+                                rows, each, acc + c, MM_PANEL);
+        } else {
+            w->c->table->ints(&b, w->c->type, st->bytes, &w->buf.ints, rows, w->c->limbs, acc + c,
+                              MM_PANEL);
+        }
+    }
+}
+
+static void run_panel(tiles_task_t *w, bool usable)
+{
+    if (usable) {
+        multiply(w, w->t.rows, false, w->t.buf.acc);
+        return;
+    }
+    report_detour(w->t.worker,
+                  "some row by row (rows of A are not finite, too small or too large)");
+    for (int r = 0; r < w->t.rows; r++) {
+        load_row(w, r);
+        multiply(w, 1, true, w->t.buf.acc + (size_t)r * MM_PANEL);
+    }
+}
+
+static void work(const kernel_t *self, const problem_t *p, const void *config, const void *state,
+                 const worker_t *w)
+{
+    const tiles_config_t *c = config;
+    const tiles_state_t *st = state;
+    const matmul_state_t *m = &st->panel;
+    tiles_task_t t = {.t = {.c = &c->panel, .st = m, .worker = w, .tail = p->step->tail != NULL},
+                      .c = c,
+                      .st = st};
+    int64_t begin, end, mat = -1;
+    bool usable = false;
+    (void)self;
+    share(m->items, w->tid, w->nth, &begin, &end);
+    if (w->phase == 0 || begin >= end) {
+        return;
+    }
+    matmul_buffers(&c->panel, p->step, w->scratch, &t.t.buf);
+    const size_t own = tiles_buffers(st->way, m->K, (int)m->rows, NULL, &t.buf);
+    tiles_buffers(st->way, m->K, (int)m->rows, (unsigned char *)w->shared + own * (size_t)w->tid,
+                  &t.buf);
+    if (m->rows < tiles_rows((int)m->rows)) { /* rows that are missing are zeros */
+        memset((unsigned char *)w->shared + own * (size_t)w->tid, 0, own);
+    }
+    for (int64_t i = begin; i < end; i++) {
+        matmul_seek(&t.t, i);
+        if (i / m->n_panels != mat) {
+            mat = i / m->n_panels;
+            usable = load_rows(&t);
+        }
+        run_panel(&t, usable);
+        matmul_finish(&t.t);
+    }
+}
+
+#define TILES                                                                                  \
+    .step = STEP_MATMUL, .phases = 2, .takes = "up to 16 rows and constant B", .setup = setup, \
+    .choose = choose, .start = matmul_start, .work = work
+const driver_t driver_matmul_tiles = {TILES, .arithmetic = IN_F32, .refuse = refuse_floats};
+const driver_t driver_matmul_tiles_int8 = {TILES, .arithmetic = IN_INT8, .refuse = refuse_ints};

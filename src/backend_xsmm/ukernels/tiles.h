@@ -1,0 +1,65 @@
+/* Rows of activations times a strip of weights that lie in tiles (numeric/tiles.h).
+ *
+ * A dword of a line belongs to one column, so an element of the activation is the same for a whole
+ * vector: a broadcast from memory. Nothing is summed across lanes, and the scales of 16 columns are
+ * one load. Codes are read in order of addresses, one stream for each thread. */
+#ifndef SINTER_SRC_UKERNELS_TILES_H
+#define SINTER_SRC_UKERNELS_TILES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backend_xsmm/ukernels/codes.h"
+#include "numeric/tiles.h"
+
+enum { TILES_ROWS = 16 }; /* most rows at once */
+
+/* How scales or offsets are stored. */
+typedef enum tiles_values { TILES_F32, TILES_F16, TILES_BF16, TILES_E8M0 } tiles_values_t;
+
+/* A strip: TILES_COLUMNS columns of the weights. */
+typedef struct tiles_strip {
+    const unsigned char *codes, *scale;
+    const unsigned char *zp, *offset; /* NULL: there are none; never both */
+    int64_t tiles;                    /* along K */
+    int64_t group;                    /* tiles that share a scale, */
+    int64_t zp_group;                 /* and those that share a zero point or an offset */
+    int zp_bias;                      /* added to zero points */
+    tiles_values_t scale_type, offset_type;
+} tiles_strip_t;
+
+/* Rows that there is room for. */
+static inline int tiles_rows(int rows)
+{
+    return rows <= 2 ? rows : rows <= 4 ? 4 : rows <= 8 ? 8 : TILES_ROWS;
+}
+
+/* Rows as integers, [tile][tiles_rows(rows)]: x = scale * q in one limb, and
+ * scale * (256 * high + low) in two. */
+typedef struct tiles_ints {
+    int8_t *limb[2]; /* of 32 elements each: the high or only limbs, the low ones */
+    float *scale;
+    int32_t *sum; /* of q */
+} tiles_ints_t;
+
+/* The micro-kernels of one instruction set. */
+typedef struct tiles_table {
+    /* Quantises one tile of K of each row, in rows ldx floats apart; to: of this tile. False: a row
+     * has a NaN or an infinity, or its largest element is too small or too large. NULL: there are
+     * no products in integers. */
+    bool (*quantise)(const float *x, int64_t ldx, int rows, int limbs, const tiles_ints_t *to);
+    /* out[row * ldo + column]. */
+    void (*ints)(const tiles_strip_t *b, const codes_type_t *type, const unsigned char *table,
+                 const tiles_ints_t *a, int rows, int limbs, float *out, int64_t ldo);
+    /* The same of floats x, [tile][tiles_rows(rows)][32], in the precision of floats. values: by
+     * codes of 4 bits as they lie in tiles; sums: of x, [tile][...]. each: for one row of any
+     * magnitude, whose codes are dequantised before they are multiplied. */
+    void (*floats)(const tiles_strip_t *b, codes_form_t form, bool is_signed, const float *values,
+                   const float *x, const float *sums, int rows, bool each, float *out, int64_t ldo);
+    bool has_floats; /* floats takes several rows; else one row that is `each` */
+} tiles_table_t;
+
+/* The best one for a set of features; NULL: there is none. */
+const tiles_table_t *tiles_table(features_t features);
+
+#endif

@@ -1,0 +1,124 @@
+#include "numeric/tiles.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+
+enum { LINE = 4 * TILES_COLUMNS }; /* bytes */
+
+static bool is_zero_point(sinter_data_type_t type)
+{
+    return dtype_traits(type)->cls == DTYPE_INT;
+}
+
+bool tiles_of_codes(sinter_data_type_t type, int64_t K, int64_t N, int64_t *bytes)
+{
+    return mul_i64(tiles_strips(N), tiles_along(K), bytes) &&
+           mul_i64(*bytes, TILES_COLUMNS * TILES_K * dtype_traits(type)->bits / 8, bytes);
+}
+
+bool tiles_of_values(sinter_data_type_t type, int64_t groups, int64_t N, int64_t *bytes)
+{
+    const int each = is_zero_point(type) ? 1 : dtype_traits(type)->bits / 8;
+    return mul_i64(tiles_strips(N), groups, bytes) && mul_i64(*bytes, TILES_COLUMNS * each, bytes);
+}
+
+/* ---- codes ----------------------------------------------------------------------------------- */
+
+/* n codes of a column from element k on, as 32 bytes, zeros behind them. */
+static void load_codes(const groups_t *from, int64_t k, int64_t column, int n, uint8_t *code)
+{
+    const int64_t first = codes_at(from, k, column), stride = from->row.stride;
+    memset(code, 0, TILES_K);
+    for (int i = 0; i < n; i++) {
+        const int64_t at = first + i * stride;
+        code[i] = from->type->bits == 8 ? from->data[at] : from->data[at / 2] >> at % 2 * 4 & 15;
+    }
+}
+
+/* What is flipped in each byte of codes of 4 bits. */
+static uint8_t flip_of(sinter_data_type_t type)
+{
+    return type == sinter_s4 ? 0x88 : 0;
+}
+
+/* A whole column of a tile of codes of 4 bits from 16 bytes along K. */
+static inline void put_nibbles(const uint8_t *bytes, uint8_t flip, unsigned char *tile)
+{
+    typedef uint8_t v16 __attribute__((vector_size(16)));
+    v16 x, even, odd, last;
+    memcpy(&x, bytes, sizeof x);
+    x ^= flip;
+    last =
+        __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15);
+    even = (x & 15) | last << 4;
+    odd = x >> 4 | (last & 0xf0);
+    x = __builtin_shufflevector(even, odd, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    for (int j = 0; j < 4; j++) {
+        memcpy(tile + j * LINE, (const uint8_t *)&x + 4 * j, 4);
+    }
+}
+
+static void put_codes(int bits, const uint8_t *code, uint8_t flip, unsigned char *tile)
+{
+    for (int k = 0; k < TILES_K; k += 4) {
+        if (bits == 8) {
+            memcpy(tile + k / 4 * LINE, code + k, 4);
+            continue;
+        }
+        for (int b = 0; b < 4; b++) {
+            unsigned char *to = &tile[k % 16 / 4 * LINE + b];
+            *to = (unsigned char)(k < 16 ? code[k + b] : (*to | code[k + b] << 4) ^ flip);
+        }
+    }
+}
+
+void tiles_pack_codes(const groups_t *from, int64_t K, int64_t N, unsigned char *to)
+{
+    const int bits = from->type->bits, bytes = TILES_COLUMNS * TILES_K * bits / 8;
+    const bool by_bytes = from->row.stride == 1;
+    const uint8_t flip = flip_of(from->dtype);
+    uint8_t code[TILES_K];
+    for (int64_t n = 0; n < N; n += TILES_COLUMNS) {
+        for (int64_t k = 0; k < K; k += TILES_K, to += bytes) {
+            const int whole = K - k < TILES_K ? (int)(K - k) : TILES_K,
+                      there = N - n < TILES_COLUMNS ? (int)(N - n) : TILES_COLUMNS;
+            if (there < TILES_COLUMNS) {
+                memset(to, flip, (size_t)bytes);
+            }
+            for (int c = 0; c < there; c++) {
+                const int64_t at = codes_at(from, k, n + c);
+                if (bits == 4 && by_bytes && at % 2 == 0 && whole == TILES_K) {
+                    put_nibbles(from->data + at / 2, flip, to + 4 * c);
+                } else {
+                    load_codes(from, k, n + c, whole, code);
+                    put_codes(bits, code, flip, to + 4 * c);
+                }
+            }
+        }
+    }
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+void tiles_pack_values(const groups_t *from, int64_t groups, int64_t N, unsigned char *to)
+{
+    const bool zps = is_zero_point(from->dtype);
+    const int bytes = zps ? 1 : from->type->bits / 8;
+    const float less = from->dtype == sinter_u8 ? 128 : 0;
+    for (int64_t n = 0; n < N; n += TILES_COLUMNS) {
+        for (int64_t g = 0; g < groups; g++, to += TILES_COLUMNS * bytes) {
+            memset(to, 0, (size_t)(TILES_COLUMNS * bytes));
+            for (int c = 0; c < TILES_COLUMNS && n + c < N; c++) {
+                const int64_t at = codes_at(from, g, n + c);
+                if (zps) {
+                    float zp;
+                    from->type->codec.load_f32(from->data, at, 1, 1, &zp);
+                    to[c] = (unsigned char)(int8_t)(zp - less);
+                } else {
+                    memcpy(to + c * bytes, from->data + at * bytes, (size_t)bytes);
+                }
+            }
+        }
+    }
+}

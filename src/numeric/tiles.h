@@ -1,0 +1,38 @@
+/* How weights lie as kernels read them: in tiles.
+ *
+ * A strip is 16 columns of the weights with all of K. It consists of tiles of 32 elements of K,
+ * one after the other. A tile consists of lines of 64 bytes: a dword for each column. Codes of 4
+ * bits have four lines; byte b of a dword of line j has the code of k = 4 j + b in its lower half
+ * and that of k = 16 + 4 j + b in its upper half. Codes of 8 bits have eight lines; byte b has
+ * that of k = 4 j + b. Of s4 the sign bit is flipped, so that codes count from zero. Scales,
+ * offsets and zero points have planes of their own: for each strip and each group of K, those of
+ * 16 columns follow one another, zero points as signed bytes, less 128 where their type is u8.
+ * Columns and elements of K that the weights lack have codes of 0 and scales and offsets of 0. */
+#ifndef SINTER_SRC_NUMERIC_TILES_H
+#define SINTER_SRC_NUMERIC_TILES_H
+
+#include "numeric/groups.h"
+
+enum { TILES_COLUMNS = 16, TILES_K = 32 };
+
+static inline int64_t tiles_strips(int64_t N)
+{
+    return N / TILES_COLUMNS + (N % TILES_COLUMNS != 0);
+}
+
+/* Tiles of a strip. */
+static inline int64_t tiles_along(int64_t K)
+{
+    return K / TILES_K + (K % TILES_K != 0);
+}
+
+/* Bytes of a plane of N columns: codes of K elements of 4 or 8 bits, or values of so many groups
+ * of K. False: too many. */
+bool tiles_of_codes(sinter_data_type_t type, int64_t K, int64_t N, int64_t *bytes);
+bool tiles_of_values(sinter_data_type_t type, int64_t groups, int64_t N, int64_t *bytes);
+
+/* Fills a plane. Rows of `from` run along K; it is a matrix of single elements. */
+void tiles_pack_codes(const groups_t *from, int64_t K, int64_t N, unsigned char *to);
+void tiles_pack_values(const groups_t *from, int64_t groups, int64_t N, unsigned char *to);
+
+#endif

@@ -1,0 +1,441 @@
+/* Weights in tiles: where packing puts every code and value, from any strides, and the products of
+ * all micro-kernels that the machine has, against sums in double of the same codes. */
+#define _POSIX_C_SOURCE 200809L
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sinter/sinter_graph.h>
+
+#include "base/cpu.h"
+#include "check.h"
+
+#include "backend_xsmm/ukernels/tiles.h"
+#include "numeric/tiles.h"
+
+enum { MOST_K = 256, MOST_N = 40, PLANE = 1 << 16, ROOM = TILES_ROWS };
+
+static uint64_t state = 1;
+
+static uint32_t draw(uint32_t n)
+{
+    state = state * UINT64_C(6364136223846793005) + 1442695040888963407;
+    return (uint32_t)(state >> 33) % n;
+}
+
+/* ---- packing --------------------------------------------------------------------------------- */
+
+static int code_of(const unsigned char *data, int bits, int64_t at)
+{
+    return bits == 8 ? data[at] : data[at / 2] >> at % 2 * 4 & 15;
+}
+
+/* The code of a plane of tiles, by the definition in numeric/tiles.h. */
+static int tiled_code(const unsigned char *plane, sinter_data_type_t type, int64_t tiles, int64_t k,
+                      int64_t n)
+{
+    const int bits = dtype_traits(type)->bits, flip = type == sinter_s4 ? 8 : 0;
+    const unsigned char *tile = plane + (n / 16 * tiles + k / 32) * 512 * bits / 8;
+    const int at = (int)(k % 32), column = (int)(n % 16) * 4;
+    if (bits == 8) {
+        return tile[at / 4 * 64 + column + at % 4];
+    }
+    return (tile[at % 16 / 4 * 64 + column + at % 4] >> at / 16 * 4 & 15) ^ flip;
+}
+
+static void check_codes(sinter_data_type_t type, int64_t K, int64_t N, int64_t row, int64_t column)
+{
+    static unsigned char data[PLANE], plane[PLANE + 1];
+    const int bits = dtype_traits(type)->bits;
+    const int64_t tiles = (K + 31) / 32, strips = (N + 15) / 16;
+    const groups_t from = {.data = data,
+                           .type = dtype_traits(type),
+                           .dtype = type,
+                           .first = 3,
+                           .row = {row, 1},
+                           .column = {column, 1}};
+    int64_t bytes = 0;
+    for (int i = 0; i < PLANE; i++) {
+        data[i] = (unsigned char)draw(256);
+    }
+    CHECK_THAT(tiles_of_codes(type, K, N, &bytes) && bytes == strips * tiles * 512 * bits / 8);
+    memset(plane, 0xa5, sizeof plane);
+    tiles_pack_codes(&from, K, N, plane);
+    int64_t wrong = 0;
+    for (int64_t k = 0; k < tiles * 32; k++) {
+        for (int64_t n = 0; n < strips * 16; n++) {
+            const int want = k < K && n < N ? code_of(data, bits, 3 + k * row + n * column) : 0;
+            wrong += tiled_code(plane, type, tiles, k, n) != want;
+        }
+    }
+    CHECK(wrong == 0 && plane[bytes] == 0xa5,
+          "%s, K %lld, N %lld, strides %lld and %lld: %lld codes are elsewhere",
+          sinter_data_type_name(type), (long long)K, (long long)N, (long long)row,
+          (long long)column, (long long)wrong);
+}
+
+static void check_values(sinter_data_type_t type, int64_t groups, int64_t N, int64_t row,
+                         int64_t column)
+{
+    static unsigned char data[PLANE], plane[PLANE + 1];
+    const int bits = dtype_traits(type)->bits, is_int = dtype_traits(type)->cls == DTYPE_INT,
+              each = is_int ? 1 : bits / 8, less = type == sinter_u8 ? 128 : 0;
+    const groups_t from = {.data = data,
+                           .type = dtype_traits(type),
+                           .dtype = type,
+                           .first = 1,
+                           .row = {row, 1},
+                           .column = {column, 1}};
+    int64_t bytes = 0, wrong = 0;
+    for (int i = 0; i < PLANE; i++) {
+        data[i] = (unsigned char)draw(256);
+    }
+    CHECK_THAT(tiles_of_values(type, groups, N, &bytes) &&
+               bytes == (N + 15) / 16 * groups * 16 * each);
+    memset(plane, 0xa5, sizeof plane);
+    tiles_pack_values(&from, groups, N, plane);
+    for (int64_t g = 0; g < groups; g++) {
+        for (int64_t n = 0; n < (N + 15) / 16 * 16; n++) {
+            const unsigned char *at = plane + ((n / 16 * groups + g) * 16 + n % 16) * each;
+            const int64_t element = 1 + g * row + n * column;
+            if (n >= N) {
+                wrong += at[0] != 0;
+            } else if (is_int) {
+                float zp;
+                dtype_traits(type)->codec.load_f32(data, element, 1, 1, &zp);
+                wrong += (signed char)at[0] != (int)zp - less;
+            } else {
+                wrong += memcmp(at, data + element * each, (size_t)each) != 0;
+            }
+        }
+    }
+    CHECK(wrong == 0 && plane[bytes] == 0xa5, "%s, %lld groups, N %lld: %lld values are elsewhere",
+          sinter_data_type_name(type), (long long)groups, (long long)N, (long long)wrong);
+}
+
+static void test_packing(void)
+{
+    static const sinter_data_type_t codes[] = {sinter_s4, sinter_u4, sinter_f4_e2m1, sinter_s8,
+                                               sinter_u8},
+                                    values[] = {sinter_f32, sinter_f16, sinter_bf16, sinter_e8m0,
+                                                sinter_s4,  sinter_u4,  sinter_s8,   sinter_u8};
+    static const int64_t K[] = {1, 31, 32, 33, 64, 100, 256}, N[] = {1, 15, 16, 17, 40};
+    for (int t = 0; t < 5; t++) {
+        for (int i = 0; i < 7 * 5; i++) {
+            const int64_t k = K[i % 7], n = N[i / 7];
+            check_codes(codes[t], k, n, 1, k); /* along K */
+            check_codes(codes[t], k, n, 1, k + 1 + k % 2);
+            check_codes(codes[t], k, n, n, 1);         /* along N */
+            check_codes(codes[t], k, n, 3, 3 * k + 2); /* with gaps */
+        }
+    }
+    for (int t = 0; t < 8; t++) {
+        for (int i = 0; i < 7 * 5; i++) {
+            check_values(values[t], K[i % 7], N[i / 7], 1, K[i % 7]);
+            check_values(values[t], K[i % 7], N[i / 7], N[i / 7] + 1, 1);
+        }
+    }
+}
+
+static void test_sizes(void)
+{
+    int64_t bytes;
+    CHECK_THAT(!tiles_of_codes(sinter_s8, INT64_MAX, 16, &bytes));
+    CHECK_THAT(!tiles_of_codes(sinter_s4, INT64_MAX / 2, INT64_MAX / 2, &bytes));
+    CHECK_THAT(!tiles_of_values(sinter_f32, INT64_MAX / 32, 17, &bytes));
+}
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+#if defined(__x86_64__)
+typedef enum zero { NO_ZERO, ZPS, OFFSETS } zero_t;
+
+typedef struct weights {
+    sinter_data_type_t type;
+    int bits, group, zp_group; /* tiles */
+    tiles_strip_t strip;
+    unsigned char codes[MOST_K * 16], scale[MOST_K / 32 * 64], zp[MOST_K / 32 * 64];
+    double value[MOST_K][16], size[MOST_K][16]; /* |code| and |zero point| times the scale, added */
+} weights_t;
+
+static double value_of_scale(sinter_data_type_t type, const unsigned char *p, int i)
+{
+    float x;
+    dtype_traits(type)->codec.load_f32(p, i, 1, 1, &x);
+    return (double)x;
+}
+
+static void fill_scales(sinter_data_type_t type, unsigned char *to, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const float x = (float)ldexp(1 + draw(64) / 64.0, -3);
+        if (type == sinter_e8m0) {
+            to[i] = (unsigned char)(120 + draw(8));
+        } else {
+            dtype_traits(type)->codec.store_f32(to, i, 1, 1, &x);
+        }
+    }
+}
+
+static void fill(weights_t *w, sinter_data_type_t type, sinter_data_type_t scale, zero_t zero,
+                 int tiles)
+{
+    const int bits = dtype_traits(type)->bits;
+    const tiles_values_t values = scale == sinter_f16    ? TILES_F16
+                                  : scale == sinter_bf16 ? TILES_BF16
+                                  : scale == sinter_e8m0 ? TILES_E8M0
+                                                         : TILES_F32;
+    memset(w, 0, sizeof *w);
+    w->type = type;
+    w->bits = bits;
+    w->group = 1 + (int)draw(3);
+    w->zp_group = 1 + (int)draw(3);
+    w->strip = (tiles_strip_t){.codes = w->codes,
+                               .scale = w->scale,
+                               .zp = zero == ZPS ? w->zp : NULL,
+                               .offset = zero == OFFSETS ? w->zp : NULL,
+                               .tiles = tiles,
+                               .group = w->group,
+                               .zp_group = w->zp_group,
+                               .zp_bias = zero == ZPS && type == sinter_u8 ? 128 : 0,
+                               .scale_type = values,
+                               .offset_type = values};
+    for (size_t i = 0; i < sizeof w->codes; i++) {
+        w->codes[i] = (unsigned char)draw(256);
+    }
+    fill_scales(scale, w->scale, MOST_K / 32 * 16);
+    fill_scales(scale, w->zp, MOST_K / 32 * 16);
+    for (int i = 0; i < MOST_K / 32 * 16 && zero == ZPS; i++) {
+        w->zp[i] = (unsigned char)(bits == 4 ? draw(16) : draw(256));
+    }
+    for (int k = 0; k < tiles * 32; k++) {
+        for (int n = 0; n < 16; n++) {
+            const unsigned char code = (unsigned char)tiled_code(w->codes, type, tiles, k, n);
+            const int t = k / 32, g = t / w->group * 16 + n, z = t / w->zp_group * 16 + n;
+            float x;
+            dtype_traits(type)->codec.load_f32(&code, 0, 1, 1, &x);
+            const double s = value_of_scale(scale, w->scale, g),
+                         zp = zero == ZPS ? (signed char)w->zp[z] + w->strip.zp_bias : 0,
+                         offset = zero == OFFSETS ? value_of_scale(scale, w->zp, z) : 0;
+            w->value[k][n] = ((double)x - zp) * s + offset;
+            w->size[k][n] = (fabs((double)x) + fabs(zp)) * s + fabs(offset);
+        }
+    }
+}
+
+typedef struct rows {
+    float x[ROOM][MOST_K];
+    float placed[ROOM * MOST_K], sums[ROOM * MOST_K / 32];
+    int8_t high[ROOM * MOST_K], low[ROOM * MOST_K];
+    float scale[ROOM * MOST_K / 32];
+    int32_t sum[ROOM * MOST_K / 32];
+    float out[ROOM][24];
+} rows_t;
+
+/* parts: of the largest element of 32 that rounding a row to limbs is off, 0: none. */
+static void check_out(const weights_t *w, const rows_t *a, int rows, double parts, const char *what)
+{
+    double worst = 0;
+    for (int r = 0; r < rows; r++) {
+        for (int n = 0; n < 16; n++) {
+            double want = 0, bound = 0;
+            for (int k = 0; k < w->strip.tiles * 32; k++) {
+                double most = 0;
+                for (int i = k / 32 * 32; i < k / 32 * 32 + 32; i++) {
+                    most = fmax(most, fabs((double)a->x[r][i]));
+                }
+                want += (double)a->x[r][k] * w->value[k][n];
+                bound += w->size[k][n] * (fabs((double)a->x[r][k]) * 0x1p-20 + most * parts);
+            }
+            worst = fmax(worst, fabs((double)a->out[r][n] - want) / bound);
+        }
+    }
+    CHECK(worst <= 1, "%s, %s, %d rows: %g of the bound", sinter_data_type_name(w->type), what,
+          rows, worst);
+    bool kept = true;
+    for (int r = 0; r < ROOM; r++) {
+        for (int n = r < rows ? 16 : 0; n < 24; n++) {
+            kept = kept && a->out[r][n] == -7;
+        }
+    }
+    CHECK(kept, "%s, %s, %d rows: wrote beyond the results", sinter_data_type_name(w->type), what,
+          rows);
+}
+
+static void clear_out(rows_t *a)
+{
+    for (int i = 0; i < ROOM * 24; i++) {
+        a->out[i / 24][i % 24] = -7;
+    }
+}
+
+static void fill_rows(rows_t *a, int tiles, int rows)
+{
+    const int room = tiles_rows(rows);
+    memset(a, 0, sizeof *a);
+    for (int r = 0; r < rows; r++) {
+        for (int k = 0; k < tiles * 32; k++) {
+            const int at = (k / 32 * room + r) * 32 + k % 32;
+            a->x[r][k] = (float)((int)draw(2001) - 1000) / 300;
+            a->placed[at] = a->x[r][k];
+            a->sums[at / 32] += a->x[r][k];
+        }
+    }
+}
+
+static void check_integers(const tiles_table_t *table, const weights_t *w, rows_t *a, int rows,
+                           int limbs)
+{
+    const codes_type_t *type = codes_type(w->type);
+    unsigned char bytes[16];
+    float values[16] = {0};
+    const int room = tiles_rows(rows), tiles = (int)w->strip.tiles;
+    if (w->bits == 4) {
+        dtype_nibble_values(&dtype_traits(w->type)->codec, values);
+    }
+    for (int i = 0; i < 16; i++) {
+        bytes[i] = (unsigned char)(values[i] / type->unit + (float)type->offset);
+    }
+    bool usable = true;
+    for (int t = 0; t < tiles; t++) {
+        const tiles_ints_t to = {{a->high + t * room * 32, a->low + t * room * 32},
+                                 a->scale + t * room,
+                                 a->sum + t * room};
+        usable = table->quantise(&a->x[0][t * 32], MOST_K, rows, limbs, &to) && usable;
+    }
+    CHECK_THAT(usable);
+    const tiles_ints_t ints = {{a->high, a->low}, a->scale, a->sum};
+    clear_out(a);
+    table->ints(&w->strip, type, bytes, &ints, rows, limbs, a->out[0], 24);
+    check_out(w, a, rows, limbs == 2 ? 0x1p-15 : 0x1p-7, limbs == 2 ? "two limbs" : "one limb");
+}
+
+static void check_floats(const tiles_table_t *table, const weights_t *w, rows_t *a, int rows,
+                         bool each)
+{
+    float values[16] = {0}, in_tiles[16] = {0};
+    if (w->bits == 4) {
+        dtype_nibble_values(&dtype_traits(w->type)->codec, values);
+    }
+    for (int i = 0; i < 16; i++) {
+        in_tiles[i] = values[w->type == sinter_s4 ? i ^ 8 : i];
+    }
+    clear_out(a);
+    table->floats(&w->strip, codes_type(w->type)->form, w->type == sinter_s8, in_tiles, a->placed,
+                  a->sums, rows, each, a->out[0], 24);
+    check_out(w, a, rows, 0, each ? "floats, each dequantised" : "floats");
+}
+
+static void test_products(const tiles_table_t *table)
+{
+    static const sinter_data_type_t codes[] = {sinter_s4, sinter_u4, sinter_f4_e2m1, sinter_s8,
+                                               sinter_u8},
+                                    scales[] = {sinter_f32, sinter_f16, sinter_bf16, sinter_e8m0};
+    static weights_t w;
+    static rows_t a;
+    for (int i = 0; i < 5 * 4 * 3; i++) {
+        for (int rows = 1; rows <= TILES_ROWS; rows++) {
+            const int tiles = 1 + (int)draw(MOST_K / 32);
+            const zero_t zero =
+                i / 20 == ZPS && codes[i % 5] == sinter_f4_e2m1 ? NO_ZERO : (zero_t)(i / 20);
+            fill(&w, codes[i % 5], scales[i / 5 % 4], zero, tiles);
+            fill_rows(&a, tiles, rows);
+            for (int limbs = 1; limbs <= 2 && table->ints != NULL; limbs++) {
+                check_integers(table, &w, &a, rows, limbs);
+            }
+            if (table->has_floats) {
+                check_floats(table, &w, &a, rows, false);
+            }
+            if (rows == 1) {
+                check_floats(table, &w, &a, rows, true);
+            }
+        }
+    }
+}
+
+/* Sums are exact where all codes and activations are as large as they can be. */
+static void test_extremes(const tiles_table_t *table)
+{
+    static const sinter_data_type_t codes[] = {sinter_s4, sinter_u4, sinter_f4_e2m1, sinter_s8,
+                                               sinter_u8};
+    static const int largest[] = {0, 0xff, 0x77, 0x80, 0xff};
+    static weights_t w;
+    static rows_t a;
+    for (int i = 0; i < 5 && table->ints != NULL; i++) {
+        for (int rows = 1; rows <= TILES_ROWS; rows++) {
+            fill(&w, codes[i], sinter_f32, NO_ZERO, 2);
+            memset(w.codes, largest[i], sizeof w.codes);
+            for (int k = 0; k < 64; k++) {
+                for (int n = 0; n < 16; n++) {
+                    const unsigned char code =
+                        (unsigned char)(codes[i] == sinter_s4 ? 8 : largest[i]);
+                    float x;
+                    dtype_traits(codes[i])->codec.load_f32(&code, 0, 1, 1, &x);
+                    w.value[k][n] =
+                        (double)x * value_of_scale(sinter_f32, w.scale, k / 32 / w.group * 16 + n);
+                    w.size[k][n] = fabs(w.value[k][n]);
+                }
+            }
+            fill_rows(&a, 2, rows);
+            for (int r = 0; r < rows; r++) {
+                for (int k = 0; k < 64; k++) {
+                    a.x[r][k] = r % 2 ? -127 : 127;
+                }
+            }
+            for (int limbs = 1; limbs <= 2; limbs++) {
+                check_integers(table, &w, &a, rows, limbs);
+                double worst = 0;
+                for (int r = 0; r < rows; r++) {
+                    for (int n = 0; n < 16; n++) {
+                        double want = 0;
+                        for (int k = 0; k < 64; k++) {
+                            want += (double)a.x[r][k] * w.value[k][n];
+                        }
+                        worst = fmax(worst, fabs((double)a.out[r][n] / want - 1));
+                    }
+                }
+                CHECK(worst < 0x1p-20, "%s: largest codes, %d limbs: off by %g",
+                      sinter_data_type_name(codes[i]), limbs, worst);
+            }
+        }
+    }
+}
+
+static void test_unusable(const tiles_table_t *table)
+{
+    static rows_t a;
+    const tiles_ints_t to = {{a.high, a.low}, a.scale, a.sum};
+    static const float bad[] = {NAN, INFINITY, -INFINITY, 0x1p-101f, 0x1p101f};
+    for (int i = 0; i < 5 && table->quantise != NULL; i++) {
+        memset(&a, 0, sizeof a);
+        CHECK_THAT(table->quantise(a.x[0], MOST_K, 2, 1, &to));
+        a.x[1][7] = bad[i];
+        CHECK(!table->quantise(a.x[0], MOST_K, 2, 1, &to), "took %g", (double)bad[i]);
+    }
+}
+#endif
+
+int main(void)
+{
+    test_packing();
+    test_sizes();
+#if defined(__x86_64__)
+    for (int level = sinter_isa_generic; level < LEVELS; level++) {
+        const char *name = sinter_cpu_isa_name((sinter_cpu_isa_t)level);
+        const features_t has = features_of_level((sinter_cpu_isa_t)level);
+        const tiles_table_t *table = tiles_table(has);
+        if (table == NULL) {
+            continue;
+        }
+        if (level_of_features(features_up_to((sinter_cpu_isa_t)level)) != (sinter_cpu_isa_t)level) {
+            check_skip("%s: this machine has no such instructions", name);
+            continue;
+        }
+        test_products(table);
+        test_extremes(table);
+        test_unusable(table);
+    }
+#endif
+    return check_finish();
+}
