@@ -23,7 +23,8 @@ for object in "$@"; do
     codes_vnni) dot=zmm evex=yes ;;
     *) continue ;;
     esac
-    objdump -d "$object" > "$text" || exit 1
+    # -w: an instruction on one line, so that the rest of a long one is not taken for another.
+    objdump -d -w "$object" > "$text" || exit 1
     grep -q "^[0-9a-f]* <" "$text" || continue # another machine's: an empty file
     checked=$((checked + 1))
     if [ $evex = no ] && grep -m 3 "^ *[0-9a-f]*:[[:space:]]*62 " "$text"; then
