@@ -353,9 +353,7 @@ static const selection_case_t cases[] = {
      .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
             AVX2 = {"matmul_tiles_int8_avx2",
                     {"  chosen at execute: matmul_tiles_int8_avx2 (up to 16 rows and constant B), "
-                     "else matmul_rows_int8_avx2 (up to 16 rows that share one B), else "
-                     "matmul_rows_f32_avx2 (up to 16 rows that share one B), else "
-                     "matmul_blocks_int8_avx2"}},
+                     "else matmul_rows_int8_avx2 (up to 16 rows that share one B), else "}},
             AVX512 = {"matmul_tiles_f32_avx512", {0}},
             VNNI = {"matmul_tiles_int8_vnni",
                     {"  chosen at execute: matmul_tiles_int8_vnni (up to 16 rows and constant B)"}},
