@@ -56,7 +56,7 @@ def edit(todo):
              '(needs avx512)")}'),
             ('AVX2_VNNI = {"matmul_rows_f32_avx2",\n',
              f'"{KERNEL}", {{"K: f32 FMA on decoded registers"}}'),
-            ('AVX2 = {"matmul_rows_f32_avx2",\n                    {"matmul_tiles_int8_avx2 refused',
+            ('AVX2 = {"matmul_rows_f32_avx2",\n                    {"matmul_tiles',
              f'"{KERNEL}", {{0}}'),
             ('AVX2 = {"matmul_rows_f32_avx2", {0}}', f'"{KERNEL}", {{0}}'))), (
                 'LACKS("avx2", "matmul_rows_f32_avx512 (needs avx512)")',
