@@ -249,7 +249,7 @@ typedef struct job {
     idmap_t *ids; /* tensor id -> settled */
     lt_t *settled;
     int n_settled;
-    lt_t *inputs; /* room for those of one partition */
+    lt_t *inputs; /* of one partition at a time */
 } job_t;
 
 static sinter_status_t list_parts(job_t *job, size_t n, sinter_partition_t *const *parts)

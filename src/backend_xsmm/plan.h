@@ -33,7 +33,7 @@ typedef struct bound {
     /* Elements of a block, and from one block to the next: the last dim lies in blocks, within
      * which its stride is 1. 0: no blocks. Only a MatMul's B does. */
     int64_t block, block_stride;
-    tiled_t tiled; /* strides are those of the batch dims */
+    tiled_t tiled; /* strides are those of the tensor that it was copied from */
 } bound_t;
 
 typedef struct frame {
@@ -318,8 +318,8 @@ typedef struct plan_value {
     int along, line; /* PACKED: lines along that dim begin at multiples of `line` elements */
     int strip;       /* PACKED: as in bound_t; 0: none */
     bool taps;       /* PACKED: in strips that convolution in integers multiplies (taps.h) */
-    /* PACKED: as tiles whose columns are the dim `across` and whose K is the dim `along`, -1 where
-     * one value is for all of K. */
+    /* PACKED: one matrix as tiles, whose columns are the dim `across` and whose K is the dim
+     * `along`, -1 where one value is for all of K. */
     tiled_t tiled;
     int across;
     /* VIEW: the StaticReshape, StaticTranspose or Slice that makes this from base; BACKWARDS: base

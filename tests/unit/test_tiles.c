@@ -322,8 +322,8 @@ static void check_floats(const tiles_table_t *table, const weights_t *w, rows_t 
         in_tiles[i] = values[w->type == sinter_s4 ? i ^ 8 : i];
     }
     clear_out(a);
-    table->floats(&w->strip, codes_type(w->type)->form, w->type == sinter_s8, in_tiles, a->placed,
-                  a->sums, rows, each, a->out[0], 24);
+    table->floats(&w->strip, codes_type(w->type), in_tiles, a->placed, a->sums, rows, each,
+                  a->out[0], 24);
     check_out(w, a, rows, 0, each ? "floats, each dequantised" : "floats");
 }
 

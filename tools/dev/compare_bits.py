@@ -42,14 +42,8 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "old", metavar="OLD", help="graph_runner or library folder of the build to compare with"
-    )
-    parser.add_argument("new", metavar="NEW_RUNNER")
+    compare_builds.add_arguments(parser)
     parser.add_argument("lists", metavar="LIST", nargs="+", help="command lines, as for --batch")
-    parser.add_argument(
-        "--max-cpu-isa", metavar="ISA", help="the highest instruction set of both builds"
-    )
     options = parser.parse_args()
     old, new = compare_builds.open_builds(options.old, options.new)
     extra = [f"--max-cpu-isa={options.max_cpu_isa}"] if options.max_cpu_isa else []

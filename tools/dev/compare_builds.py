@@ -156,6 +156,17 @@ def open_builds(old, new):
     return Runner("old", new if library else old, library), Runner("new", new)
 
 
+def add_arguments(parser):
+    """The arguments of every comparison of two builds."""
+    parser.add_argument(
+        "old", metavar="OLD", help="graph_runner or library folder of the build to compare with"
+    )
+    parser.add_argument("new", metavar="NEW_RUNNER")
+    parser.add_argument(
+        "--max-cpu-isa", metavar="ISA", help="the highest instruction set of both builds"
+    )
+
+
 def last_words(text):
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return " | ".join(lines[-2:])
@@ -271,10 +282,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "old", metavar="OLD", help="graph_runner or library folder of the build to compare with"
-    )
-    parser.add_argument("new", metavar="NEW_RUNNER")
+    add_arguments(parser)
     parser.add_argument("list", metavar="LIST", help="command lines, as for graph_runner --batch")
     parser.add_argument(
         "--factor",
@@ -298,9 +306,6 @@ def main():
         type=float,
         metavar="S",
         help="seconds for each partition of a run, in place of those of the line",
-    )
-    parser.add_argument(
-        "--max-cpu-isa", metavar="ISA", help="the highest instruction set of both builds"
     )
     parser.add_argument("--only", metavar="REGEX", help="only the lines that contain it")
     parser.add_argument(

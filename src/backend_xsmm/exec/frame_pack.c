@@ -78,32 +78,12 @@ static bool dense_but(bound_t *b, int dim, int64_t *stride)
     return true;
 }
 
-/* Bytes of the tiles of one matrix. False: too many. */
-static bool matrix_of_tiles(tiled_t what, const int64_t *dims, int across, int along,
-                            sinter_data_type_t type, int64_t *bytes)
+/* Bytes of the tiles of a matrix. False: too many. */
+static bool tiles_of(const plan_value_t *v, const bound_t *base, int64_t *bytes)
 {
-    const int64_t K = along < 0 ? 1 : dims[along];
-    return what == TILED_CODES ? tiles_of_codes(type, K, dims[across], bytes)
-                               : tiles_of_values(type, K, dims[across], bytes);
-}
-
-/* Strides are in bytes, as if elements were. */
-static sinter_status_t resolve_tiles(const plan_t *plan, int i, bound_t *b)
-{
-    const plan_value_t *v = &plan->values[i];
-    int64_t stride;
-    b->tiled = v->tiled;
-    if (!matrix_of_tiles(v->tiled, b->dims, v->across, v->along, b->dtype, &stride)) {
-        return too_large(plan, i);
-    }
-    for (int d = b->ndims - 1; d >= 0; d--) {
-        const bool inner = d == v->across || d == v->along;
-        b->strides[d] = inner ? 0 : stride;
-        if (!inner && !mul_i64(stride, b->dims[d], &stride)) {
-            return too_large(plan, i);
-        }
-    }
-    return sinter_success;
+    const int64_t K = v->along < 0 ? 1 : base->dims[v->along], N = base->dims[v->across];
+    return v->tiled == TILED_CODES ? tiles_of_codes(base->dtype, K, N, bytes)
+                                   : tiles_of_values(base->dtype, K, N, bytes);
 }
 
 /* The other dims keep their order. */
@@ -115,8 +95,9 @@ static sinter_status_t resolve_packed(const plan_t *plan, frame_mem_t *fm, int i
     if (!wants_copy(plan, fm, i)) {
         return sinter_success;
     }
-    if (plan->values[i].tiled != NOT_TILED) {
-        return resolve_tiles(plan, i, b);
+    b->tiled = plan->values[i].tiled;
+    if (b->tiled != NOT_TILED) {
+        return sinter_success;
     }
     if (plan->values[i].taps) {
         return resolve_taps(plan, i, b);
@@ -186,50 +167,26 @@ static void pack_strips(const constant_key_t *key, int64_t from, float *to,
     }
 }
 
-static void pack_tiles(const constant_key_t *key, int64_t from, unsigned char *to)
+static void pack_tiles(const constant_key_t *key, void *memory)
 {
     const int along = key->along;
-    const groups_t codes = {.data = key->data,
-                            .type = dtype_traits((sinter_data_type_t)key->type),
-                            .dtype = (sinter_data_type_t)key->type,
-                            .first = from,
-                            .row = {along < 0 ? 0 : key->strides[along], 1},
-                            .column = {key->strides[key->across], 1}};
+    const groups_t from = {.data = key->data,
+                           .type = dtype_traits((sinter_data_type_t)key->type),
+                           .dtype = (sinter_data_type_t)key->type,
+                           .row = {along < 0 ? 0 : key->strides[along], 1},
+                           .column = {key->strides[key->across], 1}};
     const int64_t K = along < 0 ? 1 : key->dims[along], N = key->dims[key->across];
     if (key->tiled == TILED_CODES) {
-        tiles_pack_codes(&codes, K, N, to);
+        tiles_pack_codes(&from, K, N, memory);
     } else {
-        tiles_pack_values(&codes, K, N, to);
-    }
-}
-
-/* Matrix by matrix. */
-static void pack_all_tiles(const constant_key_t *key, unsigned char *memory)
-{
-    int64_t idx[SINTER_MAX_NDIMS] = {0};
-    for (int d = 0; d >= 0;) {
-        int64_t from = 0, to = 0;
-        for (int k = 0; k < key->ndims; k++) {
-            from += idx[k] * key->strides[k];
-            to += idx[k] * key->packed[k];
-        }
-        pack_tiles(key, from, memory + to);
-        for (d = key->ndims - 1; d >= 0; d--) {
-            if (d == key->across || d == key->along) {
-                continue;
-            }
-            if (++idx[d] < key->dims[d]) {
-                break;
-            }
-            idx[d] = 0;
-        }
+        tiles_pack_values(&from, K, N, memory);
     }
 }
 
 static void pack(const constant_key_t *key, void *memory, const void *user)
 {
     if (key->tiled != NOT_TILED) {
-        pack_all_tiles(key, memory);
+        pack_tiles(key, memory);
         return;
     }
     const plan_t *plan = user;
@@ -285,18 +242,12 @@ static bool key_of(const bound_t *base, const bound_t *packed, const plan_value_
         key->tiled = packed->tiled;
         key->across = value->across;
         key->along = value->along;
-        if (!dtype_bytes(base->dtype, span, &n) ||
-            !matrix_of_tiles(packed->tiled, base->dims, value->across, value->along, base->dtype,
-                             &elems)) {
+        if (!dtype_bytes(base->dtype, span, &n) || !tiles_of(value, base, &elems)) {
             return false;
         }
-        for (int d = 0; d < base->ndims; d++) {
-            if (d != value->across && d != value->along && !mul_i64(elems, base->dims[d], &elems)) {
-                return false;
-            }
-        }
         key->extent = (size_t)n;
-        return add_size((size_t)elems, 0, bytes);
+        *bytes = (size_t)elems;
+        return true;
     }
     if (packed->strip > 0 && !mul_i64(packed->dims[0], packed->strides[0], &elems)) {
         return false;

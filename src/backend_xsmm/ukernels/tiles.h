@@ -2,7 +2,7 @@
  *
  * A dword of a line belongs to one column, so an element of the activation is the same for a whole
  * vector: a broadcast from memory. Nothing is summed across lanes, and the scales of 16 columns are
- * one load. Codes are read in order of addresses, one stream for each thread. */
+ * one load. A thread reads codes in order of addresses. */
 #ifndef SINTER_SRC_UKERNELS_TILES_H
 #define SINTER_SRC_UKERNELS_TILES_H
 
@@ -48,15 +48,16 @@ typedef struct tiles_table {
      * has a NaN or an infinity, or its largest element is too small or too large. NULL: there are
      * no products in integers. */
     bool (*quantise)(const float *x, int64_t ldx, int rows, int limbs, const tiles_ints_t *to);
-    /* out[row * ldo + column]. */
+    /* out[row * ldo + column] = the product. table: the byte of each code of 4 bits that is no
+     * integer. */
     void (*ints)(const tiles_strip_t *b, const codes_type_t *type, const unsigned char *table,
                  const tiles_ints_t *a, int rows, int limbs, float *out, int64_t ldo);
     /* The same of floats x, [tile][tiles_rows(rows)][32], in the precision of floats. values: by
      * codes of 4 bits as they lie in tiles; sums: of x, [tile][...]. each: for one row of any
      * magnitude, whose codes are dequantised before they are multiplied. */
-    void (*floats)(const tiles_strip_t *b, codes_form_t form, bool is_signed, const float *values,
+    void (*floats)(const tiles_strip_t *b, const codes_type_t *type, const float *values,
                    const float *x, const float *sums, int rows, bool each, float *out, int64_t ldo);
-    bool has_floats; /* floats takes several rows; else one row that is `each` */
+    bool has_floats; /* else `floats` takes one row only, with `each` */
 } tiles_table_t;
 
 /* The best one for a set of features; NULL: there is none. */

@@ -96,8 +96,8 @@ static int group_of_element(const decode_side_t *side, int e)
     return token * side->groups + (e - token * side->head) / side->size;
 }
 
-/* How micro-kernels find the coefficients of a chunk: one is those of 2^shift chunks, or each lane
- * of each class has the group of its element in the class's first vector. */
+/* Tells micro-kernels where the coefficients of a chunk are. Either 2^shift chunks share one, or
+ * each lane of each class has that of the group of its element in the first vector of the class. */
 static void fill_groups(decode_side_t *side)
 {
     const code_layout_t *o = &side->how->ops->layout;

@@ -14,25 +14,19 @@
 typedef struct tiles_config {
     matmul_config_t panel; /* first: see matmul.h */
     const tiles_table_t *table;
-    const codes_type_t *type; /* NULL: in floats */
-    integers_t kind;
-    int limbs;
+    const codes_type_t *type;
+    integers_t kind; /* NO_INTEGERS: products are of floats */
 } tiles_config_t;
 
-typedef enum tiles_way { TILES_TWO_LIMBS, TILES_ONE_LIMB, TILES_FLOATS } tiles_way_t;
-
 typedef struct tiles_state {
-    matmul_state_t panel; /* first: see matmul.h */
-    tiles_way_t way;
-    tiles_strip_t first; /* the first strip */
-    codes_form_t form;
+    matmul_state_t panel;       /* first: see matmul.h */
+    tiles_strip_t first;        /* of B */
     int64_t codes, scales, zps; /* bytes from a strip to the next one */
     float values[16];           /* of codes of 4 bits, */
     unsigned char bytes[16];    /* and as integers */
-    bool is_signed;
 } tiles_state_t;
 
-/* One share's: A as the micro-kernels want it. */
+/* The buffers of one share: A in the form that the micro-kernels want. */
 typedef struct tiles_buffers {
     tiles_ints_t ints;
     float *x, *sums; /* floats, [tile][row]..., and their sums */
@@ -114,11 +108,11 @@ const char *matmul_refuse_tiles(const plan_t *plan, const step_t *step)
     if (m->conv != NULL) {
         return "rows of A are patches of an image";
     }
-    if (table == NULL || (!table->has_floats && refuse_mode(&problem) != NULL)) {
-        return "without AVX-512, products of floats read B where it lies";
-    }
     if (m->a.scale >= 0) {
         return A_IS_CODES;
+    }
+    if (table == NULL || (!table->has_floats && refuse_mode(&problem) != NULL)) {
+        return "without AVX-512, products of floats read B where it lies";
     }
     const char *many = matmul_refuse_rows(&problem, TILES_ROWS);
     if (many != NULL) {
@@ -175,16 +169,15 @@ static const char *refuse_ints(const kernel_t *self, const problem_t *p)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static size_t tiles_buffers(tiles_way_t way, int64_t K, int rows, unsigned char *base,
+/* Where products are of integers, there is room for one row of floats. */
+static size_t tiles_buffers(integers_t kind, int64_t K, int rows, unsigned char *base,
                             tiles_buffers_t *out)
 {
-    const size_t tiles = (size_t)tiles_along(K), room = (size_t)tiles_rows(rows),
-                 ints = way <= TILES_ONE_LIMB ? tiles * room : 0,
-                 floats = way == TILES_FLOATS ? tiles * room : tiles;
+    const size_t tiles = (size_t)tiles_along(K), all = tiles * (size_t)tiles_rows(rows),
+                 ints = kind != NO_INTEGERS ? all : 0, floats = kind != NO_INTEGERS ? tiles : all;
     size_t at = 0;
-    for (int i = 0; i < 2; i++) {
-        out->ints.limb[i] = carve(base, &at, way == TILES_ONE_LIMB && i == 1 ? 0 : ints, TILES_K);
-    }
+    out->ints.limb[0] = carve(base, &at, ints, TILES_K);
+    out->ints.limb[1] = carve(base, &at, kind == TWO_LIMBS ? ints : 0, TILES_K);
     out->ints.scale = carve(base, &at, ints, sizeof(float));
     out->ints.sum = carve(base, &at, ints, sizeof(int32_t));
     out->x = carve(base, &at, floats * TILES_K, sizeof(float));
@@ -194,40 +187,30 @@ static size_t tiles_buffers(tiles_way_t way, int64_t K, int rows, unsigned char 
 
 /* ---- setup ----------------------------------------------------------------------------------- */
 
-static size_t reserve_bytes(const problem_t *p)
-{
-    const int64_t K = problem_dim(p, p->step->p.matmul.b.data, p->step->p.matmul.trans_b ? 1 : 2);
-    tiles_buffers_t buffers;
-    size_t most = 0;
-    for (int way = TILES_TWO_LIMBS; way <= TILES_FLOATS && matmul_rows_of(p) < 0; way++) {
-        const size_t bytes = tiles_buffers((tiles_way_t)way, K, TILES_ROWS, NULL, &buffers);
-        most = bytes > most ? bytes : most;
-    }
-    return most;
-}
-
 static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *arena,
                              candidate_t *out)
 {
+    const matmul_params_t *m = &p->step->p.matmul;
     tiles_config_t *c = ARENA_NEW(arena, tiles_config_t, 1);
+    tiles_buffers_t buffers;
     textbuf_t note;
     if (c == NULL) {
         return sinter_out_of_memory;
     }
     matmul_configure(self, p, TILES_ROWS, false, false, &c->panel);
     c->table = tiles_table(self->needs);
-    if (self->driver->arithmetic == IN_INT8) {
-        c->type = codes_type(problem_type(p, p->step->p.matmul.b.data));
-        c->kind = p->step->permit.integers;
-        c->limbs = limbs_of(c->kind);
-    }
+    c->type = codes_type(problem_type(p, m->b.data));
+    c->kind = self->driver->arithmetic == IN_INT8 ? p->step->permit.integers : NO_INTEGERS;
     text_init(&note, arena);
     text_add(&note, "up to %d rows of A times tiles of B: %s", TILES_ROWS,
-             c->type != NULL ? integers_name(c->kind) : DECODED_FMA);
+             c->kind != NO_INTEGERS ? integers_name(c->kind) : DECODED_FMA);
+    const bool open = matmul_rows_of(p) < 0;
+    const int64_t K = problem_dim(p, m->b.data, m->trans_b ? 1 : 2);
     *out = (candidate_t){.config = c,
                          .state_bytes = sizeof(tiles_state_t),
                          .share_bytes = matmul_share_bytes(p, &c->panel),
-                         .reserve_bytes = reserve_bytes(p),
+                         .reserve_bytes =
+                             open ? tiles_buffers(c->kind, K, TILES_ROWS, NULL, &buffers) : 0,
                          .note = note.text};
     return note.oom ? sinter_out_of_memory : sinter_success;
 }
@@ -241,7 +224,6 @@ static const char *refuse_way(int kind, const void *config, void *state)
     return c->kind == (integers_t)kind ? NULL : "";
 }
 
-/* In the order of tiles_way_t. */
 const way_row_t ways_matmul_tiles[] = {{TWO_LIMBS_NAME " on tiles", refuse_way, TWO_LIMBS},
                                        {ONE_LIMB_NAME " on tiles", refuse_way, ONE_LIMB},
                                        {"f32 FMA on tiles", NULL, 0}};
@@ -252,7 +234,7 @@ static int64_t group_of(const groups_t *g, int64_t K)
     return axis_groups(&g->row, K) == 1 ? tiles_along(K) : g->row.group / TILES_K;
 }
 
-static void bind_tiles(const problem_t *p, tiles_state_t *st)
+static void bind_tiles(const problem_t *p, const codes_type_t *type, tiles_state_t *st)
 {
     const matmul_params_t *m = &p->step->p.matmul;
     const matrix_t *b = &st->panel.b.base;
@@ -271,13 +253,10 @@ static void bind_tiles(const problem_t *p, tiles_state_t *st)
         values_of(zp->dtype, &st->first.offset_type);
         st->first.zp_bias = zp->dtype == sinter_u8 ? 128 : 0;
     }
-    int64_t groups = b->zp.type == NULL ? 0 : axis_groups(&b->zp.row, K);
+    const int64_t groups = b->zp.type == NULL ? 0 : axis_groups(&b->zp.row, K);
     tiles_of_codes(codes->dtype, K, TILES_COLUMNS, &st->codes);
     tiles_of_values(scale->dtype, axis_groups(&b->scale.row, K), TILES_COLUMNS, &st->scales);
     tiles_of_values(zp != NULL ? zp->dtype : sinter_f32, groups, TILES_COLUMNS, &st->zps);
-    const codes_type_t *type = codes_type(codes->dtype);
-    st->form = type->form;
-    st->is_signed = codes->dtype == sinter_s8;
     memset(st->values, 0, sizeof st->values);
     if (b->codes.type->bits == 4) {
         float value[16];
@@ -296,10 +275,10 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     tiles_state_t *st = state;
     tiles_buffers_t buffers;
     SG_TRY(matmul_bind(self, p, &c->panel, &st->panel));
-    bind_tiles(p, st);
-    st->way = (tiles_way_t)take_way(ways_matmul_tiles, NULL, c, st, choice);
+    bind_tiles(p, c->type, st);
+    take_way(ways_matmul_tiles, NULL, c, st, choice);
     choice->shared_bytes = (size_t)p->frame->shares *
-                           tiles_buffers(st->way, st->panel.K, (int)st->panel.rows, NULL, &buffers);
+                           tiles_buffers(c->kind, st->panel.K, (int)st->panel.rows, NULL, &buffers);
     st->panel.blocks = (blocks_state_t){0};
     matmul_choose_panel(&st->panel, p->frame->shares);
     SG_TRY(matmul_count(p->step, &st->panel));
@@ -350,8 +329,9 @@ static bool load_rows(tiles_task_t *w)
                 {w->buf.ints.limb[0] + tile * TILES_K, w->buf.ints.limb[1] + tile * TILES_K},
                 w->buf.ints.scale + tile,
                 w->buf.ints.sum + tile};
-            if (w->st->way != TILES_FLOATS) {
-                usable = w->c->table->quantise(from, MM_LDA, rows, w->c->limbs, &to) && usable;
+            if (w->c->kind != NO_INTEGERS) {
+                usable =
+                    w->c->table->quantise(from, MM_LDA, rows, limbs_of(w->c->kind), &to) && usable;
                 continue;
             }
             for (int r = 0; r < rows; r++) {
@@ -399,12 +379,12 @@ static void multiply(tiles_task_t *w, int rows, bool each, float *acc)
     const tiles_state_t *st = w->st;
     for (int c = 0; c < w->t.cols; c += TILES_COLUMNS) {
         const tiles_strip_t b = strip_at(st, (w->t.n0 + c) / TILES_COLUMNS);
-        if (st->way == TILES_FLOATS || each) {
-            w->c->table->floats(&b, st->form, st->is_signed, st->values, w->buf.x, w->buf.sums,
-                                rows, each, acc + c, MM_PANEL);
+        if (w->c->kind == NO_INTEGERS || each) {
+            w->c->table->floats(&b, w->c->type, st->values, w->buf.x, w->buf.sums, rows, each,
+                                acc + c, MM_PANEL);
         } else {
-            w->c->table->ints(&b, w->c->type, st->bytes, &w->buf.ints, rows, w->c->limbs, acc + c,
-                              MM_PANEL);
+            w->c->table->ints(&b, w->c->type, st->bytes, &w->buf.ints, rows, limbs_of(w->c->kind),
+                              acc + c, MM_PANEL);
         }
     }
 }
@@ -440,8 +420,8 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
         return;
     }
     matmul_buffers(&c->panel, p->step, w->scratch, &t.t.buf);
-    const size_t own = tiles_buffers(st->way, m->K, (int)m->rows, NULL, &t.buf);
-    tiles_buffers(st->way, m->K, (int)m->rows, (unsigned char *)w->shared + own * (size_t)w->tid,
+    const size_t own = tiles_buffers(c->kind, m->K, (int)m->rows, NULL, &t.buf);
+    tiles_buffers(c->kind, m->K, (int)m->rows, (unsigned char *)w->shared + own * (size_t)w->tid,
                   &t.buf);
     if (m->rows < tiles_rows((int)m->rows)) { /* rows that are missing are zeros */
         memset((unsigned char *)w->shared + own * (size_t)w->tid, 0, own);
