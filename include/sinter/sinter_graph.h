@@ -273,8 +273,19 @@ SINTER_API sinter_status_t sinter_logical_tensor_init_unknown(sinter_logical_ten
 SINTER_API sinter_status_t sinter_logical_tensor_get_bytes(const sinter_logical_tensor_t *lt,
                                                            size_t *bytes);
 
-/* Writes 1 into *equal if id, data type, dims, layout and (for layout strided) strides are the
- * same, else 0. Thread-safe. */
+/* Gives a logical tensor the opaque layout in which MatMul reads its second operand at the speed of
+ * memory, so that an engine owns weights in that layout only. part: what the tensor is of the
+ * operand; transpose_b: MatMul's attribute, not 0: the last dim is K. All of the operand (codes,
+ * scales, and zero points or offsets if there are any) must have it. The tensor is one matrix: its
+ * other dims are 1. sinter_invalid_shape: it is none, or dims are not known;
+ * sinter_invalid_data_type: there is no such layout for the type. sinter_reorder converts,
+ * docs/layouts.md describes the layouts. Thread-safe. */
+SINTER_API sinter_status_t sinter_logical_tensor_set_weights_layout(sinter_logical_tensor_t *lt,
+                                                                    sinter_weights_part_t part,
+                                                                    int transpose_b);
+
+/* Writes 1 into *equal if id, data type, dims, layout and (for layout strided) strides, (for layout
+ * opaque) the layout's id are the same, else 0. Thread-safe. */
 SINTER_API sinter_status_t sinter_logical_tensor_is_equal(const sinter_logical_tensor_t *a,
                                                           const sinter_logical_tensor_t *b,
                                                           int *equal);
@@ -289,7 +300,7 @@ SINTER_API sinter_status_t sinter_logical_tensor_is_equal(const sinter_logical_t
  * caller's and must live as long as the tensor is used; it may have any alignment. bytes is how
  * much of it is readable, and writable if it is an output; fewer than the tensor needs is
  * sinter_invalid_arguments. data may be NULL if the tensor has no elements, or if
- * sinter_tensor_set_data follows. Layouts other than strided become dense. Destroy it with
+ * sinter_tensor_set_data follows. Layouts any and undef become dense. Destroy it with
  * sinter_tensor_destroy. Thread-safe. */
 SINTER_API sinter_status_t sinter_tensor_create(sinter_tensor_t **tensor, sinter_engine_t *engine,
                                                 const sinter_logical_tensor_t *lt, void *data,
@@ -325,6 +336,13 @@ SINTER_API sinter_status_t sinter_tensor_set_data(sinter_tensor_t *tensor, void 
 SINTER_API sinter_status_t sinter_tensor_set_dims(sinter_tensor_t *tensor, int ndims,
                                                   const sinter_dim_t *dims,
                                                   const sinter_dim_t *strides);
+
+/* Copies all elements of `from` into `to`, of which one has an opaque layout and the other one
+ * strides; data type and dims must be the same. 16 columns (the dim that is not K) from a multiple
+ * of 16 on lie together in an opaque layout, codes and values alike, so that ranges of columns can
+ * be converted one by one, each as a tensor of its own. The caller's thread does it.
+ * Not while another thread changes one of the tensors. */
+SINTER_API sinter_status_t sinter_reorder(const sinter_tensor_t *from, sinter_tensor_t *to);
 
 /* Writes the data pointer. It belongs to the caller, or, for a scalar, to the tensor.
  * Thread-safe while nobody changes the tensor. */

@@ -92,7 +92,7 @@ typedef enum sinter_layout_type {
     sinter_layout_type_any = 1,
     /* As the strides say: elements from one index to the next, the dims in any order. */
     sinter_layout_type_strided = 2,
-    /* Read from JSON, but refused by sinter_graph_add_op: Sinter has no opaque layouts. */
+    /* As the library wants it: layout_id says which. MatMul reads its second operand so. */
     sinter_layout_type_opaque = 3
 } sinter_layout_type_t;
 
@@ -163,8 +163,19 @@ typedef struct sinter_logical_tensor {
     sinter_data_type_t data_type;
     sinter_tensor_property_t property;
     sinter_layout_type_t layout_type;
-    sinter_dim_t strides[SINTER_MAX_NDIMS]; /* in elements; counts for layout strided only */
+    union {
+        sinter_dim_t strides[SINTER_MAX_NDIMS]; /* layout strided: in elements */
+        /* Layout opaque: from sinter_compiled_partition_query_logical_tensor or
+         * sinter_logical_tensor_set_weights_layout. */
+        uint64_t layout_id;
+    };
 } sinter_logical_tensor_t;
+
+/* What a tensor is of the second operand of a MatMul. */
+typedef enum sinter_weights_part {
+    sinter_weights_codes = 0, /* what DynamicDequantize reads */
+    sinter_weights_values = 1 /* its scales, or its zero points or offsets */
+} sinter_weights_part_t;
 
 /* Memory callbacks of an engine. Both may be called from any thread at any time, and neither may
  * call the library. */

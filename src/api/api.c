@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/status.h"
 #include "graph/attr.h"
+#include "graph/layout.h"
 #include "graph/objects.h"
 #include "graph/schema.h"
 #include "numeric/dtype.h"
@@ -235,7 +236,23 @@ sinter_status_t sinter_logical_tensor_is_equal(const sinter_logical_tensor_t *a,
     *equal =
         a->id == b->id && a->ndims == b->ndims && a->data_type == b->data_type &&
         a->layout_type == b->layout_type && memcmp(a->dims, b->dims, n) == 0 &&
-        (a->layout_type != sinter_layout_type_strided || memcmp(a->strides, b->strides, n) == 0);
+        (a->layout_type != sinter_layout_type_strided || memcmp(a->strides, b->strides, n) == 0) &&
+        (!lt_is_opaque(a) || a->layout_id == b->layout_id);
+    return sinter_success;
+}
+
+sinter_status_t sinter_logical_tensor_set_weights_layout(sinter_logical_tensor_t *lt,
+                                                         sinter_weights_part_t part,
+                                                         int transpose_b)
+{
+    SG_REQUIRE(lt != NULL);
+    SG_REQUIRE(part == sinter_weights_codes || part == sinter_weights_values);
+    lt_t t = *lt;
+    t.layout_type = sinter_layout_type_opaque;
+    t.layout_id =
+        layout_id(part == sinter_weights_codes ? TILED_CODES : TILED_VALUES, transpose_b != 0);
+    SG_TRY(lt_verify(&t, false, "logical tensor"));
+    *lt = t;
     return sinter_success;
 }
 
@@ -267,9 +284,9 @@ sinter_status_t sinter_tensor_create(sinter_tensor_t **tensor, sinter_engine_t *
 {
     SG_REQUIRE_ALL(tensor, lt);
     SG_TRY(lt_verify(lt, false, "tensor"));
-    const lt_t strided = lt_strided(lt);
-    SG_TRY(check_buffer(&strided, data, bytes));
-    SG_TRY(new_tensor(tensor, engine, &strided));
+    const lt_t settled = lt_is_opaque(lt) ? *lt : lt_strided(lt);
+    SG_TRY(check_buffer(&settled, data, bytes));
+    SG_TRY(new_tensor(tensor, engine, &settled));
     (*tensor)->data = data;
     (*tensor)->bytes = bytes;
     return sinter_success;
@@ -347,11 +364,45 @@ sinter_status_t sinter_tensor_set_dims(sinter_tensor_t *tensor, int ndims, const
         return sg_fail(sinter_invalid_arguments, "tensor %llu has %d dims, not %d",
                        (unsigned long long)tensor->lt.id, (int)tensor->lt.ndims, ndims);
     }
+    if (lt_is_opaque(&tensor->lt)) {
+        return sg_fail(sinter_invalid_arguments,
+                       "tensor %llu has an opaque layout, which is of its dims alone",
+                       (unsigned long long)tensor->lt.id);
+    }
     lt_t t = tensor->lt;
     lt_set_dims(&t, dims, strides);
     SG_TRY(lt_verify(&t, false, "tensor"));
     SG_TRY(check_buffer(&t, tensor->data, tensor->bytes));
     tensor->lt = t;
+    return sinter_success;
+}
+
+sinter_status_t sinter_reorder(const sinter_tensor_t *from, sinter_tensor_t *to)
+{
+    SG_REQUIRE_ALL(from, to);
+    const lt_t *a = &from->lt, *b = &to->lt;
+    const unsigned long long from_id = (unsigned long long)a->id, to_id = (unsigned long long)b->id;
+    if (a->data_type != b->data_type || !lt_same_dims(a, b)) {
+        return sg_fail(sinter_invalid_arguments,
+                       "reorder: tensors %llu and %llu have other data types or dims", from_id,
+                       to_id);
+    }
+    if (lt_is_opaque(a) == lt_is_opaque(b)) {
+        return sg_fail(sinter_invalid_arguments,
+                       "reorder: one of tensors %llu and %llu has an opaque layout, the other one "
+                       "strides",
+                       from_id, to_id);
+    }
+    if (lt_elems(a) > 0 && (from->data == NULL || to->data == NULL)) {
+        return sg_fail(sinter_invalid_arguments, "reorder: tensor %llu has no data",
+                       from->data == NULL ? from_id : to_id);
+    }
+    SG_TRY(lt_verify(b, true, "reorder"));
+    if (lt_is_opaque(b)) {
+        layout_pack(a, from->data, b, to->data);
+    } else {
+        layout_unpack(a, from->data, b, to->data);
+    }
     return sinter_success;
 }
 

@@ -1,8 +1,10 @@
 #include "api/bind.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/status.h"
+#include "graph/layout.h"
 
 /* ---- ports ----------------------------------------------------------------------------------- */
 
@@ -36,7 +38,13 @@ sinter_status_t bind_check_port(const lt_t *want, const lt_t *got)
                            (long long)got->dims[d], (long long)want->dims[d]);
         }
     }
-    if (lt_elems(got) != 0 && !same_strides(want, got)) {
+    if (lt_is_opaque(want) != lt_is_opaque(got) ||
+        (lt_is_opaque(want) && want->layout_id != got->layout_id)) {
+        return sg_fail(sinter_invalid_arguments,
+                       "tensor %llu has another layout than it was compiled for: %s", id,
+                       lt_is_opaque(want) ? "an opaque one" : "strides");
+    }
+    if (lt_elems(got) != 0 && !lt_is_opaque(want) && !same_strides(want, got)) {
         return sg_fail(sinter_invalid_arguments,
                        "tensor %llu has other strides than it was compiled for", id);
     }
@@ -52,8 +60,12 @@ sinter_status_t bind_with_dims(const lt_t *port, int ndims, const sinter_dim_t *
                        ndims, (int)port->ndims);
     }
     *lt = *port;
-    lt->layout_type = sinter_layout_type_strided;
-    lt_set_dims(lt, dims, strides == NULL && lt_strides_known(lt) ? port->strides : strides);
+    if (lt_is_opaque(port)) {
+        memcpy(lt->dims, dims, sizeof(*dims) * (size_t)ndims);
+    } else {
+        lt->layout_type = sinter_layout_type_strided;
+        lt_set_dims(lt, dims, strides == NULL && lt_strides_known(lt) ? port->strides : strides);
+    }
     SG_TRY(lt_verify(lt, false, "tensor"));
     for (int d = 0; d < ndims; d++) {
         if (lt->dims[d] == SINTER_UNKNOWN_DIM) {

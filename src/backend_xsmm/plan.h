@@ -13,11 +13,8 @@
 
 #include "base/alloc.h"
 #include "graph/window.h"
-#include "numeric/dtype.h"
+#include "numeric/tiles.h"
 #include "patterns/partition.h"
-
-/* What lies in tiles (numeric/tiles.h): codes, or values for groups of them. */
-typedef enum tiled { NOT_TILED, TILED_CODES, TILED_VALUES } tiled_t;
 
 /* A value bound for one execute. Strides are in elements, for the dims that the reader sees: views
  * are applied. */
@@ -33,7 +30,8 @@ typedef struct bound {
     /* Elements of a block, and from one block to the next: the last dim lies in blocks, within
      * which its stride is 1. 0: no blocks. Only a MatMul's B does. */
     int64_t block, block_stride;
-    tiled_t tiled; /* strides are those of the tensor that it was copied from */
+    /* Strides are then those of the tensor that it was copied from, or of a dense one. */
+    tiled_t tiled;
 } bound_t;
 
 typedef struct frame {
@@ -89,7 +87,7 @@ typedef struct matmul_params {
     const conv_params_t *conv;
     /* Of a convolution: codes of b in strips as integers are multiplied with; -1: none. */
     int taps;
-    const tiled_operand_t *tiles; /* constant B; NULL: it does not lie in tiles, */
+    const tiled_operand_t *tiles; /* B for kernels of few rows; NULL: it does not lie in tiles, */
     const char *why_no_tiles;     /* and why; itself NULL: nobody has asked */
     /* A value whose dims are those of the output: the first stored one, or one without data. */
     int out_dims;
@@ -318,8 +316,8 @@ typedef struct plan_value {
     int along, line; /* PACKED: lines along that dim begin at multiples of `line` elements */
     int strip;       /* PACKED: as in bound_t; 0: none */
     bool taps;       /* PACKED: in strips that convolution in integers multiplies (taps.h) */
-    /* PACKED: one matrix as tiles, whose columns are the dim `across` and whose K is the dim
-     * `along`, -1 where one value is for all of K. */
+    /* PACKED, and INPUT with an opaque layout: one matrix as tiles, whose columns are the dim
+     * `across` and whose K is the dim `along`, -1 where one value is for all of K. */
     tiled_t tiled;
     int across;
     /* VIEW: the StaticReshape, StaticTranspose or Slice that makes this from base; BACKWARDS: base

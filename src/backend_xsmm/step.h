@@ -68,6 +68,9 @@ typedef struct step_ops {
     const char *(*refuse_tail)(const tail_groups_t *groups);
     /* Lets the step read copies of constants that lie as its kernels want them. NULL: none. */
     void (*layouts)(plan_t *plan, step_t *step);
+    /* Whether an input with an opaque layout, which the step reads once, lies as it wants it. NULL:
+     * none does. */
+    bool (*reads_tiles)(const plan_t *plan, const step_t *step, int value);
     /* Lines of the report about layouts. NULL: none. */
     void (*report)(const plan_t *plan, const step_t *step, textbuf_t *text);
 } step_ops_t;

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "graph/attr.h"
 #include "graph/graph.h"
+#include "graph/layout.h"
 #include "graph/schema.h"
 #include "numeric/dtype.h"
 
@@ -117,8 +118,11 @@ static void write_tensor(FILE *f, const lt_t *lt)
         }
         fputc(']', f);
     }
-    fprintf(f, ", \"layout_type\": \"%s\", \"property_type\": \"%s\"}", layouts[lt->layout_type],
-            properties[lt->property]);
+    fprintf(f, ", \"layout_type\": \"%s\"", layouts[lt->layout_type]);
+    if (lt_is_opaque(lt)) {
+        fprintf(f, ", \"layout_id\": %llu", (unsigned long long)lt->layout_id);
+    }
+    fprintf(f, ", \"property_type\": \"%s\"}", properties[lt->property]);
 }
 
 static void write_tensors(FILE *f, const graph_t *g, const char *key, const int *values, int n)

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "graph/layout.h"
 #include "numeric/dtype.h"
 
 bool lt_dims_known(const lt_t *lt)
@@ -245,8 +246,7 @@ sinter_status_t lt_verify(const lt_t *lt, bool is_output, const char *where)
     case sinter_layout_type_strided:
         return verify_strides(lt, is_output, where);
     case sinter_layout_type_opaque:
-        return sg_fail(sinter_unimplemented, "%s: tensor %" PRIu64 ": there are no opaque layouts",
-                       where, lt->id);
+        return layout_verify(lt, where);
     }
     return sg_fail(sinter_invalid_arguments, "%s: tensor %" PRIu64 ": unknown layout type %d",
                    where, lt->id, (int)lt->layout_type);
@@ -259,6 +259,11 @@ sinter_status_t lt_bytes(const lt_t *lt, size_t *bytes)
     if (!lt_dims_known(lt)) {
         return sg_fail(sinter_invalid_shape,
                        "size: tensor %" PRIu64 ": dimensions are not known yet", lt->id);
+    }
+    if (lt_is_opaque(lt)) {
+        layout_bytes(lt, &size); /* lt_verify has seen that it fits */
+        *bytes = (size_t)size;
+        return sinter_success;
     }
     const lt_t strided = lt_strided(lt);
     if (!lt_strides_known(&strided)) {
@@ -302,9 +307,19 @@ static bool merge_dims(lt_t *into, const lt_t *from)
     return true;
 }
 
-/* The stride of a dimension of size 1 means nothing: the first one stays. */
+/* The stride of a dimension of size 1 means nothing: the first one stays. An opaque layout must be
+ * the same on both sides that say one. */
 static bool merge_layout(lt_t *into, const lt_t *from)
 {
+    if (lt_is_opaque(into) || lt_is_opaque(from)) {
+        const bool said = into->layout_type == sinter_layout_type_strided || lt_is_opaque(into);
+        if (!said) {
+            into->layout_type = from->layout_type;
+            into->layout_id = from->layout_id;
+        }
+        return !said || from->layout_type < sinter_layout_type_strided ||
+               (from->layout_type == into->layout_type && from->layout_id == into->layout_id);
+    }
     if (from->layout_type != sinter_layout_type_strided || from->ndims == SINTER_UNKNOWN_NDIMS) {
         return true;
     }
@@ -340,7 +355,7 @@ bool lt_merge(lt_t *into, const lt_t *from, const char **what)
     } else if (!merge_dims(&merged, from)) {
         *what = "dims";
     } else if (!merge_layout(&merged, from)) {
-        *what = "strides";
+        *what = lt_is_opaque(into) || lt_is_opaque(from) ? "layout" : "strides";
     } else {
         *into = merged;
     }

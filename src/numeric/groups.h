@@ -20,6 +20,9 @@ typedef struct axis {
     int64_t stride, group;
 } axis_t;
 
+/* What lies in tiles (numeric/tiles.h): codes, or values for groups of them. */
+typedef enum tiled { NOT_TILED, TILED_CODES, TILED_VALUES } tiled_t;
+
 /* One value for each group of rows and columns of a matrix. */
 typedef struct groups {
     const unsigned char *data;  /* NULL until tensors are bound */
@@ -31,6 +34,10 @@ typedef struct groups {
      * one block to the next. All functions but codes_of_block know the first block only. 0: none.
      */
     int64_t block, block_stride;
+    /* In tiles, whose K are the rows: strides mean nothing then, and tile_load alone reads it.
+     * strip: bytes of one. */
+    tiled_t tiled;
+    int64_t strip;
 } groups_t;
 
 /* A matrix at one batch index. */

@@ -122,3 +122,61 @@ void tiles_pack_values(const groups_t *from, int64_t groups, int64_t N, unsigned
         }
     }
 }
+
+/* ---- back ------------------------------------------------------------------------------------ */
+
+void tiles_codes(const unsigned char *tile, sinter_data_type_t type, uint8_t (*to)[TILES_COLUMNS])
+{
+    const int bits = dtype_traits(type)->bits;
+    const uint8_t flip = flip_of(type);
+    for (int k = 0; k < TILES_K; k += 4) {
+        const unsigned char *line = tile + (bits == 8 ? k : k % 16) / 4 * LINE;
+        for (int c = 0; c < TILES_COLUMNS; c++) {
+            for (int b = 0; b < 4; b++) {
+                const uint8_t byte = line[4 * c + b] ^ flip;
+                to[k + b][c] = bits == 8 ? byte : k < 16 ? byte & 15 : byte >> 4;
+            }
+        }
+    }
+}
+
+void tiles_unpack_codes(const unsigned char *from, int64_t K, int64_t N, const groups_t *to)
+{
+    const int bits = to->type->bits, bytes = TILES_COLUMNS * TILES_K * bits / 8;
+    uint8_t code[TILES_K][TILES_COLUMNS];
+    for (int64_t n = 0; n < N; n += TILES_COLUMNS) {
+        for (int64_t k = 0; k < K; k += TILES_K, from += bytes) {
+            tiles_codes(from, to->dtype, code);
+            for (int c = 0; c < TILES_COLUMNS && n + c < N; c++) {
+                for (int i = 0; i < TILES_K && k + i < K; i++) {
+                    const int64_t at = codes_at(to, k + i, n + c);
+                    unsigned char *byte = groups_output(to, at);
+                    const int shift = bits == 4 ? (int)(at % 2) * 4 : 0;
+                    *byte = bits == 8 ? code[i][c]
+                                      : (unsigned char)((*byte & (0xf0 >> shift)) |
+                                                        code[i][c] << shift);
+                }
+            }
+        }
+    }
+}
+
+void tiles_unpack_values(const unsigned char *from, int64_t groups, int64_t N, const groups_t *to)
+{
+    const bool zps = is_zero_point(to->dtype);
+    const int bytes = zps ? 1 : to->type->bits / 8;
+    const float more = to->dtype == sinter_u8 ? 128 : 0;
+    for (int64_t n = 0; n < N; n += TILES_COLUMNS) {
+        for (int64_t g = 0; g < groups; g++, from += TILES_COLUMNS * bytes) {
+            for (int c = 0; c < TILES_COLUMNS && n + c < N; c++) {
+                const int64_t at = codes_at(to, g, n + c);
+                if (zps) {
+                    const float zp = (float)(int8_t)from[c] + more;
+                    to->type->codec.store_f32(groups_output(to, 0), at, 1, 1, &zp);
+                } else {
+                    memcpy(groups_output(to, at), from + c * bytes, (size_t)bytes);
+                }
+            }
+        }
+    }
+}

@@ -15,6 +15,7 @@
 
 enum { TILES_COLUMNS = 16, TILES_K = 32 };
 
+
 static inline int64_t tiles_strips(int64_t N)
 {
     return N / TILES_COLUMNS + (N % TILES_COLUMNS != 0);
@@ -34,5 +35,13 @@ bool tiles_of_values(sinter_data_type_t type, int64_t groups, int64_t N, int64_t
 /* Fills a plane. Rows of `from` run along K; it is a matrix of single elements. */
 void tiles_pack_codes(const groups_t *from, int64_t K, int64_t N, unsigned char *to);
 void tiles_pack_values(const groups_t *from, int64_t groups, int64_t N, unsigned char *to);
+
+/* The other way round. `to` describes an output, as groups_output says. */
+void tiles_unpack_codes(const unsigned char *from, int64_t K, int64_t N, const groups_t *to);
+void tiles_unpack_values(const unsigned char *from, int64_t groups, int64_t N, const groups_t *to);
+
+/* The codes of a tile as bytes, [k][column], the sign bit of s4 as it was. */
+void tiles_codes(const unsigned char *tile, sinter_data_type_t type,
+                 uint8_t (*to)[TILES_COLUMNS]);
 
 #endif

@@ -190,6 +190,7 @@ static sinter_status_t resolve_value(const plan_t *plan, frame_mem_t *fm, int i)
         lt_set_dense(&lt);
     }
     bound_from_lt(b, &lt);
+    b->tiled = pv->kind == PV_INPUT ? pv->tiled : NOT_TILED;
     const bool shown = pv->kind != PV_VIEW || view_strides(pv->op, pv->shows, &fm->v[pv->base], b);
     if (!shown) {
         return sg_fail(

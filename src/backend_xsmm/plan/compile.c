@@ -14,6 +14,7 @@
 #include "backend_xsmm/step.h"
 #include "base/cpu.h"
 #include "base/status.h"
+#include "graph/layout.h"
 #include "graph/schema.h"
 
 /* ---- ports ----------------------------------------------------------------------------------- */
@@ -55,6 +56,13 @@ static sinter_status_t specialise(const sinter_partition_t *part, graph_t *sub, 
         lt->layout_type = sinter_layout_type_strided;
         memcpy(lt->strides, given->strides, sizeof(lt->strides));
     }
+    if (lt_is_opaque(given)) {
+        if (output) {
+            return sg_fail(sinter_unimplemented, "%s: no op makes an opaque layout", where);
+        }
+        lt->layout_type = sinter_layout_type_opaque;
+        lt->layout_id = given->layout_id;
+    }
     if (given->property != sinter_tensor_property_undef) {
         lt->property = given->property;
     }
@@ -71,6 +79,9 @@ static void settle_layouts(graph_t *sub)
 {
     for (int v = 0; v < sub->n_values; v++) {
         lt_t *lt = &sub->values[v].lt;
+        if (lt_is_opaque(lt)) {
+            continue;
+        }
         if (sub->values[v].producer < 0 && lt->layout_type != sinter_layout_type_strided &&
             lt->ndims >= 0 && !lt_dims_known(lt)) {
             lt->layout_type = sinter_layout_type_strided;

@@ -2,6 +2,7 @@
  * packed values, and steps that only copy them get places in the constant cache. */
 #include "backend_xsmm/plan/lower.h"
 #include "backend_xsmm/step.h"
+#include "base/status.h"
 
 bool lower_is_constant(const plan_t *plan, int value)
 {
@@ -71,4 +72,52 @@ void lower_constants(plan_t *plan)
         }
     }
     plan->n_packed = plan->n_values - before;
+}
+
+/* How often a step accesses a value. */
+typedef struct accesses {
+    int value, n;
+} accesses_t;
+
+static void count_access(void *to, int value, unsigned access)
+{
+    accesses_t *a = to;
+    (void)access;
+    a->n += value == a->value;
+}
+
+/* Why a step cannot have an input with an opaque layout; NULL: it reads it, or does not. */
+static const char *refuse_opaque(const plan_t *plan, const step_t *step, int value)
+{
+    const step_ops_t *ops = step_ops(step);
+    accesses_t all = {.value = value}, chains = all;
+    step_visit(step, count_access, &all);
+    see_chain(step->pre, count_access, &chains);
+    see_chain(step->post, count_access, &chains);
+    return chains.n + all.n == 0 ? NULL
+           : chains.n == 0 && all.n == 1 && ops->reads_tiles != NULL &&
+                   ops->reads_tiles(plan, step, value)
+               ? NULL
+               : "only a MatMul reads it, as one of the tensors of its second operand, all of which "
+                 "have the layouts of its transpose_b";
+}
+
+sinter_status_t lower_check_opaque(const plan_t *plan)
+{
+    for (int v = 0; v < plan->sub.n_values; v++) {
+        const plan_value_t *pv = &plan->values[v];
+        const char *why = NULL;
+        if (pv->kind == PV_VIEW && plan->values[plan_memory_of(plan, v)].tiled != NOT_TILED) {
+            v = plan_memory_of(plan, v);
+            why = "an op shows it with other dims";
+        }
+        for (int s = 0; s < plan->n_steps && pv->tiled != NOT_TILED && why == NULL; s++) {
+            why = refuse_opaque(plan, &plan->steps[s], v);
+        }
+        if (why != NULL) {
+            return sg_fail(sinter_unimplemented, "tensor %llu has an opaque layout: %s",
+                           (unsigned long long)plan->values[v].lt.id, why);
+        }
+    }
+    return sinter_success;
 }

@@ -6,6 +6,7 @@
 #include "backend_xsmm/plan/lower.h"
 #include "backend_xsmm/step.h"
 #include "base/status.h"
+#include "graph/layout.h"
 #include "graph/schema.h"
 #include "graph/shape.h"
 
@@ -46,6 +47,12 @@ static void place(lowering_t *lo, int v, pv_kind_t kind, const lt_t *lt)
         lt_set_dense(&probe);
     }
     lo->plan->values[v].kind = kind;
+    if (lt_is_opaque(&lo->g->values[v].lt)) {
+        const layout_t layout = layout_of(&lo->g->values[v].lt);
+        lo->plan->values[v].tiled = layout.what;
+        lo->plan->values[v].across = layout.across;
+        lo->plan->values[v].along = layout.along;
+    }
     lo->placed[v] = true;
     *b = (bound_t){.dtype = lt->data_type, .ndims = lt->ndims};
     memcpy(b->dims, probe.dims, sizeof(b->dims));

@@ -123,13 +123,24 @@ static const char *refuse_tail(const tail_groups_t *t)
                : NULL;
 }
 
-/* Scales and zero points have one value for each column, see matmul_refuse_tiles. */
-static void pack_tiles(plan_t *plan, const step_t *step, matmul_params_t *m)
+/* Whether part `value` of B, whose dims for columns and K are these, lies in tiles that the tensor
+ * was given in. */
+static bool lies_in_tiles(const plan_t *plan, int value, tiled_t what, int across, int along)
+{
+    const plan_value_t *v = &plan->values[value];
+    return v->kind == PV_INPUT && v->tiled == what && v->across == across &&
+           (v->along == along || (along < 0 && v->lt.dims[v->along] == 1));
+}
+
+/* Makes B the tiles that kernels for few rows want: the tensors themselves, or copies of constants.
+ * Scales and zero points have one value for each column, see matmul_refuse_tiles. */
+static void take_tiles(plan_t *plan, const step_t *step, matmul_params_t *m)
 {
     const operand_t *b = &m->b;
-    m->why_no_tiles = !lower_is_constant(plan, b->data) ||
-                              (b->scale >= 0 && !lower_is_constant(plan, b->scale)) ||
-                              (b->zp >= 0 && !lower_is_constant(plan, b->zp))
+    const bool given = plan->values[b->data].tiled != NOT_TILED;
+    m->why_no_tiles = !given && (!lower_is_constant(plan, b->data) ||
+                                 (b->scale >= 0 && !lower_is_constant(plan, b->scale)) ||
+                                 (b->zp >= 0 && !lower_is_constant(plan, b->zp)))
                           ? "B is not constant"
                           : matmul_refuse_tiles(plan, step);
     tiled_operand_t *tiles =
@@ -137,15 +148,36 @@ static void pack_tiles(plan_t *plan, const step_t *step, matmul_params_t *m)
     if (tiles == NULL) {
         return; /* without memory, kernels that read B where it lies run */
     }
+    if (given) {
+        *tiles = (tiled_operand_t){b->data, b->scale, b->zp};
+    } else {
+        const int last = plan->values[b->data].lt.ndims - 1,
+                  across = m->trans_b ? last - 1 : last, along = m->trans_b ? last : last - 1;
+        tiles->codes = lower_pack_tiles(plan, b->data, TILED_CODES, across, along);
+        tiles->scale = lower_pack_tiles(plan, b->scale, TILED_VALUES, b->scale_dim[across],
+                                        b->scale_dim[along]);
+        tiles->zp = b->zp < 0 ? -1
+                              : lower_pack_tiles(plan, b->zp, TILED_VALUES, b->zp_dim[across],
+                                                 b->zp_dim[along]);
+    }
+    m->tiles = tiles;
+}
+
+/* Whether B, if its codes lie in tiles, lies in those of this product, with all of its parts. */
+static bool reads_tiles(const plan_t *plan, const step_t *step, int value)
+{
+    const matmul_params_t *m = &step->p.matmul;
+    const operand_t *b = &m->b;
     const int last = plan->values[b->data].lt.ndims - 1, across = m->trans_b ? last - 1 : last,
               along = m->trans_b ? last : last - 1;
-    tiles->codes = lower_pack_tiles(plan, b->data, TILED_CODES, across, along);
-    tiles->scale =
-        lower_pack_tiles(plan, b->scale, TILED_VALUES, b->scale_dim[across], b->scale_dim[along]);
-    tiles->zp = b->zp < 0 ? -1
-                          : lower_pack_tiles(plan, b->zp, TILED_VALUES, b->zp_dim[across],
-                                             b->zp_dim[along]);
-    m->tiles = tiles;
+    const bool part = value == b->data || value == b->scale || value == b->zp;
+    return part && m->conv == NULL && last > 0 &&
+           lies_in_tiles(plan, b->data, TILED_CODES, across, along) &&
+           (b->scale < 0 || lies_in_tiles(plan, b->scale, TILED_VALUES, b->scale_dim[across],
+                                          b->scale_dim[along])) &&
+           (b->zp < 0 || lies_in_tiles(plan, b->zp, TILED_VALUES, b->zp_dim[across],
+                                       b->zp_dim[along])) &&
+           b->split == sinter_data_type_undef;
 }
 
 static void layouts(plan_t *plan, step_t *step)
@@ -153,7 +185,10 @@ static void layouts(plan_t *plan, step_t *step)
     const int dim = matmul_packs_along(plan, step), strip = matmul_packs_strips(plan, step),
               taps = matmul_packs_taps(plan, step);
     operand_t *b = &step->p.matmul.b;
-    pack_tiles(plan, step, &step->p.matmul);
+    take_tiles(plan, step, &step->p.matmul);
+    if (plan->values[b->data].tiled != NOT_TILED) {
+        return;
+    }
     /* No kernel of many rows reads B. */
     const problem_t problem = {.plan = plan, .step = step};
     const bool few = step->p.matmul.tiles != NULL && matmul_rows_of(&problem) >= 0;
@@ -183,6 +218,10 @@ static void report(const plan_t *plan, const step_t *step, textbuf_t *text)
     }
     for (int i = 0; i < 7; i++) {
         const plan_value_t *v = packed[i] >= 0 ? &plan->values[packed[i]] : NULL;
+        if (i < 3 && v != NULL && v->kind == PV_INPUT && v->tiled != NOT_TILED) {
+            text_add(text, "  reads tensor %llu in tiles, as it was given\n",
+                     (unsigned long long)v->lt.id);
+        }
         if (v == NULL || v->kind != PV_PACKED) {
             continue;
         }
@@ -206,4 +245,5 @@ const step_ops_t step_matmul = {.classes = OP_MATMUL | OP_CONVOLUTION,
                                 .work = work,
                                 .refuse_tail = refuse_tail,
                                 .layouts = layouts,
+                                .reads_tiles = reads_tiles,
                                 .report = report};

@@ -8,6 +8,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "numeric/tiles.h"
+
 /* A type with its conversion of consecutive elements, looked up once for each tile. */
 typedef struct reader {
     const dtype_traits_t *type;
@@ -319,10 +321,99 @@ static void load_blocks(const tile_isa_t *isa, const matrix_t *m, rect_t at, flo
     }
 }
 
+/* ---- tiles of weights: numeric/tiles.h ------------------------------------------------------- */
+
+/* Values of group `row` of a strip for the columns of the strip. */
+static void read_strip(const groups_t *g, int64_t strip, int64_t row, float *to)
+{
+    const unsigned char *base = g->data + strip * g->strip;
+    const bool zps = g->type->cls == DTYPE_INT;
+    const int64_t at = g->row.stride == 0 ? 0 : row / g->row.group * TILES_COLUMNS;
+    const float more = g->dtype == sinter_u8 ? 128 : 0;
+    if (!zps) {
+        g->type->codec.load_f32(base, at, 1, TILES_COLUMNS, to);
+    }
+    for (int c = 0; zps && c < TILES_COLUMNS; c++) {
+        to[c] = (float)(int8_t)base[at + c] + more;
+    }
+}
+
+/* Scales or zero points alone, which are a matrix of single elements. */
+static void load_values(const matrix_t *m, rect_t at, float *dst, int64_t ld)
+{
+    float x[TILES_COLUMNS];
+    for (int c = 0, n; c < at.columns; c += n) {
+        const int64_t column = at.column + c;
+        n = least(at.columns - c, (int)(TILES_COLUMNS - column % TILES_COLUMNS));
+        for (int r = 0; r < at.rows; r++) {
+            read_strip(&m->codes, column / TILES_COLUMNS, at.row + r, x);
+            memcpy(dst + r * ld + c, x + column % TILES_COLUMNS, (size_t)n * sizeof *x);
+        }
+    }
+}
+
+/* n columns from column `first` of a strip on. */
+static void load_strip(const tile_isa_t *isa, const matrix_t *m, int64_t strip, int first, int n,
+                       rect_t at, float *dst, int64_t ld)
+{
+    const groups_t *codes = &m->codes;
+    const unsigned char *base = codes->data + strip * codes->strip;
+    const int bytes = TILES_COLUMNS * TILES_K * codes->type->bits / 8;
+    const bool has_scale = m->scale.data != NULL, has_zp = m->zp.data != NULL;
+    uint8_t code[TILES_K][TILES_COLUMNS];
+    float scale[TILES_COLUMNS], zp[TILES_COLUMNS], x[TILES_COLUMNS];
+    int64_t tile = -1, scales = -1, zps = -1;
+    for (int r = 0; r < at.rows; r++, dst += ld) {
+        const int64_t k = at.row + r;
+        if (k / TILES_K != tile) {
+            tile = k / TILES_K;
+            tiles_codes(base + tile * bytes, codes->dtype, code);
+        }
+        if (has_scale && k / m->scale.row.group != scales) {
+            scales = k / m->scale.row.group;
+            read_strip(&m->scale, strip, k, scale);
+        }
+        if (has_zp && k / m->zp.row.group != zps) {
+            zps = k / m->zp.row.group;
+            read_strip(&m->zp, strip, k, zp);
+        }
+        const uint8_t *line = code[k % TILES_K];
+        uint8_t packed[TILES_COLUMNS / 2];
+        for (int c = 0; codes->type->bits == 4 && c < TILES_COLUMNS / 2; c++) {
+            packed[c] = (uint8_t)(line[2 * c] | line[2 * c + 1] << 4);
+        }
+        codes->type->codec.load_f32(codes->type->bits == 4 ? packed : line, 0, 1, TILES_COLUMNS, x);
+        if (m->offsets) {
+            isa->restore(x, zp, scale, TILES_COLUMNS);
+        } else if (has_scale) {
+            isa->dequant(x, has_zp ? zp : NULL, scale, TILES_COLUMNS);
+        } else {
+            for (int c = 0; has_zp && c < TILES_COLUMNS; c++) {
+                x[c] -= zp[c];
+            }
+        }
+        memcpy(dst, x + first, (size_t)n * sizeof *x);
+    }
+}
+
+static void load_tiles(const tile_isa_t *isa, const matrix_t *m, rect_t at, float *dst, int64_t ld)
+{
+    for (int c = 0, n; c < at.columns; c += n) {
+        const int64_t column = at.column + c;
+        const int first = (int)(column % TILES_COLUMNS);
+        n = least(at.columns - c, TILES_COLUMNS - first);
+        load_strip(isa, m, column / TILES_COLUMNS, first, n, at, dst + c, ld);
+    }
+}
+
 void tile_load(const tile_isa_t *isa, const matrix_t *m, rect_t at, float *dst, int64_t ld,
                int pad_rows, int pad_columns)
 {
-    if (m->codes.block > 0) {
+    if (m->codes.tiled == TILED_CODES) {
+        load_tiles(isa, m, at, dst, ld);
+    } else if (m->codes.tiled == TILED_VALUES) {
+        load_values(m, at, dst, ld);
+    } else if (m->codes.block > 0) {
         load_blocks(isa, m, at, dst, ld);
     } else if (are_floats(m)) {
         isa->copy(groups_byte(&m->codes, codes_at(&m->codes, at.row, at.column)),

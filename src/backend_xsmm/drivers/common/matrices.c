@@ -2,6 +2,7 @@
 
 #include "base/status.h"
 #include "graph/quant.h"
+#include "numeric/tiles.h"
 
 static void list_parts(matrix_t *m, groups_t *parts[MATRIX_PARTS])
 {
@@ -97,6 +98,24 @@ sinter_status_t operand_bind(const operand_t *op, const frame_t *frame, matrices
     return sinter_success;
 }
 
+/* Parts that lie in tiles, once rows and columns are known. */
+static void bind_strips(const operand_t *op, const frame_t *frame, int64_t K, groups_t **parts)
+{
+    const int values[MATRIX_PARTS] = {op->data, op->high, op->scale, op->zp};
+    for (int i = 0; i < MATRIX_PARTS; i++) {
+        groups_t *g = parts[i];
+        if (values[i] < 0 || frame->v[values[i]].tiled == NOT_TILED) {
+            continue;
+        }
+        g->tiled = frame->v[values[i]].tiled;
+        if (g->tiled == TILED_CODES) {
+            tiles_of_codes(g->dtype, K, TILES_COLUMNS, &g->strip);
+        } else {
+            tiles_of_values(g->dtype, axis_groups(&g->row, K), TILES_COLUMNS, &g->strip);
+        }
+    }
+}
+
 sinter_status_t matrices_bind(const operand_t *op, bool trans, const frame_t *frame,
                               matrices_t *out)
 {
@@ -114,6 +133,7 @@ sinter_status_t matrices_bind(const operand_t *op, bool trans, const frame_t *fr
         parts[i]->row = out->axis[rows][i];
         parts[i]->column = out->axis[columns][i];
     }
+    bind_strips(op, frame, out->dims[rows], parts);
     return sinter_success;
 }
 

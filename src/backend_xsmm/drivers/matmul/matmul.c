@@ -75,10 +75,19 @@ int64_t matmul_stride_of_b(const problem_t *p, int from_end)
     return problem_stride(p, m->b.data, m->trans_b ? 3 - from_end : from_end);
 }
 
+const char *matmul_refuse_layout(const problem_t *p)
+{
+    return p->plan->values[p->step->p.matmul.b.data].tiled != NOT_TILED ? "B lies in tiles" : NULL;
+}
+
 const char *matmul_refuse_b(const problem_t *p, bool decoder, bool scaled)
 {
     const operand_t *b = &p->step->p.matmul.b;
     const dtype_traits_t *zp = b->zp < 0 ? NULL : dtype_traits(problem_type(p, b->zp));
+    const char *why = matmul_refuse_layout(p);
+    if (why != NULL) {
+        return why;
+    }
     if (!decoder || b->split != sinter_data_type_undef) {
         return "no decoder for the data type of B";
     }

@@ -162,7 +162,7 @@ static void bind_direct(const matmul_state_t *all, blocks_state_t *st)
     const int bits = codes->type->bits, each = 32 / bits; /* codes of a dword */
     const int64_t stride = codes->column.stride;
     float x[16];
-    st->direct = !all->patches.on && codes->block == 0 && (bits == 4 || bits == 8) &&
+    st->direct = !all->patches.on && codes->block == 0 && codes->tiled == NOT_TILED && (bits == 4 || bits == 8) &&
                  codes->row.stride == 1 && stride > 0 && stride < INT32_MAX / 16 &&
                  matrices_on_bytes(&all->b, false) && st->block % each == 0 && all->K % each == 0;
     st->order = st->direct ? blocks_order(bits, st->words) : NULL;
@@ -490,7 +490,7 @@ static void load_b(const matmul_task_t *t, int64_t k, int kn, int c, int i)
 static blocks_fetch_t part_of(const groups_t *g, rect_t at, int part, int parts)
 {
     const bool down = g->row.stride == 1;
-    if (g->type == NULL || at.rows < 1 || (!down && g->column.stride != 1)) {
+    if (g->type == NULL || g->tiled != NOT_TILED || at.rows < 1 || (!down && g->column.stride != 1)) {
         return (blocks_fetch_t){.lines = 0};
     }
     const int64_t rows = (at.rows - 1) / g->row.group + 1,

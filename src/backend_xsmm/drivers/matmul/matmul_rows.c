@@ -35,6 +35,10 @@ static const char *refuse_codes(const kernel_t *self, const problem_t *p)
     const bool codes = p->step->permit.integers == EXACT_CODES;
     const codes_table_t *table = codes_table(self->needs);
     const codes_type_t *type = codes_type(problem_type(p, p->step->p.matmul.b.data));
+    const char *layout = matmul_refuse_layout(p);
+    if (layout != NULL) {
+        return layout;
+    }
     if (table == NULL || type == NULL) {
         return "no decoder for the data type of B";
     }

@@ -43,9 +43,11 @@ static const char too_few_or_large[] =
 static const char *refuse(const kernel_t *self, const problem_t *p)
 {
     const matmul_params_t *m = &p->step->p.matmul;
+    const char *why =
+        m->conv != NULL ? "rows of A are patches of an image" : matmul_refuse_layout(p);
     (void)self;
-    if (m->conv != NULL) {
-        return "rows of A are patches of an image";
+    if (why != NULL) {
+        return why;
     }
     const int ndims = problem_ndims(p, m->out_dims);
     int64_t products = 1;

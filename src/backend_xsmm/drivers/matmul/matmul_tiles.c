@@ -111,7 +111,8 @@ const char *matmul_refuse_tiles(const plan_t *plan, const step_t *step)
     if (m->a.scale >= 0) {
         return A_IS_CODES;
     }
-    if (table == NULL || (!table->has_floats && refuse_mode(&problem) != NULL)) {
+    const bool given = plan->values[b->data].tiled != NOT_TILED;
+    if (table == NULL || (!given && !table->has_floats && refuse_mode(&problem) != NULL)) {
         return "without AVX-512, products of floats read B where it lies";
     }
     const char *many = matmul_refuse_rows(&problem, TILES_ROWS);

@@ -219,7 +219,7 @@ static void fetch_b(const matmul_task_t *t, int64_t k, int part, int parts)
 {
     const groups_t *b = &t->b.codes;
     const int64_t end = at_most(k + t->st->k_block, t->st->K);
-    if (b->row.stride != 1 || t->st->patches.on) {
+    if (b->row.stride != 1 || b->tiled != NOT_TILED || t->st->patches.on) {
         return;
     }
     for (int c = t->cols * part / parts; c < t->cols * (part + 1) / parts && k < end; c++) {

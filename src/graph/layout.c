@@ -1,0 +1,114 @@
+#include "graph/layout.h"
+
+#include <inttypes.h>
+
+#include "base/status.h"
+
+/* An id is the place of its row plus one. */
+static const struct {
+    tiled_t what;
+    bool transposed;
+} rows[] = {{TILED_CODES, true}, {TILED_CODES, false}, {TILED_VALUES, true}, {TILED_VALUES, false}};
+enum { LAYOUTS = sizeof rows / sizeof *rows };
+
+uint64_t layout_id(tiled_t what, bool transposed)
+{
+    uint64_t id = 1;
+    while (rows[id - 1].what != what || rows[id - 1].transposed != transposed) {
+        id++;
+    }
+    return id;
+}
+
+layout_t layout_of(const lt_t *lt)
+{
+    const bool transposed = rows[lt->layout_id - 1].transposed;
+    const int last = lt->ndims - 1;
+    layout_t l = {.what = rows[lt->layout_id - 1].what,
+                  .across = transposed && last > 0 ? last - 1 : last,
+                  .along = last < 1 ? -1 : transposed ? last : last - 1};
+    l.N = lt->dims[l.across];
+    l.K = l.along < 0 ? 1 : lt->dims[l.along];
+    return l;
+}
+
+bool layout_bytes(const lt_t *lt, int64_t *bytes)
+{
+    const layout_t l = layout_of(lt);
+    return l.what == TILED_CODES ? tiles_of_codes(lt->data_type, l.K, l.N, bytes)
+                                 : tiles_of_values(lt->data_type, l.K, l.N, bytes);
+}
+
+static bool suits(tiled_t what, sinter_data_type_t type)
+{
+    const dtype_traits_t *t = dtype_traits(type);
+    const bool number = t->cls == DTYPE_INT && t->bits <= 8;
+    return what == TILED_CODES ? (number && t->bits >= 4) || type == sinter_f4_e2m1
+                               : number || type == sinter_f32 || type == sinter_f16 ||
+                                     type == sinter_bf16 || type == sinter_e8m0;
+}
+
+sinter_status_t layout_verify(const lt_t *lt, const char *where)
+{
+    int64_t bytes;
+    if (lt->layout_id < 1 || lt->layout_id > LAYOUTS) {
+        return sg_fail(sinter_invalid_arguments,
+                       "%s: tensor %" PRIu64 ": %" PRIu64 " is no id of an opaque layout", where,
+                       lt->id, lt->layout_id);
+    }
+    const tiled_t what = rows[lt->layout_id - 1].what;
+    const char *part = what == TILED_CODES ? "codes" : "scales or zero points";
+    if (!suits(what, lt->data_type)) {
+        return sg_fail(sinter_invalid_data_type,
+                       "%s: tensor %" PRIu64 ": an opaque layout of %s does not take %s", where,
+                       lt->id, part, dtype_traits(lt->data_type)->name);
+    }
+    bool one = lt->ndims >= (what == TILED_CODES ? 2 : 1) && lt_dims_known(lt);
+    for (int d = 0; one && d < lt->ndims - 2; d++) {
+        one = lt->dims[d] == 1;
+    }
+    if (!one) {
+        return sg_fail(sinter_invalid_shape,
+                       "%s: tensor %" PRIu64 ": an opaque layout of %s takes one matrix of known "
+                       "dims",
+                       where, lt->id, part);
+    }
+    if (!layout_bytes(lt, &bytes)) {
+        return sg_fail(sinter_invalid_shape,
+                       "%s: tensor %" PRIu64 ": the bytes of the opaque layout overflow", where,
+                       lt->id);
+    }
+    return sinter_success;
+}
+
+/* A strided tensor as a matrix of K by N. */
+static groups_t matrix_of(const layout_t *l, const lt_t *lt, const void *data)
+{
+    return (groups_t){.data = data,
+                      .type = dtype_traits(lt->data_type),
+                      .dtype = lt->data_type,
+                      .row = {l->along < 0 ? 0 : lt->strides[l->along], 1},
+                      .column = {lt->strides[l->across], 1}};
+}
+
+void layout_pack(const lt_t *from, const void *data, const lt_t *to, void *to_data)
+{
+    const layout_t l = layout_of(to);
+    const groups_t matrix = matrix_of(&l, from, data);
+    if (l.what == TILED_CODES) {
+        tiles_pack_codes(&matrix, l.K, l.N, to_data);
+    } else {
+        tiles_pack_values(&matrix, l.K, l.N, to_data);
+    }
+}
+
+void layout_unpack(const lt_t *from, const void *data, const lt_t *to, void *to_data)
+{
+    const layout_t l = layout_of(from);
+    const groups_t matrix = matrix_of(&l, to, to_data);
+    if (l.what == TILED_CODES) {
+        tiles_unpack_codes(data, l.K, l.N, &matrix);
+    } else {
+        tiles_unpack_values(data, l.K, l.N, &matrix);
+    }
+}
