@@ -323,18 +323,23 @@ static void load_blocks(const tile_isa_t *isa, const matrix_t *m, rect_t at, flo
 
 /* ---- tiles of weights: numeric/tiles.h ------------------------------------------------------- */
 
-/* Values of group `row` of a strip for the columns of the strip. */
+/* The values of a row for the columns of a strip. */
 static void read_strip(const groups_t *g, int64_t strip, int64_t row, float *to)
 {
-    const unsigned char *base = g->data + strip * g->strip;
-    const bool zps = g->type->cls == DTYPE_INT;
-    const int64_t at = g->row.stride == 0 ? 0 : row / g->row.group * TILES_COLUMNS;
+    const bool zps = g->type->cls == DTYPE_INT, each = g->column.stride != 0;
+    const int n = each && g->column.group == 1 ? TILES_COLUMNS : 1; /* that lie together */
+    const int64_t line = g->row.stride == 0 ? 0 : row / g->row.group * TILES_COLUMNS;
     const float more = g->dtype == sinter_u8 ? 128 : 0;
-    if (!zps) {
-        g->type->codec.load_f32(base, at, 1, TILES_COLUMNS, to);
-    }
-    for (int c = 0; zps && c < TILES_COLUMNS; c++) {
-        to[c] = (float)(int8_t)base[at + c] + more;
+    for (int c = 0; c < TILES_COLUMNS; c += n) {
+        const int64_t column = each ? (strip * TILES_COLUMNS + c) / g->column.group : 0;
+        const unsigned char *base = g->data + column / TILES_COLUMNS * g->strip;
+        const int64_t at = line + column % TILES_COLUMNS;
+        if (!zps) {
+            g->type->codec.load_f32(base, at, 1, n, to + c);
+        }
+        for (int i = 0; zps && i < n; i++) {
+            to[c + i] = (float)(int8_t)base[at + i] + more;
+        }
     }
 }
 
