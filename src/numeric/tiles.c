@@ -39,7 +39,7 @@ static void load_codes(const groups_t *from, int64_t k, int64_t column, int n, u
 /* What is flipped in each byte of codes of 4 bits. */
 static uint8_t flip_of(sinter_data_type_t type)
 {
-    return type == sinter_s4 ? 0x88 : 0;
+    return (uint8_t)(tiles_flip(type) * 0x11);
 }
 
 /* A whole column of a tile of codes of 4 bits from 16 bytes along K. */

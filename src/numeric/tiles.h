@@ -27,6 +27,12 @@ static inline int64_t tiles_along(int64_t K)
     return K / TILES_K + (K % TILES_K != 0);
 }
 
+/* The bits of a code of 4 bits that differ in a tile. */
+static inline int tiles_flip(sinter_data_type_t type)
+{
+    return type == sinter_s4 ? 8 : 0;
+}
+
 /* Bytes of a plane of N columns: codes of K elements of 4 or 8 bits, or values of so many groups
  * of K. False: too many. */
 bool tiles_of_codes(sinter_data_type_t type, int64_t K, int64_t N, int64_t *bytes);

@@ -344,7 +344,7 @@ static void test_products(const tiles_table_t *table)
             for (int limbs = 1; limbs <= 2 && table->ints != NULL; limbs++) {
                 check_integers(table, &w, &a, rows, limbs);
             }
-            if (table->has_floats) {
+            if (table->load != NULL) {
                 check_floats(table, &w, &a, rows, false);
             }
             if (rows == 1) {

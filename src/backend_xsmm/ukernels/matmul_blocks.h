@@ -77,10 +77,12 @@ typedef struct blocks_b {
 } blocks_b_t;
 
 /* Codes of 4 or 8 bits in columns that are contiguous along K; n, block: multiples of the codes in
- * a dword. */
+ * a dword. Or in tiles (numeric/tiles.h), from the first column of a strip on; n, block, skip:
+ * multiples of 4. */
 typedef struct blocks_codes {
-    const unsigned char *data; /* of the first column */
-    int64_t stride;            /* bytes from column to column */
+    const unsigned char *data; /* of the first column, or of a tile of the first strip */
+    int64_t stride;            /* bytes from column to column, or from strip to strip */
+    int skip;                  /* elements of a tile that are not wanted */
     int columns, n, block;     /* elements of a column and of a block of it */
     int bits;
     const int8_t *table; /* of 4 bits: by code */
@@ -139,6 +141,8 @@ typedef struct blocks_table {
     /* The same of codes, all blocks, in the order that stands in blocks_order; of bytes, start is
      * [block][column]. */
     void (*pack_codes)(const blocks_codes_t *codes, bool words, int8_t *byte, int32_t *start);
+    /* The same of tiles. Bytes stay in order; words are in that of codes of 8 bits. */
+    void (*pack_tiles)(const blocks_codes_t *codes, bool words, int8_t *byte, int32_t *start);
     /* c[row][column] += the products. Rows up to a multiple of BLOCKS_ROWS may be anything, and
      * become anything. */
     void (*product)(const blocks_product_t *p);

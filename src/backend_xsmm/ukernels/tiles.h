@@ -57,7 +57,9 @@ typedef struct tiles_table {
      * magnitude, whose codes are dequantised before they are multiplied. */
     void (*floats)(const tiles_strip_t *b, const codes_type_t *type, const float *values,
                    const float *x, const float *sums, int rows, bool each, float *out, int64_t ldo);
-    bool has_floats; /* else `floats` takes one row only, with `each` */
+    /* NULL: there are no floats but those of `each`. to[k * ld + column]: the values of some tiles of a strip, whose first K is 0. */
+    void (*load)(const tiles_strip_t *b, const codes_type_t *type, const float *values,
+                 int64_t first, int tiles, float *to, int64_t ld);
 } tiles_table_t;
 
 /* The best one for a set of features; NULL: there is none. */

@@ -5,7 +5,7 @@
 
 #define TABLE tiles_table_avx2
 #define HAS_INTEGERS 1
-#define HAS_FLOATS 0
+#define HAS_FLOATS 1
 #include "backend_xsmm/ukernels/tiles.inc"
 
 #endif

@@ -516,6 +516,11 @@ sinter_status_t matmul_bind(const kernel_t *self, const problem_t *p, const matm
         patches_turn(m->conv, &st->post);
     }
     const bound_t *b = &p->frame->v[m->b.data];
+    st->tiled.table = NULL;
+    if (b->tiled != NOT_TILED && m->tiles != NULL) {
+        /* Those that multiply floats, which load them. */
+        matmul_bind_tiles((features_t){self->needs.bits & (NEEDS_AVX512)}, p, st);
+    }
     st->strips = b->strip > 0;
     if (st->strips && st->rows > 0 && st->N > 0) {
         st->strip_stride = b->strides[0] / ((st->N - 1) / b->strip + 1);

@@ -25,6 +25,7 @@
 #include "backend_xsmm/kernel.h"
 #include "backend_xsmm/ukernels/eltwise.h"
 #include "backend_xsmm/ukernels/tile.h"
+#include "backend_xsmm/ukernels/tiles.h"
 #include "backend_xsmm/ukernels/xsmm.h"
 #include "numeric/quant_rows.h"
 
@@ -93,8 +94,19 @@ typedef struct patches {
     patch_dim_t dim[SINTER_MAX_NDIMS];
 } patches_t;
 
+/* B as micro-kernels read it from tiles. */
+typedef struct tiled_b {
+    const tiles_table_t *table; /* NULL: it does not lie in tiles, or not in those they take */
+    const codes_type_t *type;
+    tiles_strip_t first;
+    int64_t codes, scales, zps; /* bytes from a strip to the next one */
+    float values[16];           /* of codes of 4 bits, */
+    unsigned char bytes[16];    /* and as integers */
+} tiled_b_t;
+
 typedef struct matmul_state {
     matrices_t a, b;
+    tiled_b_t tiled;
     patches_t patches;
     chain_bound_t post;
     quant_tail_t tail; /* if the step has one */
@@ -180,6 +192,10 @@ const char *matmul_refuse_b(const problem_t *p, bool decoder, bool scaled);
 /* Why a kernel for few rows does not. */
 const char *matmul_refuse_rows(const problem_t *p, int most);
 int64_t matmul_rows_of(const problem_t *p); /* that share one B; -1: not known */
+/* st->tiled, from the operand that plan.h calls tiles; K and b are bound. */
+void matmul_bind_tiles(features_t features, const problem_t *p, matmul_state_t *st);
+/* Strip i of it. */
+tiles_strip_t matmul_strip(const tiled_b_t *b, int64_t i);
 /* For kernels of few rows: panels of whole groups of the tail, so that shares end at the same time,
  * and one block of rows. */
 void matmul_choose_panel(matmul_state_t *st, int shares);

@@ -8,6 +8,7 @@
 
 #include "backend_xsmm/drivers/common/products.h"
 #include "backend_xsmm/drivers/matmul/matmul.h"
+#include "numeric/tiles.h"
 
 enum {
     PART_ROWS = 24, /* of A that are multiplied by one call */
@@ -155,21 +156,25 @@ static void bind_whole(const matmul_config_t *c, const matmul_state_t *all, bloc
     st->once = st->room && all->n_panels > 1;
 }
 
-/* Codes of 4 or 8 bits that are contiguous along K, in columns that begin with whole bytes. */
+/* Codes of 4 or 8 bits that are contiguous along K, in columns that begin with whole bytes; or in
+ * tiles. */
 static void bind_direct(const matmul_state_t *all, blocks_state_t *st)
 {
     const groups_t *codes = &all->b.base.codes;
-    const int bits = codes->type->bits, each = 32 / bits; /* codes of a dword */
+    const bool tiles = codes->tiled != NOT_TILED;
+    const int bits = codes->type->bits, each = tiles ? 4 : 32 / bits; /* codes of a dword */
     const int64_t stride = codes->column.stride;
+    const bool lines = codes->row.stride == 1 && stride > 0 && stride < INT32_MAX / 16 &&
+                       matrices_on_bytes(&all->b, false);
     float x[16];
-    st->direct = !all->patches.on && codes->block == 0 && codes->tiled == NOT_TILED && (bits == 4 || bits == 8) &&
-                 codes->row.stride == 1 && stride > 0 && stride < INT32_MAX / 16 &&
-                 matrices_on_bytes(&all->b, false) && st->block % each == 0 && all->K % each == 0;
-    st->order = st->direct ? blocks_order(bits, st->words) : NULL;
+    st->direct = !all->patches.on && codes->block == 0 && (bits == 4 || bits == 8) &&
+                 (tiles || lines) && st->block % each == 0 && all->K % each == 0;
+    st->order = st->direct ? blocks_order(tiles ? 8 : bits, st->words) : NULL;
     if (st->direct && bits == 4) {
         dtype_nibble_values(&codes->type->codec, x);
         for (int i = 0; i < 16; i++) {
-            st->table[i] = (int8_t)(x[i] * st->steps - (st->words ? 0 : st->offset));
+            const float value = x[tiles ? i ^ tiles_flip(codes->dtype) : i];
+            st->table[i] = (int8_t)(value * st->steps - (st->words ? 0 : st->offset));
         }
     }
 }
@@ -452,8 +457,14 @@ static void pack_codes(const matmul_task_t *t, int64_t k, int n, int64_t c, int 
     const blocks_buffers_t *buf = &t->buf.blocks;
     const groups_t *codes = &t->b.codes;
     const int bits = codes->type->bits;
-    const blocks_codes_t columns = {.data = groups_byte(codes, codes_at(codes, k, c)),
-                                    .stride = codes->column.stride * bits / 8,
+    const bool tiles = codes->tiled != NOT_TILED;
+    const unsigned char *data =
+        tiles ? codes->data + c / TILES_COLUMNS * codes->strip +
+                    k / TILES_K * (TILES_COLUMNS * TILES_K * bits / 8)
+              : groups_byte(codes, codes_at(codes, k, c));
+    const blocks_codes_t columns = {.data = data,
+                                    .stride = tiles ? codes->strip : codes->column.stride * bits / 8,
+                                    .skip = (int)(k % TILES_K),
                                     .columns = cols,
                                     .n = n,
                                     .block = st->block,
@@ -463,7 +474,8 @@ static void pack_codes(const matmul_task_t *t, int64_t k, int n, int64_t c, int 
                                     .zp = st->folded ? zp : NULL,
                                     .zp_less = st->words ? st->offset : 0,
                                     .times = buf->times};
-    t->c->blocks->pack_codes(&columns, st->words, buf->b.byte, buf->b.start);
+    (tiles ? t->c->blocks->pack_tiles
+           : t->c->blocks->pack_codes)(&columns, st->words, buf->b.byte, buf->b.start);
 }
 
 /* kn elements of the strip at column c of the panel, from block i of a span on. */

@@ -13,18 +13,8 @@
 
 typedef struct tiles_config {
     matmul_config_t panel; /* first: see matmul.h */
-    const tiles_table_t *table;
-    const codes_type_t *type;
-    integers_t kind; /* NO_INTEGERS: products are of floats */
+    integers_t kind;       /* NO_INTEGERS: products are of floats */
 } tiles_config_t;
-
-typedef struct tiles_state {
-    matmul_state_t panel;       /* first: see matmul.h */
-    tiles_strip_t first;        /* of B */
-    int64_t codes, scales, zps; /* bytes from a strip to the next one */
-    float values[16];           /* of codes of 4 bits, */
-    unsigned char bytes[16];    /* and as integers */
-} tiles_state_t;
 
 /* The buffers of one share: A in the form that the micro-kernels want. */
 typedef struct tiles_buffers {
@@ -102,8 +92,6 @@ const char *matmul_refuse_tiles(const plan_t *plan, const step_t *step)
                *zp = b->zp < 0 ? NULL : &plan->values[b->zp].lt;
     const int last = lt->ndims - 1, across = m->trans_b ? last - 1 : last,
               along = m->trans_b ? last : last - 1;
-    const features_t wide = {plan->features.bits & NEEDS_AVX512}; /* floats: without VNNI */
-    const tiles_table_t *table = tiles_table(wide);
     const problem_t problem = {.plan = plan, .step = step};
     if (m->conv != NULL) {
         return "rows of A are patches of an image";
@@ -112,7 +100,8 @@ const char *matmul_refuse_tiles(const plan_t *plan, const step_t *step)
         return A_IS_CODES;
     }
     const bool given = plan->values[b->data].tiled != NOT_TILED;
-    if (table == NULL || (!given && !table->has_floats && refuse_mode(&problem) != NULL)) {
+    if (!given && !has_features(plan->features, NEEDS_AVX512) &&
+        refuse_mode(&problem) != NULL) {
         return "without AVX-512, products of floats read B where it lies";
     }
     const char *many = matmul_refuse_rows(&problem, TILES_ROWS);
@@ -199,8 +188,6 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
         return sinter_out_of_memory;
     }
     matmul_configure(self, p, TILES_ROWS, false, false, &c->panel);
-    c->table = tiles_table(self->needs);
-    c->type = codes_type(problem_type(p, m->b.data));
     c->kind = self->driver->arithmetic == IN_INT8 ? p->step->permit.integers : NO_INTEGERS;
     text_init(&note, arena);
     text_add(&note, "up to %d rows of A times tiles of B: %s", TILES_ROWS,
@@ -208,7 +195,7 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
     const bool open = matmul_rows_of(p) < 0;
     const int64_t K = problem_dim(p, m->b.data, m->trans_b ? 1 : 2);
     *out = (candidate_t){.config = c,
-                         .state_bytes = sizeof(tiles_state_t),
+                         .state_bytes = sizeof(matmul_state_t),
                          .share_bytes = matmul_share_bytes(p, &c->panel),
                          .reserve_bytes =
                              open ? tiles_buffers(c->kind, K, TILES_ROWS, NULL, &buffers) : 0,
@@ -235,55 +222,66 @@ static int64_t group_of(const groups_t *g, int64_t K)
     return axis_groups(&g->row, K) == 1 ? tiles_along(K) : g->row.group / TILES_K;
 }
 
-static void bind_tiles(const problem_t *p, const codes_type_t *type, tiles_state_t *st)
+void matmul_bind_tiles(features_t features, const problem_t *p, matmul_state_t *st)
 {
     const matmul_params_t *m = &p->step->p.matmul;
-    const matrix_t *b = &st->panel.b.base;
-    const int64_t K = st->panel.K;
+    const matrix_t *b = &st->b.base;
+    const int64_t K = st->K;
     const bound_t *codes = &p->frame->v[m->tiles->codes], *scale = &p->frame->v[m->tiles->scale],
                   *zp = m->tiles->zp < 0 ? NULL : &p->frame->v[m->tiles->zp];
-    st->first = (tiles_strip_t){.codes = codes->data,
+    tiled_b_t *to = &st->tiled;
+    *to = (tiled_b_t){.table = tiles_table(features), .type = codes_type(codes->dtype)};
+    to->first = (tiles_strip_t){.codes = codes->data,
                                 .scale = scale->data,
                                 .tiles = tiles_along(K),
                                 .group = group_of(&b->scale, K),
                                 .zp_group = tiles_along(K)};
-    values_of(scale->dtype, &st->first.scale_type);
+    values_of(scale->dtype, &to->first.scale_type);
     if (zp != NULL) {
-        st->first.zp_group = group_of(&b->zp, K);
-        *(b->offsets ? &st->first.offset : &st->first.zp) = zp->data;
-        values_of(zp->dtype, &st->first.offset_type);
-        st->first.zp_bias = zp->dtype == sinter_u8 ? 128 : 0;
+        to->first.zp_group = group_of(&b->zp, K);
+        *(b->offsets ? &to->first.offset : &to->first.zp) = zp->data;
+        values_of(zp->dtype, &to->first.offset_type);
+        to->first.zp_bias = zp->dtype == sinter_u8 ? 128 : 0;
     }
     const int64_t groups = b->zp.type == NULL ? 0 : axis_groups(&b->zp.row, K);
-    tiles_of_codes(codes->dtype, K, TILES_COLUMNS, &st->codes);
-    tiles_of_values(scale->dtype, axis_groups(&b->scale.row, K), TILES_COLUMNS, &st->scales);
-    tiles_of_values(zp != NULL ? zp->dtype : sinter_f32, groups, TILES_COLUMNS, &st->zps);
-    memset(st->values, 0, sizeof st->values);
+    tiles_of_codes(codes->dtype, K, TILES_COLUMNS, &to->codes);
+    tiles_of_values(scale->dtype, axis_groups(&b->scale.row, K), TILES_COLUMNS, &to->scales);
+    tiles_of_values(zp != NULL ? zp->dtype : sinter_f32, groups, TILES_COLUMNS, &to->zps);
     if (b->codes.type->bits == 4) {
         float value[16];
         dtype_nibble_values(&b->codes.type->codec, value);
         for (int i = 0; i < 16; i++) {
-            st->values[i] = value[i ^ type->flip];
-            st->bytes[i] = (unsigned char)(value[i] / type->unit + (float)type->offset);
+            to->values[i] = value[i ^ tiles_flip(codes->dtype)];
+            to->bytes[i] = (unsigned char)(value[i] / to->type->unit + (float)to->type->offset);
         }
     }
+}
+
+tiles_strip_t matmul_strip(const tiled_b_t *b, int64_t i)
+{
+    tiles_strip_t s = b->first;
+    s.codes += i * b->codes;
+    s.scale += i * b->scales;
+    s.zp = s.zp != NULL ? s.zp + i * b->zps : NULL;
+    s.offset = s.offset != NULL ? s.offset + i * b->zps : NULL;
+    return s;
 }
 
 static sinter_status_t choose(const kernel_t *self, const problem_t *p, const void *config,
                               void *state, choice_t *choice)
 {
     const tiles_config_t *c = config;
-    tiles_state_t *st = state;
+    matmul_state_t *st = state;
     tiles_buffers_t buffers;
-    SG_TRY(matmul_bind(self, p, &c->panel, &st->panel));
-    bind_tiles(p, c->type, st);
+    SG_TRY(matmul_bind(self, p, &c->panel, st));
+    matmul_bind_tiles(self->needs, p, st);
     take_way(ways_matmul_tiles, NULL, c, st, choice);
     choice->shared_bytes = (size_t)p->frame->shares *
-                           tiles_buffers(c->kind, st->panel.K, (int)st->panel.rows, NULL, &buffers);
-    st->panel.blocks = (blocks_state_t){0};
-    matmul_choose_panel(&st->panel, p->frame->shares);
-    SG_TRY(matmul_count(p->step, &st->panel));
-    choice->shares_bytes = st->panel.shares_bytes;
+                           tiles_buffers(c->kind, st->K, (int)st->rows, NULL, &buffers);
+    st->blocks = (blocks_state_t){0};
+    matmul_choose_panel(st, p->frame->shares);
+    SG_TRY(matmul_count(p->step, st));
+    choice->shares_bytes = st->shares_bytes;
     return sinter_success;
 }
 
@@ -292,7 +290,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
 typedef struct tiles_task {
     matmul_task_t t; /* of the panel */
     const tiles_config_t *c;
-    const tiles_state_t *st;
+    const matmul_state_t *st;
     tiles_buffers_t buf;
 } tiles_task_t;
 
@@ -316,7 +314,7 @@ static uint32_t place_row(const float *from, float *to, float *sum)
 /* All of A: as integers or floats. False: some rows are not for them. */
 static bool load_rows(tiles_task_t *w)
 {
-    const int64_t K = w->st->panel.K;
+    const int64_t K = w->st->K;
     const int rows = w->t.rows, room = tiles_rows(rows);
     uint32_t most[TILES_ROWS] = {0};
     bool usable = true;
@@ -332,7 +330,7 @@ static bool load_rows(tiles_task_t *w)
                 w->buf.ints.sum + tile};
             if (w->c->kind != NO_INTEGERS) {
                 usable =
-                    w->c->table->quantise(from, MM_LDA, rows, limbs_of(w->c->kind), &to) && usable;
+                    w->st->tiled.table->quantise(from, MM_LDA, rows, limbs_of(w->c->kind), &to) && usable;
                 continue;
             }
             for (int r = 0; r < rows; r++) {
@@ -355,8 +353,8 @@ static void load_row(tiles_task_t *w, int r)
     matmul_task_t one = w->t;
     one.row0 += r;
     one.rows = 1;
-    for (int64_t k = 0; k < w->st->panel.K; k += MM_K) {
-        const int kn = (int)at_most(w->st->panel.K - k, MM_K);
+    for (int64_t k = 0; k < w->st->K; k += MM_K) {
+        const int kn = (int)at_most(w->st->K - k, MM_K);
         matmul_load_a(&one, k, kn);
         for (int e = 0; e < kn; e += TILES_K) {
             const int64_t tile = (k + e) / TILES_K;
@@ -365,26 +363,16 @@ static void load_row(tiles_task_t *w, int r)
     }
 }
 
-static tiles_strip_t strip_at(const tiles_state_t *st, int64_t i)
-{
-    tiles_strip_t s = st->first;
-    s.codes += i * st->codes;
-    s.scale += i * st->scales;
-    s.zp = s.zp != NULL ? s.zp + i * st->zps : NULL;
-    s.offset = s.offset != NULL ? s.offset + i * st->zps : NULL;
-    return s;
-}
-
 static void multiply(tiles_task_t *w, int rows, bool each, float *acc)
 {
-    const tiles_state_t *st = w->st;
+    const tiled_b_t *tiled = &w->st->tiled;
     for (int c = 0; c < w->t.cols; c += TILES_COLUMNS) {
-        const tiles_strip_t b = strip_at(st, (w->t.n0 + c) / TILES_COLUMNS);
+        const tiles_strip_t b = matmul_strip(tiled, (w->t.n0 + c) / TILES_COLUMNS);
         if (w->c->kind == NO_INTEGERS || each) {
-            w->c->table->floats(&b, w->c->type, st->values, w->buf.x, w->buf.sums, rows, each,
+            tiled->table->floats(&b, tiled->type, tiled->values, w->buf.x, w->buf.sums, rows, each,
                                 acc + c, MM_PANEL);
         } else {
-            w->c->table->ints(&b, w->c->type, st->bytes, &w->buf.ints, rows, limbs_of(w->c->kind),
+            tiled->table->ints(&b, tiled->type, tiled->bytes, &w->buf.ints, rows, limbs_of(w->c->kind),
                               acc + c, MM_PANEL);
         }
     }
@@ -408,11 +396,10 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
                  const worker_t *w)
 {
     const tiles_config_t *c = config;
-    const tiles_state_t *st = state;
-    const matmul_state_t *m = &st->panel;
+    const matmul_state_t *m = state;
     tiles_task_t t = {.t = {.c = &c->panel, .st = m, .worker = w, .tail = p->step->tail != NULL},
                       .c = c,
-                      .st = st};
+                      .st = m};
     int64_t begin, end, mat = -1;
     bool usable = false;
     (void)self;

@@ -53,12 +53,35 @@ static void clear_rest(float *a, int n, int kn, int rows, int elements)
     }
 }
 
+/* The same as tile_table's load, of whole tiles. */
+static void load_strips(const tiled_b_t *b, rect_t at, float *to, int64_t ld, int rows, int columns)
+{
+    for (int c = 0; c < columns; c += TILES_COLUMNS) {
+        if (c < at.columns) {
+            const tiles_strip_t strip = matmul_strip(b, (at.column + c) / TILES_COLUMNS);
+            b->table->load(&strip, b->type, b->values, at.row / TILES_K, rows / TILES_K, to + c,
+                           ld);
+            continue;
+        }
+        for (int r = 0; r < at.rows; r++) {
+            memset(to + r * ld + c, 0, TILES_COLUMNS * sizeof *to);
+        }
+    }
+    for (int r = at.rows; r < rows; r++) {
+        memset(to + r * ld, 0, (size_t)columns * sizeof *to);
+    }
+}
+
 /* A tile of B, by whatever B is. */
 static void load_tile(const matmul_task_t *t, rect_t at, float *to, int64_t ld, int rows,
                       int columns)
 {
+    const tiled_b_t *tiled = &t->st->tiled;
     if (t->st->patches.on) {
         patches_load_b(t, &(patches_load_t){.codes = false}, at, to, ld, rows, columns);
+    } else if (tiled->table != NULL && at.row % TILES_K == 0 && at.column % TILES_COLUMNS == 0 &&
+               rows % TILES_K == 0 && columns % TILES_COLUMNS == 0) {
+        load_strips(tiled, at, to, ld, rows, columns);
     } else {
         t->c->tile->load(&t->b, at, to, ld, rows, columns);
     }
