@@ -57,14 +57,14 @@ void gs_forget_copies(const struct ggml_tensor *tensor)
 /* The bytes of ggml's blocks that lie in planes, in pieces: as many whole blocks as follow one
  * another, or a part of one block. */
 typedef struct piece {
-    const struct ggml_tensor *root;
+    struct ggml_tensor *root;
     size_t block_bytes, first, count; /* blocks of the root */
     size_t begin, size;               /* in the first block; of the piece */
 } piece_t;
 
 static piece_t piece_at(const struct ggml_tensor *tensor, size_t offset, size_t size)
 {
-    piece_t p = {.root = gs_root(tensor), .block_bytes = ggml_type_size(tensor->type)};
+    piece_t p = {.root = (struct ggml_tensor *)(uintptr_t)gs_root(tensor), .block_bytes = ggml_type_size(tensor->type)};
     const size_t at = (size_t)((uint8_t *)tensor->data - (uint8_t *)p.root->data) + offset;
     p.first = at / p.block_bytes;
     p.begin = at % p.block_bytes;
@@ -81,6 +81,12 @@ static bool is_whole(const piece_t *p)
 
 enum { MOST_BLOCK_BYTES = 256 }; /* Q6_K has 210 */
 
+/* The host's functions have no way to say that they failed. */
+static void lost(const struct ggml_tensor *tensor)
+{
+    GGML_LOG_ERROR("Sinter: out of memory, bytes of %s are lost\n", tensor->name);
+}
+
 static void set_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, const void *data,
                        size_t offset, size_t size)
 {
@@ -92,14 +98,21 @@ static void set_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor,
         memcpy((uint8_t *)tensor->data + offset, bytes, size);
         return;
     }
+    if (gs_is_constant(tensor)) {
+        gs_use_tiles((struct ggml_tensor *)(uintptr_t)gs_root(tensor));
+    }
     for (size_t at = 0; at < size;) {
         const piece_t p = piece_at(tensor, offset + at, size - at);
+        bool ok = true;
         if (is_whole(&p)) {
-            gs_unpack_blocks(p.root, p.first, p.count, bytes + at);
+            ok = gs_unpack_blocks(p.root, p.first, p.count, bytes + at);
         } else {
-            gs_pack_blocks(p.root, p.first, 1, block);
+            ok = gs_pack_blocks(p.root, p.first, 1, block);
             memcpy(block + p.begin, bytes + at, p.size);
-            gs_unpack_blocks(p.root, p.first, 1, block);
+            ok = ok && gs_unpack_blocks(p.root, p.first, 1, block);
+        }
+        if (!ok) {
+            lost(tensor);
         }
         at += p.size;
     }
@@ -116,10 +129,10 @@ static void get_tensor(ggml_backend_buffer_t buffer, const struct ggml_tensor *t
     }
     for (size_t at = 0; at < size;) {
         const piece_t p = piece_at(tensor, offset + at, size - at);
-        if (is_whole(&p)) {
-            gs_pack_blocks(p.root, p.first, p.count, bytes + at);
-        } else {
-            gs_pack_blocks(p.root, p.first, 1, block);
+        const bool whole = is_whole(&p);
+        if (!gs_pack_blocks(p.root, p.first, p.count, whole ? bytes + at : block)) {
+            lost(tensor);
+        } else if (!whole) {
             memcpy(bytes + at, block + p.begin, p.size);
         }
         at += p.size;

@@ -1,7 +1,11 @@
 /* Quantised tensors as planes: codes, scales, offsets, and fields that only the way back needs. */
 #include "layout.h"
 
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "engine.h"
 
 static float half_at(const uint8_t *bytes)
 {
@@ -192,14 +196,57 @@ const gs_layout_t *gs_layout_of(enum ggml_type type)
     return NULL;
 }
 
+/* ---- tiles ----------------------------------------------------------------------------------- */
+
+enum { TILE_ROWS = 16, TILE_ELEMENTS = 32 };
+
+/* Whether the shape of a tensor suits tiles. */
+static bool may_tile(const struct ggml_tensor *root)
+{
+    const gs_layout_t *layout = gs_layout_of(root->type);
+    return layout && layout->group % TILE_ELEMENTS == 0 && !root->view_src &&
+           ggml_is_contiguous(root) && root->ne[1] > 1 && root->ne[2] == 1 && root->ne[3] == 1;
+}
+
+/* What `extra` of a tensor in tiles points to. */
+static int tiles_mark;
+
+void gs_use_tiles(struct ggml_tensor *root)
+{
+    if (may_tile(root)) {
+        root->extra = &tiles_mark;
+    }
+}
+
+bool gs_in_tiles(const struct ggml_tensor *root)
+{
+    return root->extra == &tiles_mark;
+}
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+static size_t blocks_of_row(const struct ggml_tensor *root)
+{
+    return (size_t)root->ne[0] / (size_t)gs_layout_of(root->type)->elements;
+}
+
+/* Blocks that there is room for. */
+static size_t room_of(const struct ggml_tensor *root)
+{
+    const size_t blocks =
+        (size_t)ggml_nelements(root) / (size_t)gs_layout_of(root->type)->elements;
+    const size_t rows = ((size_t)root->ne[1] + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
+    return may_tile(root) ? rows * blocks_of_row(root) : blocks;
+}
+
 size_t gs_plane_offset(const struct ggml_tensor *root, int plane)
 {
     enum { ALIGNMENT = 64 };
     const gs_layout_t *layout = gs_layout_of(root->type);
+    const size_t blocks = room_of(root);
     size_t offset = 0;
     for (int i = 0; i < plane; i++) {
-        const size_t bytes =
-            (size_t)(ggml_nelements(root) / layout->elements) * (size_t)layout->plane_bytes[i];
+        const size_t bytes = blocks * (size_t)layout->plane_bytes[i];
         offset += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     }
     return offset;
@@ -222,32 +269,154 @@ static void begin_of_block(const struct ggml_tensor *root, size_t block, uint8_t
     }
 }
 
-static void next_block(const gs_layout_t *layout, uint8_t **planes)
+static void convert(const gs_layout_t *layout, bool pack, size_t count, uint8_t *blocks,
+                    uint8_t *const *from)
 {
-    for (int i = 0; i < GS_PLANES; i++) {
-        planes[i] += layout->plane_bytes[i];
+    uint8_t *planes[GS_PLANES];
+    memcpy(planes, from, sizeof(planes));
+    for (size_t i = 0; i < count; i++) {
+        (pack ? layout->pack(blocks + i * (size_t)layout->bytes, planes)
+              : layout->unpack(blocks + i * (size_t)layout->bytes, planes));
+        for (int p = 0; p < GS_PLANES; p++) {
+            planes[p] += layout->plane_bytes[p];
+        }
     }
 }
 
-void gs_unpack_blocks(const struct ggml_tensor *root, size_t first, size_t count,
-                      const uint8_t *blocks)
+/* ---- strips of 16 rows of tiles -------------------------------------------------------------- */
+
+/* The planes of one strip, row by row. */
+typedef struct strip {
+    uint8_t *memory, *planes[GS_PLANES];
+} strip_t;
+
+static bool strip_open(const struct ggml_tensor *root, strip_t *s)
 {
     const gs_layout_t *layout = gs_layout_of(root->type);
-    uint8_t *planes[GS_PLANES];
-    begin_of_block(root, first, planes);
-    for (size_t i = 0; i < count; i++) {
-        layout->unpack(blocks + i * (size_t)layout->bytes, planes);
-        next_block(layout, planes);
+    const size_t blocks = TILE_ROWS * blocks_of_row(root);
+    size_t bytes = 0, at[GS_PLANES];
+    for (int p = 0; p < GS_PLANES; p++) {
+        at[p] = bytes;
+        bytes += blocks * (size_t)layout->plane_bytes[p];
     }
+    s->memory = calloc(bytes, 1);
+    for (int p = 0; p < GS_PLANES && s->memory; p++) {
+        s->planes[p] = s->memory + at[p];
+    }
+    return s->memory != NULL;
 }
 
-void gs_pack_blocks(const struct ggml_tensor *root, size_t first, size_t count, uint8_t *blocks)
+/* One plane of rows row.. of the tensor between its tiles and the strip. */
+static bool move_plane(const struct ggml_tensor *root, const strip_t *s, int plane, int64_t row,
+                       bool to_tiles)
 {
     const gs_layout_t *layout = gs_layout_of(root->type);
-    uint8_t *planes[GS_PLANES];
-    begin_of_block(root, first, planes);
-    for (size_t i = 0; i < count; i++) {
-        layout->pack(blocks + i * (size_t)layout->bytes, planes);
-        next_block(layout, planes);
+    const sinter_data_type_t types[] = {layout->codes, layout->scales, layout->offsets};
+    const int64_t rows = root->ne[1] - row < TILE_ROWS ? root->ne[1] - row : TILE_ROWS;
+    const size_t blocks = (size_t)row * blocks_of_row(root);
+    uint8_t *tiles = (uint8_t *)root->data + gs_plane_offset(root, plane) +
+                     blocks * (size_t)layout->plane_bytes[plane];
+    const sinter_dim_t dims[2] = {rows, root->ne[0] / (plane == GS_CODES ? 1 : layout->group)};
+    sinter_logical_tensor_t lines, strips;
+    sinter_tensor_t *a = NULL, *b = NULL;
+    if (types[plane] == sinter_data_type_undef) {
+        return true;
     }
+    bool ok = sinter_logical_tensor_init(&lines, 0, types[plane], 2, dims,
+                                         sinter_tensor_property_undef) == sinter_success;
+    strips = lines;
+    ok = ok &&
+         sinter_logical_tensor_set_weights_layout(
+             &strips, plane == GS_CODES ? sinter_weights_codes : sinter_weights_values, 1) ==
+             sinter_success &&
+         sinter_tensor_create(&a, gs_engine(), &lines, s->planes[plane], SINTER_BYTES_TRUSTED) ==
+             sinter_success &&
+         sinter_tensor_create(&b, gs_engine(), &strips, tiles, SINTER_BYTES_TRUSTED) ==
+             sinter_success &&
+         sinter_reorder(to_tiles ? a : b, to_tiles ? b : a) == sinter_success;
+    sinter_tensor_destroy(&a);
+    sinter_tensor_destroy(&b);
+    return ok;
+}
+
+/* Planes that only the way back needs are in no tiles. */
+static void move_kept(const struct ggml_tensor *root, const strip_t *s, int64_t row, size_t blocks,
+                      bool to_tiles)
+{
+    const size_t each = (size_t)gs_layout_of(root->type)->plane_bytes[GS_KEPT];
+    uint8_t *kept = (uint8_t *)root->data + gs_plane_offset(root, GS_KEPT) +
+                    (size_t)row * blocks_of_row(root) * each;
+    memcpy(to_tiles ? kept : s->planes[GS_KEPT], to_tiles ? s->planes[GS_KEPT] : kept,
+           blocks * each);
+}
+
+static bool move_strip(const struct ggml_tensor *root, const strip_t *s, int64_t row, bool to_tiles)
+{
+    const int64_t rows = root->ne[1] - row < TILE_ROWS ? root->ne[1] - row : TILE_ROWS;
+    move_kept(root, s, row, (size_t)rows * blocks_of_row(root), to_tiles);
+    return move_plane(root, s, GS_CODES, row, to_tiles) &&
+           move_plane(root, s, GS_SCALES, row, to_tiles) &&
+           move_plane(root, s, GS_OFFSETS, row, to_tiles);
+}
+
+/* Blocks to tiles or back, strip by strip. What is not all of a strip is changed within it. */
+static bool convert_tiles(const struct ggml_tensor *root, bool pack, size_t first, size_t count,
+                          uint8_t *blocks)
+{
+    static pthread_mutex_t parts = PTHREAD_MUTEX_INITIALIZER; /* two may be of one strip */
+    const gs_layout_t *layout = gs_layout_of(root->type);
+    const size_t row = blocks_of_row(root), whole = TILE_ROWS * row,
+                 all = (size_t)root->ne[1] * row;
+    strip_t s;
+    bool ok = strip_open(root, &s);
+    for (size_t done = 0, n; ok && done < count; done += n) {
+        const size_t strip = (first + done) / whole * whole, skip = first + done - strip,
+                     room = (all - strip < whole ? all - strip : whole) - skip;
+        n = count - done < room ? count - done : room;
+        uint8_t *planes[GS_PLANES];
+        for (int p = 0; p < GS_PLANES; p++) {
+            planes[p] = s.planes[p] + skip * (size_t)layout->plane_bytes[p];
+        }
+        const bool part = skip > 0 || n < room;
+        if (!pack && part) {
+            pthread_mutex_lock(&parts);
+        }
+        if (pack || part) {
+            ok = move_strip(root, &s, (int64_t)(strip / row), false);
+        }
+        convert(layout, pack, n, blocks + done * (size_t)layout->bytes, planes);
+        if (!pack) {
+            ok = ok && move_strip(root, &s, (int64_t)(strip / row), true);
+        }
+        if (!pack && part) {
+            pthread_mutex_unlock(&parts);
+        }
+    }
+    free(s.memory);
+    return ok;
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+bool gs_unpack_blocks(struct ggml_tensor *root, size_t first, size_t count, const uint8_t *blocks)
+{
+    const gs_layout_t *layout = gs_layout_of(root->type);
+    uint8_t *planes[GS_PLANES], *from = (uint8_t *)(uintptr_t)blocks;
+    if (gs_in_tiles(root)) {
+        return convert_tiles(root, false, first, count, from);
+    }
+    begin_of_block(root, first, planes);
+    convert(layout, false, count, from, planes);
+    return true;
+}
+
+bool gs_pack_blocks(const struct ggml_tensor *root, size_t first, size_t count, uint8_t *blocks)
+{
+    uint8_t *planes[GS_PLANES];
+    if (gs_in_tiles(root)) {
+        return convert_tiles(root, true, first, count, blocks);
+    }
+    begin_of_block(root, first, planes);
+    convert(gs_layout_of(root->type), true, count, blocks, planes);
+    return true;
 }

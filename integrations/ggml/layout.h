@@ -1,9 +1,14 @@
 /* Quantised tensors in our buffers. ggml mixes scales and codes in blocks. In a buffer of ours such
  * a tensor is planes instead: the codes of all rows, then the scales, the offsets, and what else
- * the way back needs. They are then ordinary tensors. */
+ * the way back needs. They are then ordinary tensors.
+ *
+ * Weights of MUL_MAT, which are matrices in a buffer for weights, are in tiles: codes, scales and
+ * offsets have the opaque layout that Sinter's MatMul reads fastest, in memory of the same size but
+ * for rows up to a multiple of 16. */
 #ifndef SINTER_GGML_LAYOUT_H
 #define SINTER_GGML_LAYOUT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,9 +35,13 @@ const gs_layout_t *gs_layout_of(enum ggml_type type);
 size_t gs_plane_offset(const struct ggml_tensor *root, int plane);
 /* Bytes of a tensor in a buffer of ours. */
 size_t gs_tensor_bytes(const struct ggml_tensor *tensor);
-/* Blocks of a tensor that is not a view, to planes and back. */
-void gs_unpack_blocks(const struct ggml_tensor *root, size_t first, size_t count,
-                      const uint8_t *blocks);
-void gs_pack_blocks(const struct ggml_tensor *root, size_t first, size_t count, uint8_t *blocks);
+/* Lets weights that are not a view lie in tiles if their shape suits that: before their bytes are
+ * set. */
+void gs_use_tiles(struct ggml_tensor *root);
+bool gs_in_tiles(const struct ggml_tensor *root);
+/* Blocks of a tensor that is not a view, to planes or tiles and back. Several threads may do so at
+ * once for other blocks. false: out of memory. */
+bool gs_unpack_blocks(struct ggml_tensor *root, size_t first, size_t count, const uint8_t *blocks);
+bool gs_pack_blocks(const struct ggml_tensor *root, size_t first, size_t count, uint8_t *blocks);
 
 #endif

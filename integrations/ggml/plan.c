@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "engine.h"
+#include "layout.h"
 #include "ops.h"
 
 /* A part of a plan: nodes first ... end - 1 as one compiled graph, by loops of the backend, or,
@@ -76,6 +77,7 @@ static uint64_t structure_of(const gs_tensors_t *tensors)
         bits |= (uint64_t)ggml_is_contiguous(t) << 8 | (uint64_t)gs_is_ours(t) << 9;
         bits |= (uint64_t)(buffer && buffer->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS) << 10;
         bits |= (uint64_t)((t->flags & GGML_TENSOR_FLAG_OUTPUT) != 0) << 11;
+        bits |= (uint64_t)gs_in_tiles(gs_root(t)) << 12;
         hash = gs_mix(hash, bits);
         hash = gs_mix(hash, (uint64_t)gs_tensors_find(tensors, gs_root(t)));
         if (t->view_src) {

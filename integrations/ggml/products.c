@@ -31,7 +31,7 @@ static bool done_grouped(gs_builder_t *b, const lt_t *y, int64_t groups, const i
 static const char *refuse_mul_mat(const tensor_t *t)
 {
     const tensor_t *weights = t->src[0], *x = t->src[1];
-    const char *why = gs_unreadable(weights);
+    const char *why = gs_unreadable_weights(weights);
     if (why) {
         return why;
     }

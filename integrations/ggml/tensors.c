@@ -56,7 +56,14 @@ const char *gs_unreadable(const tensor_t *t)
     if (!gs_layout_of(t->type)) {
         return "its data type";
     }
-    return gs_has_blocks(t) ? "quantised data in a buffer of the host" : gs_broken_blocks(t);
+    return gs_has_blocks(t)          ? "quantised data in a buffer of the host"
+           : gs_in_tiles(gs_root(t)) ? "weights in tiles, which MUL_MAT alone reads"
+                                     : gs_broken_blocks(t);
+}
+
+const char *gs_unreadable_weights(const tensor_t *t)
+{
+    return gs_in_tiles(t) ? NULL : gs_unreadable(t);
 }
 
 const char *gs_unreadable_floats(const tensor_t *t)

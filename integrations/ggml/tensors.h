@@ -42,6 +42,8 @@ const char *gs_broken_blocks(const tensor_t *t);
 /* NULL, or why Sinter cannot read the memory of a tensor: plain elements, or planes in a buffer of
  * ours. */
 const char *gs_unreadable(const tensor_t *t);
+/* The same of the weights of MUL_MAT. */
+const char *gs_unreadable_weights(const tensor_t *t);
 /* The same where it has to be floats. */
 const char *gs_unreadable_floats(const tensor_t *t);
 

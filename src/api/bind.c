@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "graph/layout.h"
 
 /* ---- ports ----------------------------------------------------------------------------------- */
 

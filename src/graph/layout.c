@@ -1,4 +1,4 @@
-#include "graph/layout.h"
+#include "graph/tensor.h"
 
 #include <inttypes.h>
 
@@ -20,11 +20,11 @@ uint64_t layout_id(tiled_t what, bool transposed)
     return id;
 }
 
-layout_t layout_of(const lt_t *lt)
+tiles_layout_t tiles_layout_of(const lt_t *lt)
 {
     const bool transposed = rows[lt->layout_id - 1].transposed;
     const int last = lt->ndims - 1;
-    layout_t l = {.what = rows[lt->layout_id - 1].what,
+    tiles_layout_t l = {.what = rows[lt->layout_id - 1].what,
                   .across = transposed && last > 0 ? last - 1 : last,
                   .along = last < 1 ? -1 : transposed ? last : last - 1};
     l.N = lt->dims[l.across];
@@ -34,7 +34,7 @@ layout_t layout_of(const lt_t *lt)
 
 bool layout_bytes(const lt_t *lt, int64_t *bytes)
 {
-    const layout_t l = layout_of(lt);
+    const tiles_layout_t l = tiles_layout_of(lt);
     return l.what == TILED_CODES ? tiles_of_codes(lt->data_type, l.K, l.N, bytes)
                                  : tiles_of_values(lt->data_type, l.K, l.N, bytes);
 }
@@ -82,7 +82,7 @@ sinter_status_t layout_verify(const lt_t *lt, const char *where)
 }
 
 /* A strided tensor as a matrix of K by N. */
-static groups_t matrix_of(const layout_t *l, const lt_t *lt, const void *data)
+static groups_t matrix_of(const tiles_layout_t *l, const lt_t *lt, const void *data)
 {
     return (groups_t){.data = data,
                       .type = dtype_traits(lt->data_type),
@@ -93,7 +93,7 @@ static groups_t matrix_of(const layout_t *l, const lt_t *lt, const void *data)
 
 void layout_pack(const lt_t *from, const void *data, const lt_t *to, void *to_data)
 {
-    const layout_t l = layout_of(to);
+    const tiles_layout_t l = tiles_layout_of(to);
     const groups_t matrix = matrix_of(&l, from, data);
     if (l.what == TILED_CODES) {
         tiles_pack_codes(&matrix, l.K, l.N, to_data);
@@ -104,7 +104,7 @@ void layout_pack(const lt_t *from, const void *data, const lt_t *to, void *to_da
 
 void layout_unpack(const lt_t *from, const void *data, const lt_t *to, void *to_data)
 {
-    const layout_t l = layout_of(from);
+    const tiles_layout_t l = tiles_layout_of(from);
     const groups_t matrix = matrix_of(&l, to, to_data);
     if (l.what == TILED_CODES) {
         tiles_unpack_codes(data, l.K, l.N, &matrix);

@@ -14,7 +14,6 @@
 #include "backend_xsmm/step.h"
 #include "base/cpu.h"
 #include "base/status.h"
-#include "graph/layout.h"
 #include "graph/schema.h"
 
 /* ---- ports ----------------------------------------------------------------------------------- */
