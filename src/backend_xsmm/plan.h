@@ -43,7 +43,9 @@ typedef struct frame {
  * none. scale_dim[d] is the dim of the scales that belongs to dim d of the data; -1: there is none.
  * group_size[d] is what group_shape says about d, 0: nothing. Then the groups along d have
  * dims[d] / scale dims[scale_dim[d]] elements; for -1 a group is all of the dim.
- * Static scales and zero points are constant values (f32, s32). split: data (u4) and high (u2) are
+ * Static scales and zero points are constant values (f32, s32). scale_scale and zp_scale: what
+ * scales, or offsets, are multiplied with; so many groups of scale or zp along K share each. Only
+ * a MatMul's B in tiles has them. split: data (u4) and high (u2) are
  * the low and the high plane of codes of that type. */
 typedef struct operand {
     int data, scale, zp, high;
@@ -51,11 +53,14 @@ typedef struct operand {
     bool offsets; /* zp has offsets: scale * code + offset, in the groups of the scales */
     int8_t scale_dim[SINTER_MAX_NDIMS], zp_dim[SINTER_MAX_NDIMS];
     int64_t group_size[SINTER_MAX_NDIMS];
+    int scale_scale, zp_scale; /* values; -1: none */
+    int64_t scale_groups, zp_groups;
 } operand_t;
 
-/* The same in tiles (numeric/tiles.h). zp: zero points or offsets; -1: none. */
+/* The same in tiles (numeric/tiles.h). zp: zero points or offsets; -1: none, as of the scales of
+ * scales and offsets. */
 typedef struct tiled_operand {
-    int codes, scale, zp;
+    int codes, scale, zp, scale_scale, zp_scale;
 } tiled_operand_t;
 
 typedef enum step_kind {

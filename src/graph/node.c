@@ -101,19 +101,26 @@ const char *node_label(const node_t *node)
     return label;
 }
 
-int node_read(const node_t *node, int k)
+/* The k-th value behind the data of a dequantisation that has moved; *k becomes how many remain. */
+static int read_behind(const node_t *dq, int *k)
 {
-    if (k < node->n_in) {
-        return node->in[k];
-    }
-    k -= node->n_in;
-    for (int p = 0; node->in_dequant != NULL && p < node->n_in; p++) {
-        const node_t *dq = node->in_dequant[p];
-        int more = dq != NULL ? dq->n_in - 1 : 0;
-        if (k < more) {
-            return dq->in[k + 1];
+    for (int p = 1; p < dq->n_in; p++) {
+        const node_t *inner = dq->in_dequant != NULL ? dq->in_dequant[p] : NULL;
+        const int n = inner != NULL ? inner->n_in : 1;
+        if (*k < n) {
+            return inner != NULL ? inner->in[*k] : dq->in[p];
         }
-        k -= more;
+        *k -= n;
     }
     return -1;
+}
+
+int node_read(const node_t *node, int k)
+{
+    int v = k < node->n_in ? node->in[k] : -1;
+    k -= node->n_in;
+    for (int p = 0; v < 0 && node->in_dequant != NULL && p < node->n_in; p++) {
+        v = node->in_dequant[p] != NULL ? read_behind(node->in_dequant[p], &k) : -1;
+    }
+    return v;
 }

@@ -16,7 +16,8 @@ typedef struct node {
     const char *role; /* in a partition: the pattern node it matched */
     /* Set by the pass sink_dequant on MatMul nodes, else NULL: in_dequant[port] is the (removed)
      * [Dynamic]Dequantize node that the operand's codes go through; its in[] still name the
-     * values of data, scales and zero points. */
+     * values of data, scales and zero points. Where these are dequantised themselves and lie in
+     * tiles, its own in_dequant[port] is that node, which is read in place of in[port]. */
     struct node **in_dequant;
     struct quant *quant; /* of a quantising or dequantising op: how its codes map to numbers */
     /* Set by the pass conv_weights: the weights of a convolution are [groups, window, I, O]. */
@@ -41,8 +42,8 @@ float node_param(const node_t *node, int slot);
  * other: 0 nothing, 1 it swaps them; -1: it moves others too. */
 int node_swaps_matrix(const node_t *node, int ndims);
 
-/* The k-th value that a node reads: its inputs, then the scales and zero points behind
- * in_dequant; -1 behind the last. */
+/* The k-th value that a node reads: its inputs, then what stands behind in_dequant; -1 behind the
+ * last. */
 int node_read(const node_t *node, int k);
 
 /* For messages: "op 12 (MatMul)". Thread-local ring of buffers, good for four uses in one call. */

@@ -49,6 +49,8 @@ typedef struct matrix {
     sinter_data_type_t split;
     groups_t scale, zp;
     bool offsets; /* zp has offsets, in the groups of the scales */
+    /* What scales and offsets are multiplied with; type NULL: nothing. Only of tiles. */
+    groups_t scale_scale, zp_scale;
 } matrix_t;
 
 /* Some rows and columns of a matrix. */

@@ -222,6 +222,31 @@ static bool varies_in_image(const graph_t *g, const node_t *conv, const path_t *
     return path->n_views > 0;
 }
 
+/* Scales, or offsets, of codes in an opaque layout that are codes times scales themselves: the
+ * kernels read both. */
+static sinter_status_t nest(graph_t *g, node_t *dq)
+{
+    const int ports[] = {dq->quant->scale_input, dq->quant->offsets ? dq->quant->zp_input : -1};
+    for (int i = 0; i < 2 && lt_is_opaque(&g->values[dq->in[0]].lt); i++) {
+        const int p = ports[i] < 0 ? -1 : g->values[dq->in[ports[i]]].producer;
+        const node_t *inner = p < 0 ? NULL : &g->nodes[p];
+        if (inner == NULL || inner->kind != sinter_op_dynamic_dequantize || inner->n_in != 2 ||
+            !lt_is_opaque(&g->values[inner->in[0]].lt) ||
+            !lt_is_opaque(&g->values[inner->in[1]].lt)) {
+            continue;
+        }
+        node_t *copy = ARENA_NEW(&g->arena, node_t, 1);
+        dq->in_dequant =
+            dq->in_dequant != NULL ? dq->in_dequant : ARENA_NEW(&g->arena, node_t *, dq->n_in);
+        if (copy == NULL || dq->in_dequant == NULL) {
+            return sinter_out_of_memory;
+        }
+        *copy = *inner;
+        dq->in_dequant[ports[i]] = copy;
+    }
+    return sinter_success;
+}
+
 static sinter_status_t sink(graph_t *g, int matmul, int port)
 {
     const int v = g->nodes[matmul].in[port];
@@ -260,7 +285,8 @@ static sinter_status_t sink(graph_t *g, int matmul, int port)
     mm->in_dequant = mm->in_dequant != NULL ? mm->in_dequant : in_dequant;
     mm->in_dequant[port] = dq;
     mm->in[port] = dq->in[0];
-    return graph_find_groups(g, dq);
+    SG_TRY(graph_find_groups(g, dq));
+    return nest(g, dq);
 }
 
 /* matmul(view(dequant(x, s, z)), y) = matmul{dequant(., view(s), view(z))}(view(x), y) */

@@ -8,7 +8,7 @@
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-typedef enum join_how { JOIN_FEEDS, JOIN_KEEPS, JOIN_SHARES } join_how_t;
+typedef enum join_how { JOIN_FEEDS, JOIN_KEEPS, JOIN_SHARES, JOIN_SCALES } join_how_t;
 
 /* As in joins.def. */
 typedef struct join_row {
@@ -89,11 +89,29 @@ static bool computes_indices(const joiner_t *j, int upper, int lower)
     return false;
 }
 
+/* An op of `part` dequantises with v: v is its scales, its zero points or its offsets. */
+static bool scaled_by(const joiner_t *j, int part, int v)
+{
+    const matcher_t *m = j->m;
+    for (int i = 0; i < m->parts[part].n; i++) {
+        const node_t *n = &m->g->nodes[m->parts[part].nodes[i]];
+        for (int k = 1; n->kind == sinter_op_dynamic_dequantize && k < n->n_in; k++) {
+            if (n->in[k] == v) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 /* Partition `part` reads v as its data. Products and norms do other work too, which does not
  * count, and indices are no data. */
 static bool reads(const joiner_t *j, int part, int v, const join_row_t *row)
 {
     const matcher_t *m = j->m;
+    if (row->how == JOIN_SCALES) {
+        return scaled_by(j, part, v);
+    }
     const bool any = (row->upper & OP_GATHER) != 0 || row->lower == PAT_ATTENTION;
     const unsigned fed = (row->lower & (OP_MATMUL | OP_NORM)) != 0 ? row->lower : ~0u;
     for (int i = 0; i < m->parts[part].n; i++) {
@@ -218,12 +236,13 @@ static const char *reorder(joiner_t *j, int upper, int lower)
     return NULL;
 }
 
-/* A gated MLP stays one when a norm feeds it. */
+/* A gated MLP stays one when a norm feeds it, and anything stays what it is when its scales are
+ * dequantised. */
 static const char *joined_name(const join_row_t *row, const char *before)
 {
     const bool says_more = row->how == JOIN_FEEDS && row->lower == OP_MATMUL && before != NULL &&
                            strcmp(before, "matmul") != 0;
-    return says_more ? before : row->name;
+    return says_more || (row->how == JOIN_SCALES && before != NULL) ? before : row->name;
 }
 
 /* Joins `upper` into `lower`, unless that would make a cycle. */

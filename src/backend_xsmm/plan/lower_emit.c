@@ -101,6 +101,28 @@ static void map_groups(const quant_t *q, operand_t *op)
     }
 }
 
+/* The scales of scales or offsets: *value becomes what they are multiplied with, *scale the factors,
+ * and *groups how many of a row share one. */
+static sinter_status_t scales_of(const node_t *n, int port, int *value, int *scale, int64_t *groups)
+{
+    const node_t *inner = n->in_dequant != NULL && port >= 0 ? n->in_dequant[port] : NULL;
+    if (inner == NULL) {
+        return sinter_success;
+    }
+    const quant_geom_t *geom = &inner->quant->geom;
+    *value = inner->in[0];
+    *scale = inner->in[1];
+    *groups = 1;
+    for (int d = 0; d < geom->ndims; d++) {
+        if (geom->scale_group[d] > 1 && *groups > 1) {
+            return sg_fail(sinter_unimplemented, "%s: scales of scales for blocks of several dims",
+                           node_label(n));
+        }
+        *groups = geom->scale_group[d] > 1 ? geom->scale_group[d] : *groups;
+    }
+    return sinter_success;
+}
+
 /* The scales and zero points of a quantising node, and how dims of the data map to theirs. int_zps:
  * constant zero points become s32. */
 static sinter_status_t quant_values(lowering_t *lo, const node_t *n, bool int_zps, operand_t *op)
@@ -117,7 +139,7 @@ static sinter_status_t quant_values(lowering_t *lo, const node_t *n, bool int_zp
             node_label(n), geom->axis, graph_message_id(lo->g, n->in[0]), q->readers[0].op);
     }
     map_groups(q, op);
-    op->scale = op->zp = op->high = -1;
+    op->scale = op->zp = op->high = op->scale_scale = op->zp_scale = -1;
     op->offsets = q->offsets;
     if (q->high_port >= 0) {
         op->high = n->in[q->high_port];
@@ -126,7 +148,8 @@ static sinter_status_t quant_values(lowering_t *lo, const node_t *n, bool int_zp
     if (q->scales == NULL) {
         op->scale = q->scale_input >= 0 ? n->in[q->scale_input] : -1;
         op->zp = q->zp_input >= 0 ? n->in[q->zp_input] : -1;
-        return sinter_success;
+        SG_TRY(scales_of(n, q->scale_input, &op->scale, &op->scale_scale, &op->scale_groups));
+        return scales_of(n, q->zp_input, &op->zp, &op->zp_scale, &op->zp_groups);
     }
     /* A floating node is emitted once for each cluster that needs it, but needs its constants
      * once. */
@@ -286,7 +309,12 @@ static sinter_status_t emit_stores(emitter_t *e, int ci)
 
 sinter_status_t emit_operand(lowering_t *lo, const node_t *n, int port, operand_t *op)
 {
-    *op = (operand_t){.data = n->in[port], .scale = -1, .zp = -1, .high = -1};
+    *op = (operand_t){.data = n->in[port],
+                      .scale = -1,
+                      .zp = -1,
+                      .high = -1,
+                      .scale_scale = -1,
+                      .zp_scale = -1};
     memset(op->scale_dim, -1, sizeof(op->scale_dim));
     memset(op->zp_dim, -1, sizeof(op->zp_dim));
     if (n->in_dequant != NULL && n->in_dequant[port] != NULL) {

@@ -343,6 +343,20 @@ static void read_strip(const groups_t *g, int64_t strip, int64_t row, float *to)
     }
 }
 
+/* Scales or offsets, with what they are multiplied with. */
+static void read_scaled(const groups_t *g, const groups_t *by, int64_t strip, int64_t row,
+                        float *to)
+{
+    float factor[TILES_COLUMNS];
+    read_strip(g, strip, row, to);
+    if (by->type != NULL) {
+        read_strip(by, strip, row, factor);
+        for (int c = 0; c < TILES_COLUMNS; c++) {
+            to[c] *= factor[c];
+        }
+    }
+}
+
 /* Scales or zero points alone, which are a matrix of single elements. */
 static void load_values(const matrix_t *m, rect_t at, float *dst, int64_t ld)
 {
@@ -376,11 +390,11 @@ static void load_strip(const tile_isa_t *isa, const matrix_t *m, int64_t strip, 
         }
         if (has_scale && k / m->scale.row.group != scales) {
             scales = k / m->scale.row.group;
-            read_strip(&m->scale, strip, k, scale);
+            read_scaled(&m->scale, &m->scale_scale, strip, k, scale);
         }
         if (has_zp && k / m->zp.row.group != zps) {
             zps = k / m->zp.row.group;
-            read_strip(&m->zp, strip, k, zp);
+            read_scaled(&m->zp, &m->zp_scale, strip, k, zp);
         }
         const uint8_t *line = code[k % TILES_K];
         uint8_t packed[TILES_COLUMNS / 2];

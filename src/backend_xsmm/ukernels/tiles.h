@@ -14,8 +14,15 @@
 
 enum { TILES_ROWS = 16 }; /* most rows at once */
 
-/* How scales or offsets are stored. */
-typedef enum tiles_values { TILES_F32, TILES_F16, TILES_BF16, TILES_E8M0 } tiles_values_t;
+/* How scales or offsets are stored. Integers have scales of their own. */
+typedef enum tiles_values {
+    TILES_F32,
+    TILES_F16,
+    TILES_BF16,
+    TILES_E8M0,
+    TILES_S8,
+    TILES_U8
+} tiles_values_t;
 
 /* A strip: TILES_COLUMNS columns of the weights. */
 typedef struct tiles_strip {
@@ -26,6 +33,10 @@ typedef struct tiles_strip {
     int64_t zp_group;                 /* and those that share a zero point or an offset */
     int zp_bias;                      /* added to zero points */
     tiles_values_t scale_type, offset_type;
+    /* What scales and offsets are multiplied with, and tiles that share it; NULL: nothing. */
+    const unsigned char *scale_scale, *offset_scale;
+    int64_t scale_span, offset_span;
+    tiles_values_t scale_scale_type, offset_scale_type;
 } tiles_strip_t;
 
 /* Rows that there is room for. */

@@ -99,9 +99,9 @@ typedef struct tiled_b {
     const tiles_table_t *table; /* NULL: it does not lie in tiles, or not in those they take */
     const codes_type_t *type;
     tiles_strip_t first;
-    int64_t codes, scales, zps; /* bytes from a strip to the next one */
-    float values[16];           /* of codes of 4 bits, */
-    unsigned char bytes[16];    /* and as integers */
+    int64_t codes, scales, zps, scale_scales, zp_scales; /* bytes from a strip to the next one */
+    float values[16];                                    /* of codes of 4 bits, */
+    unsigned char bytes[16];                             /* and as integers */
 } tiled_b_t;
 
 typedef struct matmul_state {

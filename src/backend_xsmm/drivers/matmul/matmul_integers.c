@@ -30,6 +30,12 @@ static bool are_integers(const problem_t *p, int value)
     return value < 0 || dtype_traits(problem_type(p, value))->cls == DTYPE_INT;
 }
 
+/* Codes of offsets are no integers once they are multiplied with their scales. */
+static bool has_integer_zps(const problem_t *p, const operand_t *b)
+{
+    return b->zp >= 0 && !b->offsets && are_integers(p, b->zp);
+}
+
 bool blocks_of_codes(const problem_t *p)
 {
     const operand_t *a = &p->step->p.matmul.a;
@@ -60,7 +66,7 @@ const char *blocks_refuse(const kernel_t *self, const problem_t *p)
     if (table == NULL) {
         return "no VNNI";
     }
-    return !are_integers(p, b->zp) && (codes || blocks_in_words(p, table, kind))
+    return b->zp >= 0 && !has_integer_zps(p, b) && (codes || blocks_in_words(p, table, kind))
                ? "B has zero points that are no integers, and products of codes or words are exact"
                : NULL;
 }
@@ -69,7 +75,7 @@ const char *blocks_refuse(const kernel_t *self, const problem_t *p)
 static double widest_code(const problem_t *p)
 {
     const operand_t *b = &p->step->p.matmul.b;
-    const bool less = b->zp >= 0 && are_integers(p, b->zp);
+    const bool less = has_integer_zps(p, b);
     const dtype_traits_t *type = dtype_traits(problem_type(p, b->data)),
                          *zp = less ? dtype_traits(problem_type(p, b->zp)) : NULL;
     const double steps = blocks_steps(problem_type(p, b->data)),
@@ -211,7 +217,8 @@ static void bind_values(const matmul_config_t *c, const matrix_t *b, blocks_stat
                  : st->nibbles && b->codes.dtype == sinter_u4 ? BLOCKS_NIBBLE
                                                               : 0;
     st->shifted = !st->folded && (b->zp.type != NULL || st->offset != 0);
-    st->floats = st->shifted && b->zp.type != NULL && b->zp.type->cls != DTYPE_INT;
+    st->floats =
+        st->shifted && b->zp.type != NULL && (b->offsets || b->zp.type->cls != DTYPE_INT);
 }
 
 void blocks_bind(const matmul_config_t *c, matmul_state_t *all)
@@ -379,6 +386,20 @@ static size_t coefs_at(int c, int i)
     return ((size_t)(c / BLOCKS_STRIP) * COEF_BLOCKS + (size_t)i) * BLOCKS_STRIP;
 }
 
+/* Scales or offsets, with what they are multiplied with. */
+static void load_scaled(const matmul_task_t *t, const groups_t *of, const groups_t *by,
+                        const matmul_places_t *rows, const matmul_places_t *columns, float *to)
+{
+    float factor[COEF_BLOCKS * BLOCKS_STRIP];
+    matmul_load_coefs(t, of, rows, columns, to, BLOCKS_STRIP);
+    if (by->type != NULL) {
+        matmul_load_coefs(t, by, rows, columns, factor, BLOCKS_STRIP);
+        for (int i = 0; i < rows->n * BLOCKS_STRIP; i++) {
+            to[i] *= factor[i];
+        }
+    }
+}
+
 /* Coefficients of kn elements from k on of the strip at column c of the panel. False: they are not
  * for integers. */
 static bool load_coefs(const matmul_task_t *t, int64_t k, int64_t kn, int c)
@@ -389,11 +410,11 @@ static bool load_coefs(const matmul_task_t *t, int64_t k, int64_t kn, int c)
                           columns = {t->n0 + c, (int)at_most(t->cols - c, BLOCKS_STRIP), 1};
     const int all = rows.n * BLOCKS_STRIP;
     float *scale = buf->b.scale + coefs_at(c, 0), *zp = buf->zp + coefs_at(c, 0);
-    matmul_load_coefs(t, &t->b.scale, &rows, &columns, scale, BLOCKS_STRIP);
+    load_scaled(t, &t->b.scale, &t->b.scale_scale, &rows, &columns, scale);
     if (t->b.zp.type == NULL) {
         memset(zp, 0, (size_t)all * sizeof *zp);
     } else {
-        matmul_load_coefs(t, &t->b.zp, &rows, &columns, zp, BLOCKS_STRIP);
+        load_scaled(t, &t->b.zp, &t->b.zp_scale, &rows, &columns, zp);
     }
     if (t->b.offsets) {
         t->c->quant->zps_of_offsets(scale, zp, all);

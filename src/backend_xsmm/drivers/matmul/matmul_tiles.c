@@ -33,7 +33,9 @@ static bool values_of(sinter_data_type_t type, tiles_values_t *values)
     } rows[] = {{sinter_f32, TILES_F32},
                 {sinter_f16, TILES_F16},
                 {sinter_bf16, TILES_BF16},
-                {sinter_e8m0, TILES_E8M0}};
+                {sinter_e8m0, TILES_E8M0},
+                {sinter_s8, TILES_S8},
+                {sinter_u8, TILES_U8}};
     bool found = false;
     for (size_t i = 0; i < sizeof rows / sizeof *rows && !found; i++) {
         *values = rows[i].values;
@@ -42,17 +44,21 @@ static bool values_of(sinter_data_type_t type, tiles_values_t *values)
     return found;
 }
 
-static bool is_scale(sinter_data_type_t type)
+/* by: a value that they are multiplied with; -1: none. */
+static bool are_scales(const plan_t *plan, int value, int by)
 {
     tiles_values_t values;
-    return values_of(type, &values);
+    const sinter_data_type_t type = plan->values[value].lt.data_type;
+    return values_of(type, &values) && (by >= 0 || dtype_traits(type)->cls != DTYPE_INT) &&
+           (by < 0 || are_scales(plan, by, -1));
 }
 
-static bool is_zero_point(const operand_t *b, sinter_data_type_t codes, sinter_data_type_t type)
+static bool are_zero_points(const plan_t *plan, const operand_t *b)
 {
-    const dtype_traits_t *t = dtype_traits(type);
+    const sinter_data_type_t codes = plan->values[b->data].lt.data_type;
+    const dtype_traits_t *t = dtype_traits(plan->values[b->zp].lt.data_type);
     return b->offsets
-               ? is_scale(type)
+               ? are_scales(plan, b->zp, b->zp_scale)
                : t->cls == DTYPE_INT && t->bits <= 8 && dtype_traits(codes)->cls == DTYPE_INT;
 }
 
@@ -121,8 +127,7 @@ const char *matmul_refuse_tiles(const plan_t *plan, const step_t *step)
         }
     }
     if (codes_type(lt->data_type) == NULL || b->split != sinter_data_type_undef ||
-        !is_scale(scale->data_type) ||
-        (zp != NULL && !is_zero_point(b, lt->data_type, zp->data_type))) {
+        !are_scales(plan, b->scale, b->scale_scale) || (zp != NULL && !are_zero_points(plan, b))) {
         return "no tiles for the data types of B";
     }
     const char *why = refuse_values(plan, b, b->scale, b->scale_dim, across, along);
@@ -222,6 +227,17 @@ static int64_t group_of(const groups_t *g, int64_t K)
     return axis_groups(&g->row, K) == 1 ? tiles_along(K) : g->row.group / TILES_K;
 }
 
+/* What scales or offsets are multiplied with. */
+static void bind_scales(const problem_t *p, int value, const groups_t *g, const unsigned char **at,
+                        int64_t *span, tiles_values_t *type)
+{
+    if (value >= 0) {
+        *at = p->frame->v[value].data;
+        *span = g->row.group / TILES_K;
+        values_of(p->frame->v[value].dtype, type);
+    }
+}
+
 void matmul_bind_tiles(features_t features, const problem_t *p, matmul_state_t *st)
 {
     const matmul_params_t *m = &p->step->p.matmul;
@@ -247,6 +263,12 @@ void matmul_bind_tiles(features_t features, const problem_t *p, matmul_state_t *
     tiles_of_codes(codes->dtype, K, TILES_COLUMNS, &to->codes);
     tiles_of_values(scale->dtype, axis_groups(&b->scale.row, K), TILES_COLUMNS, &to->scales);
     tiles_of_values(zp != NULL ? zp->dtype : sinter_f32, groups, TILES_COLUMNS, &to->zps);
+    bind_scales(p, m->tiles->scale_scale, &b->scale_scale, &to->first.scale_scale,
+                &to->first.scale_span, &to->first.scale_scale_type);
+    bind_scales(p, m->tiles->zp_scale, &b->zp_scale, &to->first.offset_scale,
+                &to->first.offset_span, &to->first.offset_scale_type);
+    to->scale_scales = b->scale_scale.strip;
+    to->zp_scales = b->zp_scale.strip;
     if (b->codes.type->bits == 4) {
         float value[16];
         dtype_nibble_values(&b->codes.type->codec, value);
@@ -264,6 +286,8 @@ tiles_strip_t matmul_strip(const tiled_b_t *b, int64_t i)
     s.scale += i * b->scales;
     s.zp = s.zp != NULL ? s.zp + i * b->zps : NULL;
     s.offset = s.offset != NULL ? s.offset + i * b->zps : NULL;
+    s.scale_scale = s.scale_scale != NULL ? s.scale_scale + i * b->scale_scales : NULL;
+    s.offset_scale = s.offset_scale != NULL ? s.offset_scale + i * b->zp_scales : NULL;
     return s;
 }
 
