@@ -155,7 +155,8 @@ typedef struct weights {
     sinter_data_type_t type;
     int bits, group, zp_group; /* tiles */
     tiles_strip_t strip;
-    unsigned char codes[MOST_K * 16], scale[MOST_K / 32 * 64], zp[MOST_K / 32 * 64];
+    unsigned char codes[MOST_K * 16], scale[MOST_K / 16 * 64], zp[MOST_K / 16 * 64],
+        scale_scale[MOST_K / 32 * 64], zp_scale[MOST_K / 32 * 64];
     double value[MOST_K][16], size[MOST_K][16]; /* |code| and |zero point| times the scale, added */
 } weights_t;
 
@@ -176,6 +177,18 @@ static void fill_scales(sinter_data_type_t type, unsigned char *to, int n)
             dtype_traits(type)->codec.store_f32(to, i, 1, 1, &x);
         }
     }
+}
+
+/* The scale, or the offset, of an element: codes are small integers with a scale of their own. */
+static double coefficient(sinter_data_type_t type, const unsigned char *p, int group, bool halves,
+                          const unsigned char *by, int span, tiles_values_t codes, int k, int n)
+{
+    const int t = k / 32, at = (halves ? t / group * 2 + k / 16 % 2 : t / group) * 16 + n;
+    if (by == NULL) {
+        return value_of_scale(type, p, at);
+    }
+    const int code = codes == TILES_S8 ? (signed char)p[at] : (signed char)p[at] + 128;
+    return code * value_of_scale(type, by, t / span * 16 + n);
 }
 
 static void fill(weights_t *w, sinter_data_type_t type, sinter_data_type_t scale, zero_t zero,
@@ -204,22 +217,51 @@ static void fill(weights_t *w, sinter_data_type_t type, sinter_data_type_t scale
     for (size_t i = 0; i < sizeof w->codes; i++) {
         w->codes[i] = (unsigned char)draw(256);
     }
-    fill_scales(scale, w->scale, MOST_K / 32 * 16);
-    fill_scales(scale, w->zp, MOST_K / 32 * 16);
+    fill_scales(scale, w->scale, MOST_K / 16 * 16);
+    fill_scales(scale, w->zp, MOST_K / 16 * 16);
+    fill_scales(scale, w->scale_scale, MOST_K / 32 * 16);
+    fill_scales(scale, w->zp_scale, MOST_K / 32 * 16);
+    if (draw(2) == 0) {
+        w->group = w->strip.group = 1;
+        w->strip.halves = true;
+    }
+    if (zero == OFFSETS && draw(2) == 0) {
+        w->zp_group = w->strip.zp_group = 1;
+        w->strip.offset_halves = true;
+    }
+    const bool coded = draw(2) == 0, signed_codes = draw(2) == 0;
+    for (size_t i = 0; i < sizeof w->scale && coded; i++) {
+        w->scale[i] = (unsigned char)(draw(64) + (signed_codes ? 0 : 128));
+        w->zp[i] = zero == OFFSETS ? (unsigned char)(draw(64) + (signed_codes ? 0 : 128)) : 0;
+    }
+    if (coded) {
+        w->strip.scale_scale = w->scale_scale;
+        w->strip.scale_scale_type = w->strip.offset_scale_type = values;
+        w->strip.scale_type = w->strip.offset_type = signed_codes ? TILES_S8 : TILES_U8;
+        w->strip.scale_span = w->group * (1 + (int)draw(3));
+        w->strip.offset_scale = zero == OFFSETS ? w->zp_scale : NULL;
+        w->strip.offset_span = w->zp_group * (1 + (int)draw(3));
+    }
     for (int i = 0; i < MOST_K / 32 * 16 && zero == ZPS; i++) {
         w->zp[i] = (unsigned char)(bits == 4 ? draw(16) : draw(256));
     }
     for (int k = 0; k < tiles * 32; k++) {
         for (int n = 0; n < 16; n++) {
             const unsigned char code = (unsigned char)tiled_code(w->codes, type, tiles, k, n);
-            const int t = k / 32, g = t / w->group * 16 + n, z = t / w->zp_group * 16 + n;
+            const tiles_strip_t *b = &w->strip;
+            const int z = k / 32 / w->zp_group * 16 + n;
             float x;
             dtype_traits(type)->codec.load_f32(&code, 0, 1, 1, &x);
-            const double s = value_of_scale(scale, w->scale, g),
+            const double s = coefficient(scale, w->scale, w->group, b->halves, b->scale_scale,
+                                         (int)b->scale_span, b->scale_type, k, n),
                          zp = zero == ZPS ? (signed char)w->zp[z] + w->strip.zp_bias : 0,
-                         offset = zero == OFFSETS ? value_of_scale(scale, w->zp, z) : 0;
+                         offset = zero == OFFSETS
+                                      ? coefficient(scale, w->zp, w->zp_group, b->offset_halves,
+                                                    b->offset_scale, (int)b->offset_span,
+                                                    b->offset_type, k, n)
+                                      : 0;
             w->value[k][n] = ((double)x - zp) * s + offset;
-            w->size[k][n] = (fabs((double)x) + fabs(zp)) * s + fabs(offset);
+            w->size[k][n] = (fabs((double)x) + fabs(zp)) * fabs(s) + fabs(offset);
         }
     }
 }
@@ -229,7 +271,7 @@ typedef struct rows {
     float placed[ROOM * MOST_K], sums[ROOM * MOST_K / 32];
     int8_t high[ROOM * MOST_K], low[ROOM * MOST_K];
     float scale[ROOM * MOST_K / 32];
-    int32_t sum[ROOM * MOST_K / 32];
+    int32_t sum[ROOM * MOST_K / 32], first[ROOM * MOST_K / 32];
     float out[ROOM][24];
 } rows_t;
 
@@ -301,14 +343,36 @@ static void check_integers(const tiles_table_t *table, const weights_t *w, rows_
     for (int t = 0; t < tiles; t++) {
         const tiles_ints_t to = {{a->high + t * room * 32, a->low + t * room * 32},
                                  a->scale + t * room,
-                                 a->sum + t * room};
+                                 a->sum + t * room,
+                                 a->first + t * room};
         usable = table->quantise(&a->x[0][t * 32], MOST_K, rows, limbs, &to) && usable;
     }
     CHECK_THAT(usable);
-    const tiles_ints_t ints = {{a->high, a->low}, a->scale, a->sum};
+    const tiles_ints_t ints = {{a->high, a->low}, a->scale, a->sum, a->first};
     clear_out(a);
     table->ints(&w->strip, type, bytes, &ints, rows, limbs, a->out[0], 24);
     check_out(w, a, rows, limbs == 2 ? 0x1p-15 : 0x1p-7, limbs == 2 ? "two limbs" : "one limb");
+}
+
+/* The values themselves, from some tile on. */
+static void check_values_of(const tiles_table_t *table, const weights_t *w, const float *in_tiles)
+{
+    static float to[MOST_K][20];
+    const int tiles = (int)w->strip.tiles, first = (int)draw((uint32_t)tiles);
+    int wrong = 0;
+    for (int i = 0; i < MOST_K * 20; i++) {
+        to[i / 20][i % 20] = -7;
+    }
+    table->load(&w->strip, codes_type(w->type), in_tiles, first, tiles - first, to[0], 20);
+    for (int k = 0; k < MOST_K; k++) {
+        for (int n = 0; n < 20; n++) {
+            const int at = first * 32 + k;
+            const bool in = n < 16 && at < tiles * 32;
+            const double want = in ? w->value[at][n] : -7, bound = in ? w->size[at][n] * 0x1p-22 : 0;
+            wrong += !(fabs((double)to[k][n] - want) <= bound);
+        }
+    }
+    CHECK(wrong == 0, "%s: %d values are loaded wrong", sinter_data_type_name(w->type), wrong);
 }
 
 static void check_floats(const tiles_table_t *table, const weights_t *w, rows_t *a, int rows,
@@ -320,6 +384,9 @@ static void check_floats(const tiles_table_t *table, const weights_t *w, rows_t 
     }
     for (int i = 0; i < 16; i++) {
         in_tiles[i] = values[w->type == sinter_s4 ? i ^ 8 : i];
+    }
+    if (table->load != NULL && rows == 1) {
+        check_values_of(table, w, in_tiles);
     }
     clear_out(a);
     table->floats(&w->strip, codes_type(w->type), in_tiles, a->placed, a->sums, rows, each,
@@ -364,7 +431,9 @@ static void test_extremes(const tiles_table_t *table)
     static rows_t a;
     for (int i = 0; i < 5 && table->ints != NULL; i++) {
         for (int rows = 1; rows <= TILES_ROWS; rows++) {
-            fill(&w, codes[i], sinter_f32, NO_ZERO, 2);
+            do {
+                fill(&w, codes[i], sinter_f32, NO_ZERO, 2);
+            } while (w.strip.halves || w.strip.scale_scale != NULL);
             memset(w.codes, largest[i], sizeof w.codes);
             for (int k = 0; k < 64; k++) {
                 for (int n = 0; n < 16; n++) {
@@ -405,7 +474,7 @@ static void test_extremes(const tiles_table_t *table)
 static void test_unusable(const tiles_table_t *table)
 {
     static rows_t a;
-    const tiles_ints_t to = {{a.high, a.low}, a.scale, a.sum};
+    const tiles_ints_t to = {{a.high, a.low}, a.scale, a.sum, a.first};
     static const float bad[] = {NAN, INFINITY, -INFINITY, 0x1p-101f, 0x1p101f};
     for (int i = 0; i < 5 && table->quantise != NULL; i++) {
         memset(&a, 0, sizeof a);

@@ -31,9 +31,12 @@ typedef struct tiles_strip {
     int64_t tiles;                    /* along K */
     int64_t group;                    /* tiles that share a scale, */
     int64_t zp_group;                 /* and those that share a zero point or an offset */
+    /* The first and the last 16 elements of a tile have scales, or offsets, of their own. */
+    bool halves, offset_halves;
     int zp_bias;                      /* added to zero points */
     tiles_values_t scale_type, offset_type;
-    /* What scales and offsets are multiplied with, and tiles that share it; NULL: nothing. */
+    /* What scales and offsets are multiplied with, and tiles that share it, whole groups of them;
+     * NULL: nothing. */
     const unsigned char *scale_scale, *offset_scale;
     int64_t scale_span, offset_span;
     tiles_values_t scale_scale_type, offset_scale_type;
@@ -50,7 +53,7 @@ static inline int tiles_rows(int rows)
 typedef struct tiles_ints {
     int8_t *limb[2]; /* of 32 elements each: the high or only limbs, the low ones */
     float *scale;
-    int32_t *sum; /* of q */
+    int32_t *sum, *first; /* sums of q, and of the first half of it */
 } tiles_ints_t;
 
 /* The micro-kernels of one instruction set. */

@@ -63,17 +63,19 @@ static bool are_zero_points(const plan_t *plan, const operand_t *b)
 }
 
 /* Why scales or zero points do not lie in tiles: they have one value for each column and each group
- * of whole tiles of K. */
+ * of whole tiles of K, or but for zero points of halves of tiles. */
 static const char *refuse_values(const plan_t *plan, const operand_t *b, int value,
                                  const int8_t *dim_of, int across, int along)
 {
+    const bool halves = value == b->scale || b->offsets;
     const lt_t *lt = &plan->values[value].lt, *data = &plan->values[b->data].lt;
     const int64_t K = data->dims[along], N = data->dims[across];
     if (dim_of[across] < 0 || lt->dims[dim_of[across]] != N) {
         return "columns of B share scales or zero points";
     }
     const int64_t groups = dim_of[along] < 0 ? 1 : lt->dims[dim_of[along]];
-    return groups > 1 && quant_group_size(K, groups, b->group_size[along]) % TILES_K != 0
+    const int64_t group = groups > 1 ? quant_group_size(K, groups, b->group_size[along]) : TILES_K;
+    return group % TILES_K != 0 && !(halves && group == TILES_K / 2 && K % TILES_K == 0)
                ? "groups of B along K are not whole tiles of 32 elements"
                : NULL;
 }
@@ -175,6 +177,7 @@ static size_t tiles_buffers(integers_t kind, int64_t K, int rows, unsigned char 
     out->ints.limb[1] = carve(base, &at, kind == TWO_LIMBS ? ints : 0, TILES_K);
     out->ints.scale = carve(base, &at, ints, sizeof(float));
     out->ints.sum = carve(base, &at, ints, sizeof(int32_t));
+    out->ints.first = carve(base, &at, ints, sizeof(int32_t));
     out->x = carve(base, &at, floats * TILES_K, sizeof(float));
     out->sums = carve(base, &at, floats, sizeof(float));
     return at;
@@ -224,7 +227,15 @@ const way_row_t ways_matmul_tiles[] = {{TWO_LIMBS_NAME " on tiles", refuse_way, 
 /* Tiles that share a scale or a zero point. */
 static int64_t group_of(const groups_t *g, int64_t K)
 {
-    return axis_groups(&g->row, K) == 1 ? tiles_along(K) : g->row.group / TILES_K;
+    return axis_groups(&g->row, K) == 1 ? tiles_along(K)
+           : g->row.group < TILES_K     ? 1
+                                        : g->row.group / TILES_K;
+}
+
+/* Whether a tile has two of them. */
+static bool are_halves(const groups_t *g, int64_t K)
+{
+    return axis_groups(&g->row, K) > 1 && g->row.group < TILES_K;
 }
 
 /* What scales or offsets are multiplied with. */
@@ -251,12 +262,14 @@ void matmul_bind_tiles(features_t features, const problem_t *p, matmul_state_t *
                                 .scale = scale->data,
                                 .tiles = tiles_along(K),
                                 .group = group_of(&b->scale, K),
-                                .zp_group = tiles_along(K)};
+                                .zp_group = tiles_along(K),
+                                .halves = are_halves(&b->scale, K)};
     values_of(scale->dtype, &to->first.scale_type);
     if (zp != NULL) {
         to->first.zp_group = group_of(&b->zp, K);
         *(b->offsets ? &to->first.offset : &to->first.zp) = zp->data;
         values_of(zp->dtype, &to->first.offset_type);
+        to->first.offset_halves = b->offsets && are_halves(&b->zp, K);
         to->first.zp_bias = zp->dtype == sinter_u8 ? 128 : 0;
     }
     const int64_t groups = b->zp.type == NULL ? 0 : axis_groups(&b->zp.row, K);
@@ -351,7 +364,8 @@ static bool load_rows(tiles_task_t *w)
             const tiles_ints_t to = {
                 {w->buf.ints.limb[0] + tile * TILES_K, w->buf.ints.limb[1] + tile * TILES_K},
                 w->buf.ints.scale + tile,
-                w->buf.ints.sum + tile};
+                w->buf.ints.sum + tile,
+                w->buf.ints.first + tile};
             if (w->c->kind != NO_INTEGERS) {
                 usable =
                     w->st->tiled.table->quantise(from, MM_LDA, rows, limbs_of(w->c->kind), &to) && usable;
