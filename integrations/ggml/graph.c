@@ -125,16 +125,12 @@ bool gs_has_open(const gs_builder_t *b, const tensor_t *t)
 /* Elements with one number in a plane, along dim 0. */
 static int plane_group(const tensor_t *t, int plane)
 {
-    return plane > GS_CODES ? gs_layout_of(t->type)->group : 1;
+    return plane < 0 ? 1 : gs_plane_group(gs_layout_of(t->type), plane);
 }
 
 static sinter_data_type_t type_in_plane(const tensor_t *t, int plane)
 {
-    const gs_layout_t *layout = gs_layout_of(t->type);
-    return plane < 0            ? gs_plain_type(t->type)
-           : plane == GS_CODES  ? layout->codes
-           : plane == GS_SCALES ? layout->scales
-                                : layout->offsets;
+    return plane < 0 ? gs_plain_type(t->type) : gs_layout_of(t->type)->type_in[plane];
 }
 
 /* The blocks of a plane lie next to each other, so its strides, counted in blocks, equal ggml's. */

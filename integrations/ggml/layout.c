@@ -1,4 +1,4 @@
-/* Quantised tensors as planes: codes, scales, offsets, and fields that only the way back needs. */
+/* Quantised tensors as planes: codes, scales, offsets, and the scales of scales and offsets. */
 #include "layout.h"
 
 #include <pthread.h>
@@ -6,18 +6,6 @@
 #include <string.h>
 
 #include "engine.h"
-
-static float half_at(const uint8_t *bytes)
-{
-    ggml_fp16_t half;
-    memcpy(&half, bytes, sizeof(half));
-    return ggml_fp16_to_fp32(half);
-}
-
-static void put_float(uint8_t *plane, int i, float value)
-{
-    memcpy(plane + 4 * i, &value, sizeof(value));
-}
 
 /* ggml has elements i and i + half in one byte, Sinter neighbours. */
 static void nibbles_to_pairs(const uint8_t *from, uint8_t *to, int half, uint8_t flip)
@@ -101,26 +89,35 @@ static void pack_q5_0(uint8_t *block, uint8_t *const *planes)
     }
 }
 
-/* Q4_K: f16 scale and minimum, of which 8 groups have 6 bits each, 256 codes. */
+/* Q4_K: f16 scale and minimum, of which 8 groups have 6 bits each, 256 codes. Offsets are less than
+ * zero: the sign of what the minima are multiplied with is flipped. */
 static void unpack_q4_k(const uint8_t *block, uint8_t *const *planes)
 {
-    const float d = half_at(block), least = half_at(block + 2);
     const uint8_t *s = block + 4;
     for (int g = 0; g < 8; g++) {
-        const int scale = g < 4 ? s[g] & 63 : (s[g + 4] & 15) | (s[g - 4] >> 6) << 4;
-        const int minimum = g < 4 ? s[g + 4] & 63 : s[g + 4] >> 4 | (s[g] >> 6) << 4;
-        put_float(planes[GS_SCALES], g, d * (float)scale);
-        put_float(planes[GS_OFFSETS], g, -least * (float)minimum);
+        planes[GS_SCALES][g] =
+            (uint8_t)(g < 4 ? s[g] & 63 : (s[g + 4] & 15) | (s[g - 4] >> 6) << 4);
+        planes[GS_OFFSETS][g] = (uint8_t)(g < 4 ? s[g + 4] & 63 : s[g + 4] >> 4 | (s[g] >> 6) << 4);
     }
+    memcpy(planes[GS_SCALE_SCALES], block, 2);
+    memcpy(planes[GS_OFFSET_SCALES], block + 2, 2);
+    planes[GS_OFFSET_SCALES][1] ^= 0x80;
     for (int i = 0; i < 4; i++) {
         nibbles_to_pairs(block + 16 + 32 * i, planes[GS_CODES] + 32 * i, 32, 0);
     }
-    memcpy(planes[GS_KEPT], block, 16);
 }
 
 static void pack_q4_k(uint8_t *block, uint8_t *const *planes)
 {
-    memcpy(block, planes[GS_KEPT], 16);
+    const uint8_t *scales = planes[GS_SCALES], *least = planes[GS_OFFSETS];
+    memcpy(block, planes[GS_SCALE_SCALES], 2);
+    memcpy(block + 2, planes[GS_OFFSET_SCALES], 2);
+    block[3] ^= 0x80;
+    for (int g = 0; g < 4; g++) {
+        block[4 + g] = (uint8_t)(scales[g] | scales[g + 4] >> 4 << 6);
+        block[8 + g] = (uint8_t)(least[g] | least[g + 4] >> 4 << 6);
+        block[12 + g] = (uint8_t)((scales[g + 4] & 15) | least[g + 4] << 4);
+    }
     for (int i = 0; i < 4; i++) {
         pairs_to_nibbles(block + 16 + 32 * i, planes[GS_CODES] + 32 * i, 32, 0);
     }
@@ -129,30 +126,35 @@ static void pack_q4_k(uint8_t *block, uint8_t *const *planes)
 /* Q6_K: low and high bits of 256 codes less 32, 16 scales of 8 bits, and an f16 for all. */
 static void unpack_q6_k(const uint8_t *block, uint8_t *const *planes)
 {
-    const float d = half_at(block + 208);
-    for (int g = 0; g < 16; g++) {
-        put_float(planes[GS_SCALES], g, d * (float)(int8_t)block[192 + g]);
+    memcpy(planes[GS_SCALES], block + 192, 16);
+    memcpy(planes[GS_SCALE_SCALES], block + 208, 2);
+    for (int part = 0; part < 2; part++) {
+        const uint8_t *low = block + 64 * part, *high = block + 128 + 32 * part;
+        uint8_t *codes = planes[GS_CODES] + 128 * part;
+        for (int j = 0; j < 32; j++) {
+            codes[j] = (uint8_t)(((low[j] & 15) | (high[j] & 3) << 4) - 32);
+            codes[32 + j] = (uint8_t)(((low[32 + j] & 15) | (high[j] & 12) << 2) - 32);
+            codes[64 + j] = (uint8_t)((low[j] >> 4 | (high[j] & 48)) - 32);
+            codes[96 + j] = (uint8_t)((low[32 + j] >> 4 | (high[j] & 192) >> 2) - 32);
+        }
     }
-    for (int i = 0; i < 256; i++) {
-        const int part = i / 128, quarter = i % 128 / 32, j = i % 32;
-        const int low = block[64 * part + 32 * (quarter % 2) + j] >> (quarter < 2 ? 0 : 4) & 15;
-        const int high = block[128 + 32 * part + j] >> (2 * quarter) & 3;
-        planes[GS_CODES][i] = (uint8_t)((low | high << 4) - 32);
-    }
-    memcpy(planes[GS_KEPT], block + 192, 18);
 }
 
 static void pack_q6_k(uint8_t *block, uint8_t *const *planes)
 {
-    memset(block, 0, 192);
-    for (int i = 0; i < 256; i++) {
-        const int part = i / 128, quarter = i % 128 / 32, j = i % 32;
-        const int code = (int8_t)planes[GS_CODES][i] + 32;
-        block[64 * part + 32 * (quarter % 2) + j] |=
-            (uint8_t)((code & 15) << (quarter < 2 ? 0 : 4));
-        block[128 + 32 * part + j] |= (uint8_t)((code >> 4) << (2 * quarter));
+    memcpy(block + 192, planes[GS_SCALES], 16);
+    memcpy(block + 208, planes[GS_SCALE_SCALES], 2);
+    for (int part = 0; part < 2; part++) {
+        uint8_t *low = block + 64 * part, *high = block + 128 + 32 * part;
+        const uint8_t *codes = planes[GS_CODES] + 128 * part;
+        for (int j = 0; j < 32; j++) {
+            const uint8_t a = (uint8_t)(codes[j] + 32), b = (uint8_t)(codes[32 + j] + 32),
+                          c = (uint8_t)(codes[64 + j] + 32), d = (uint8_t)(codes[96 + j] + 32);
+            low[j] = (uint8_t)((a & 15) | (c & 15) << 4);
+            low[32 + j] = (uint8_t)((b & 15) | (d & 15) << 4);
+            high[j] = (uint8_t)(a >> 4 | b >> 4 << 2 | c >> 4 << 4 | d >> 4 << 6);
+        }
     }
-    memcpy(block + 192, planes[GS_KEPT], 18);
 }
 
 /* MXFP4: e8m0 scale, 32 codes. */
@@ -168,23 +170,34 @@ static void pack_mxfp4(uint8_t *block, uint8_t *const *planes)
     pairs_to_nibbles(block + 1, planes[GS_CODES], 16, 0);
 }
 
-/* One row for each type: elements and bytes of a block, elements with one scale, the data types of
- * the planes, and the bytes that a block has in each of them. */
-#define LAYOUT(type, name, elements, bytes, group, codes, scales, offsets, ...)    \
-    {                                                                              \
-        GGML_TYPE_##type, elements, bytes, group, sinter_##codes, sinter_##scales, \
-            sinter_##offsets, {__VA_ARGS__}, unpack_##name, pack_##name            \
+/* One row for each type: elements and bytes of a block, elements with one scale, and for each plane
+ * the data type and the bytes that a block has there. */
+#define LAYOUT(type, name, elements, bytes, group, ...)                                      \
+    {                                                                                        \
+        GGML_TYPE_##type, elements, bytes, group, TYPES(__VA_ARGS__), unpack_##name, pack_##name \
     }
+#define TYPES(codes, n0, scales, n1, offsets, n2, scale_scales, n3, offset_scales, n4)  \
+    {sinter_##codes, sinter_##scales, sinter_##offsets, sinter_##scale_scales,          \
+     sinter_##offset_scales},                                                           \
+    {                                                                                   \
+        n0, n1, n2, n3, n4                                                              \
+    }
+#define NONE data_type_undef, 0
 
 static const gs_layout_t layouts[] = {
-    LAYOUT(Q8_0, q8_0, 32, 34, 32, s8, f16, data_type_undef, 32, 2, 0, 0),
-    LAYOUT(Q4_0, q4_0, 32, 18, 32, s4, f16, data_type_undef, 16, 2, 0, 0),
-    LAYOUT(Q4_1, q4_1, 32, 20, 32, u4, f16, f16, 16, 2, 2, 0),
-    LAYOUT(Q5_0, q5_0, 32, 22, 32, s8, f16, data_type_undef, 32, 2, 0, 0),
-    LAYOUT(Q4_K, q4_k, 256, 144, 32, u4, f32, f32, 128, 32, 32, 16),
-    LAYOUT(Q6_K, q6_k, 256, 210, 16, s8, f32, data_type_undef, 256, 64, 0, 18),
-    LAYOUT(MXFP4, mxfp4, 32, 17, 32, f4_e2m1, e8m0, data_type_undef, 16, 1, 0, 0),
+    LAYOUT(Q8_0, q8_0, 32, 34, 32, s8, 32, f16, 2, NONE, NONE, NONE),
+    LAYOUT(Q4_0, q4_0, 32, 18, 32, s4, 16, f16, 2, NONE, NONE, NONE),
+    LAYOUT(Q4_1, q4_1, 32, 20, 32, u4, 16, f16, 2, f16, 2, NONE, NONE),
+    LAYOUT(Q5_0, q5_0, 32, 22, 32, s8, 32, f16, 2, NONE, NONE, NONE),
+    LAYOUT(Q4_K, q4_k, 256, 144, 32, u4, 128, u8, 8, u8, 8, f16, 2, f16, 2),
+    LAYOUT(Q6_K, q6_k, 256, 210, 16, s8, 256, s8, 16, NONE, f16, 2, NONE),
+    LAYOUT(MXFP4, mxfp4, 32, 17, 32, f4_e2m1, 16, e8m0, 1, NONE, NONE, NONE),
 };
+
+int gs_plane_group(const gs_layout_t *layout, int plane)
+{
+    return plane == GS_CODES ? 1 : plane < GS_SCALE_SCALES ? layout->group : layout->elements;
+}
 
 const gs_layout_t *gs_layout_of(enum ggml_type type)
 {
@@ -204,7 +217,7 @@ enum { TILE_ROWS = 16, TILE_ELEMENTS = 32 };
 static bool may_tile(const struct ggml_tensor *root)
 {
     const gs_layout_t *layout = gs_layout_of(root->type);
-    return layout && layout->group % TILE_ELEMENTS == 0 && !root->view_src &&
+    return layout && root->ne[0] % TILE_ELEMENTS == 0 && !root->view_src &&
            ggml_is_contiguous(root) && root->ne[1] > 1 && root->ne[2] == 1 && root->ne[3] == 1;
 }
 
@@ -311,18 +324,17 @@ static bool move_plane(const struct ggml_tensor *root, const strip_t *s, int pla
                        bool to_tiles)
 {
     const gs_layout_t *layout = gs_layout_of(root->type);
-    const sinter_data_type_t types[] = {layout->codes, layout->scales, layout->offsets};
     const int64_t rows = root->ne[1] - row < TILE_ROWS ? root->ne[1] - row : TILE_ROWS;
     const size_t blocks = (size_t)row * blocks_of_row(root);
     uint8_t *tiles = (uint8_t *)root->data + gs_plane_offset(root, plane) +
                      blocks * (size_t)layout->plane_bytes[plane];
-    const sinter_dim_t dims[2] = {rows, root->ne[0] / (plane == GS_CODES ? 1 : layout->group)};
+    const sinter_dim_t dims[2] = {rows, root->ne[0] / gs_plane_group(layout, plane)};
     sinter_logical_tensor_t lines, strips;
     sinter_tensor_t *a = NULL, *b = NULL;
-    if (types[plane] == sinter_data_type_undef) {
+    if (layout->type_in[plane] == sinter_data_type_undef) {
         return true;
     }
-    bool ok = sinter_logical_tensor_init(&lines, 0, types[plane], 2, dims,
+    bool ok = sinter_logical_tensor_init(&lines, 0, layout->type_in[plane], 2, dims,
                                          sinter_tensor_property_undef) == sinter_success;
     strips = lines;
     ok = ok &&
@@ -339,24 +351,13 @@ static bool move_plane(const struct ggml_tensor *root, const strip_t *s, int pla
     return ok;
 }
 
-/* Planes that only the way back needs are in no tiles. */
-static void move_kept(const struct ggml_tensor *root, const strip_t *s, int64_t row, size_t blocks,
-                      bool to_tiles)
-{
-    const size_t each = (size_t)gs_layout_of(root->type)->plane_bytes[GS_KEPT];
-    uint8_t *kept = (uint8_t *)root->data + gs_plane_offset(root, GS_KEPT) +
-                    (size_t)row * blocks_of_row(root) * each;
-    memcpy(to_tiles ? kept : s->planes[GS_KEPT], to_tiles ? s->planes[GS_KEPT] : kept,
-           blocks * each);
-}
-
 static bool move_strip(const struct ggml_tensor *root, const strip_t *s, int64_t row, bool to_tiles)
 {
-    const int64_t rows = root->ne[1] - row < TILE_ROWS ? root->ne[1] - row : TILE_ROWS;
-    move_kept(root, s, row, (size_t)rows * blocks_of_row(root), to_tiles);
-    return move_plane(root, s, GS_CODES, row, to_tiles) &&
-           move_plane(root, s, GS_SCALES, row, to_tiles) &&
-           move_plane(root, s, GS_OFFSETS, row, to_tiles);
+    bool ok = true;
+    for (int p = 0; p < GS_PLANES && ok; p++) {
+        ok = move_plane(root, s, p, row, to_tiles);
+    }
+    return ok;
 }
 
 /* Blocks to tiles or back, strip by strip. What is not all of a strip is changed within it. */

@@ -17,18 +17,21 @@
 #include "ggml-backend-impl.h"
 #include "ggml-impl.h"
 
-enum { GS_CODES, GS_SCALES, GS_OFFSETS, GS_KEPT, GS_PLANES };
+/* The last two: what scales and offsets, if these are codes, are multiplied with. */
+enum { GS_CODES, GS_SCALES, GS_OFFSETS, GS_SCALE_SCALES, GS_OFFSET_SCALES, GS_PLANES };
 
 typedef struct gs_layout {
     enum ggml_type type;
     int elements, bytes; /* of a block of ggml */
     int group;           /* elements with one scale */
-    sinter_data_type_t codes, scales, offsets;
+    sinter_data_type_t type_in[GS_PLANES];
     int plane_bytes[GS_PLANES]; /* that a block of ggml has in each plane */
     void (*unpack)(const uint8_t *block, uint8_t *const *planes);
     void (*pack)(uint8_t *block, uint8_t *const *planes);
 } gs_layout_t;
 
+/* Elements with one number in a plane. */
+int gs_plane_group(const gs_layout_t *layout, int plane);
 /* The layout of a type, or NULL where its blocks stay as they are. */
 const gs_layout_t *gs_layout_of(enum ggml_type type);
 /* The offset of a plane in bytes from the data of a tensor that is not a view. */

@@ -145,20 +145,47 @@ static gs_value_t value_in_order(const gs_builder_t *b, const tensor_t *t, const
 
 /* ---- quantised tensors ----------------------------------------------------------------------- */
 
+/* *x, numbers of a plane, times those that `by` has for more elements each; nothing if there are
+ * none. */
+static bool scale_plane(gs_builder_t *b, const gs_layout_t *layout, int rank, const int *order,
+                        int plane, int by, const lt_t *planes, lt_t *x)
+{
+    int64_t groups[GGML_MAX_DIMS];
+    *x = planes[plane];
+    if (layout->type_in[by] == sinter_data_type_undef) {
+        return true;
+    }
+    for (int i = 0; i < rank; i++) {
+        groups[i] = order[i] == 0 ? gs_plane_group(layout, by) / gs_plane_group(layout, plane) : 1;
+    }
+    *x = gs_inner(b, sinter_f32);
+    return gs_add(b, sinter_op_dynamic_dequantize, sinter_in(&planes[plane]),
+                  sinter_in(&planes[by]), sinter_out(x),
+                  sinter_attr_str(sinter_op_attr_qtype, "per_group"),
+                  sinter_attr_s64s(sinter_op_attr_group_shape, (size_t)rank, groups));
+}
+
 bool gs_dequantise_planes(gs_builder_t *b, const tensor_t *t, int rank, const int *order,
                           const lt_t *planes, lt_t *y)
 {
     const gs_layout_t *layout = gs_layout_of(t->type);
     int64_t groups[GGML_MAX_DIMS];
+    lt_t scales, offsets;
     for (int i = 0; i < rank; i++) {
         groups[i] = order[i] == 0 ? layout->group : 1;
     }
     sinter_op_part_t parts[8];
     int n = 0;
+    if (!scale_plane(b, layout, rank, order, GS_SCALES, GS_SCALE_SCALES, planes, &scales)) {
+        return false;
+    }
     parts[n++] = sinter_in(&planes[GS_CODES]);
-    parts[n++] = sinter_in(&planes[GS_SCALES]);
-    if (layout->offsets != sinter_data_type_undef) {
-        parts[n++] = sinter_in(&planes[GS_OFFSETS]);
+    parts[n++] = sinter_in(&scales);
+    if (layout->type_in[GS_OFFSETS] != sinter_data_type_undef) {
+        if (!scale_plane(b, layout, rank, order, GS_OFFSETS, GS_OFFSET_SCALES, planes, &offsets)) {
+            return false;
+        }
+        parts[n++] = sinter_in(&offsets);
         parts[n++] = sinter_attr_str(sinter_op_attr_zps_kind, "offsets");
     }
     *y = gs_inner(b, sinter_f32);
@@ -171,9 +198,12 @@ bool gs_dequantise_planes(gs_builder_t *b, const tensor_t *t, int rank, const in
 bool gs_use_quantised(gs_builder_t *b, const tensor_t *t, int rank, const int *order,
                       const lt_t *rows, lt_t *y)
 {
-    const int n_planes = gs_layout_of(t->type)->offsets == sinter_data_type_undef ? 2 : 3;
+    const gs_layout_t *layout = gs_layout_of(t->type);
     lt_t all, planes[GS_PLANES];
-    for (int p = 0; p < n_planes; p++) {
+    for (int p = 0; p < GS_PLANES; p++) {
+        if (layout->type_in[p] == sinter_data_type_undef) {
+            continue;
+        }
         if (!gs_add_input(b, gs_input_in_order(b, t, p, rank, order), &all)) {
             return false;
         }
