@@ -173,8 +173,11 @@ typedef struct sinter_logical_tensor {
 
 /* What a tensor is of the second operand of a MatMul. */
 typedef enum sinter_weights_part {
-    sinter_weights_codes = 0, /* what DynamicDequantize reads */
-    sinter_weights_values = 1 /* its scales, or its zero points or offsets */
+    sinter_weights_codes = 0,  /* what DynamicDequantize reads */
+    sinter_weights_values = 1, /* its scales, zero points or offsets, and scales of these */
+    /* Codes of 8 bits of which 6 are stored: s8 from -32 to 31, u8 below 64. sinter_reorder refuses
+     * others. */
+    sinter_weights_codes_of_6_bits = 2
 } sinter_weights_part_t;
 
 /* Memory callbacks of an engine. Both may be called from any thread at any time, and neither may

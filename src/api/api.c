@@ -245,11 +245,13 @@ sinter_status_t sinter_logical_tensor_set_weights_layout(sinter_logical_tensor_t
                                                          int transpose_b)
 {
     SG_REQUIRE(lt != NULL);
-    SG_REQUIRE(part == sinter_weights_codes || part == sinter_weights_values);
+    static const tiled_t parts[] = {[sinter_weights_codes] = TILED_CODES,
+                                    [sinter_weights_values] = TILED_VALUES,
+                                    [sinter_weights_codes_of_6_bits] = TILED_SIX};
+    SG_REQUIRE((unsigned)part < sizeof parts / sizeof *parts);
     lt_t t = *lt;
     t.layout_type = sinter_layout_type_opaque;
-    t.layout_id =
-        layout_id(part == sinter_weights_codes ? TILED_CODES : TILED_VALUES, transpose_b != 0);
+    t.layout_id = layout_id(parts[part], transpose_b != 0);
     SG_TRY(lt_verify(&t, false, "logical tensor"));
     *lt = t;
     return sinter_success;
@@ -397,12 +399,16 @@ sinter_status_t sinter_reorder(const sinter_tensor_t *from, sinter_tensor_t *to)
                        from->data == NULL ? from_id : to_id);
     }
     SG_TRY(lt_verify(b, true, "reorder"));
-    if (lt_is_opaque(b)) {
-        layout_pack(a, from->data, b, to->data);
-    } else {
+    if (!lt_is_opaque(b)) {
         layout_unpack(a, from->data, b, to->data);
+        return sinter_success;
     }
-    return sinter_success;
+    return layout_pack(a, from->data, b, to->data)
+               ? sinter_success
+               : sg_fail(sinter_invalid_arguments,
+                         "reorder: tensor %llu has codes that do not fit 6 bits, as the layout of "
+                         "tensor %llu asks",
+                         from_id, to_id);
 }
 
 sinter_status_t sinter_tensor_get_data(const sinter_tensor_t *tensor, void **data)

@@ -8,7 +8,8 @@
 static const struct {
     tiled_t what;
     bool transposed;
-} rows[] = {{TILED_CODES, true}, {TILED_CODES, false}, {TILED_VALUES, true}, {TILED_VALUES, false}};
+} rows[] = {{TILED_CODES, true}, {TILED_CODES, false}, {TILED_VALUES, true}, {TILED_VALUES, false},
+          {TILED_SIX, true},   {TILED_SIX, false}};
 enum { LAYOUTS = sizeof rows / sizeof *rows };
 
 uint64_t layout_id(tiled_t what, bool transposed)
@@ -35,16 +36,18 @@ tiles_layout_t tiles_layout_of(const lt_t *lt)
 bool layout_bytes(const lt_t *lt, int64_t *bytes)
 {
     const tiles_layout_t l = tiles_layout_of(lt);
-    return l.what == TILED_CODES ? tiles_of_codes(lt->data_type, l.K, l.N, bytes)
-                                 : tiles_of_values(lt->data_type, l.K, l.N, bytes);
+    return l.what == TILED_VALUES
+               ? tiles_of_values(lt->data_type, l.K, l.N, bytes)
+               : tiles_of_codes(tiles_bits(l.what, lt->data_type), l.K, l.N, bytes);
 }
 
 static bool suits(tiled_t what, sinter_data_type_t type)
 {
     const dtype_traits_t *t = dtype_traits(type);
     const bool number = t->cls == DTYPE_INT && t->bits <= 8;
-    return what == TILED_CODES ? (number && t->bits >= 4) || type == sinter_f4_e2m1
-                               : number || type == sinter_f32 || type == sinter_f16 ||
+    return what == TILED_SIX     ? number && t->bits == 8
+           : what == TILED_CODES ? (number && t->bits >= 4) || type == sinter_f4_e2m1
+                                 : number || type == sinter_f32 || type == sinter_f16 ||
                                      type == sinter_bf16 || type == sinter_e8m0;
 }
 
@@ -57,13 +60,15 @@ sinter_status_t layout_verify(const lt_t *lt, const char *where)
                        lt->id, lt->layout_id);
     }
     const tiled_t what = rows[lt->layout_id - 1].what;
-    const char *part = what == TILED_CODES ? "codes" : "scales or zero points";
+    const char *part = what == TILED_VALUES ? "scales or zero points"
+                       : what == TILED_SIX  ? "codes that fit 6 bits"
+                                            : "codes";
     if (!suits(what, lt->data_type)) {
         return sg_fail(sinter_invalid_data_type,
                        "%s: tensor %" PRIu64 ": an opaque layout of %s does not take %s", where,
                        lt->id, part, dtype_traits(lt->data_type)->name);
     }
-    bool one = lt->ndims >= (what == TILED_CODES ? 2 : 1) && lt_dims_known(lt);
+    bool one = lt->ndims >= (what == TILED_VALUES ? 1 : 2) && lt_dims_known(lt);
     for (int d = 0; one && d < lt->ndims - 2; d++) {
         one = lt->dims[d] == 1;
     }
@@ -91,23 +96,23 @@ static groups_t matrix_of(const tiles_layout_t *l, const lt_t *lt, const void *d
                       .column = {lt->strides[l->across], 1}};
 }
 
-void layout_pack(const lt_t *from, const void *data, const lt_t *to, void *to_data)
+bool layout_pack(const lt_t *from, const void *data, const lt_t *to, void *to_data)
 {
     const tiles_layout_t l = tiles_layout_of(to);
     const groups_t matrix = matrix_of(&l, from, data);
-    if (l.what == TILED_CODES) {
-        tiles_pack_codes(&matrix, l.K, l.N, to_data);
-    } else {
-        tiles_pack_values(&matrix, l.K, l.N, to_data);
+    if (l.what != TILED_VALUES) {
+        return tiles_pack_codes(&matrix, l.what, l.K, l.N, to_data);
     }
+    tiles_pack_values(&matrix, l.K, l.N, to_data);
+    return true;
 }
 
 void layout_unpack(const lt_t *from, const void *data, const lt_t *to, void *to_data)
 {
     const tiles_layout_t l = tiles_layout_of(from);
     const groups_t matrix = matrix_of(&l, to, to_data);
-    if (l.what == TILED_CODES) {
-        tiles_unpack_codes(data, l.K, l.N, &matrix);
+    if (l.what != TILED_VALUES) {
+        tiles_unpack_codes(data, l.what, l.K, l.N, &matrix);
     } else {
         tiles_unpack_values(data, l.K, l.N, &matrix);
     }

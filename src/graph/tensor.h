@@ -87,8 +87,9 @@ tiles_layout_t tiles_layout_of(const lt_t *lt);
 bool layout_bytes(const lt_t *lt, int64_t *bytes); /* false: too many */
 sinter_status_t layout_verify(const lt_t *lt, const char *where);
 
-/* Copies between an opaque tensor and a strided one of the same type and dims. */
-void layout_pack(const lt_t *from, const void *data, const lt_t *to, void *to_data);
+/* Copies between an opaque tensor and a strided one of the same type and dims. False: a code does
+ * not fit the layout. */
+bool layout_pack(const lt_t *from, const void *data, const lt_t *to, void *to_data);
 void layout_unpack(const lt_t *from, const void *data, const lt_t *to, void *to_data);
 
 /* JSON has no spelling for an unknown number of dims but one unknown dim: [INT64_MIN]. */

@@ -20,8 +20,9 @@ typedef struct axis {
     int64_t stride, group;
 } axis_t;
 
-/* What lies in tiles (numeric/tiles.h): codes, or values for groups of them. */
-typedef enum tiled { NOT_TILED, TILED_CODES, TILED_VALUES } tiled_t;
+/* What lies in tiles (numeric/tiles.h): codes; codes of 8 bits of which 6 are kept; or values for
+ * groups of them. */
+typedef enum tiled { NOT_TILED, TILED_CODES, TILED_SIX, TILED_VALUES } tiled_t;
 
 /* One value for each group of rows and columns of a matrix. */
 typedef struct groups {

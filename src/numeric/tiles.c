@@ -11,10 +11,10 @@ static bool is_zero_point(sinter_data_type_t type)
     return dtype_traits(type)->cls == DTYPE_INT;
 }
 
-bool tiles_of_codes(sinter_data_type_t type, int64_t K, int64_t N, int64_t *bytes)
+bool tiles_of_codes(int bits, int64_t K, int64_t N, int64_t *bytes)
 {
     return mul_i64(tiles_strips(N), tiles_along(K), bytes) &&
-           mul_i64(*bytes, TILES_COLUMNS * TILES_K * dtype_traits(type)->bits / 8, bytes);
+           mul_i64(*bytes, tiles_bytes(bits), bytes);
 }
 
 bool tiles_of_values(sinter_data_type_t type, int64_t groups, int64_t N, int64_t *bytes)
@@ -59,6 +59,16 @@ static inline void put_nibbles(const uint8_t *bytes, uint8_t flip, unsigned char
     }
 }
 
+/* The upper two of six bits of a column. */
+static void put_upper(const uint8_t *code, unsigned char *lines)
+{
+    for (int k = 0; k < TILES_K; k++) {
+        unsigned char *to = &lines[k / 16 * LINE + k % 4];
+        const int shift = k % 16 / 4 * 2;
+        *to = (unsigned char)((shift == 0 ? 0 : *to) | code[k] >> 4 << shift);
+    }
+}
+
 static void put_codes(int bits, const uint8_t *code, uint8_t flip, unsigned char *tile)
 {
     for (int k = 0; k < TILES_K; k += 4) {
@@ -68,35 +78,63 @@ static void put_codes(int bits, const uint8_t *code, uint8_t flip, unsigned char
         }
         for (int b = 0; b < 4; b++) {
             unsigned char *to = &tile[k % 16 / 4 * LINE + b];
-            *to = (unsigned char)(k < 16 ? code[k + b] : (*to | code[k + b] << 4) ^ flip);
+            const int low = code[k + b] & 15;
+            *to = (unsigned char)(k < 16 ? low : (*to | low << 4) ^ flip);
         }
+    }
+    if (bits == 6) {
+        put_upper(code, tile + 4 * LINE);
     }
 }
 
-void tiles_pack_codes(const groups_t *from, int64_t K, int64_t N, unsigned char *to)
+/* Codes as they count from zero in six bits. False: some do not fit. */
+static bool to_six(uint8_t *code, sinter_data_type_t type)
 {
-    const int bits = from->type->bits, bytes = TILES_COLUMNS * TILES_K * bits / 8;
+    uint8_t all = 0;
+    for (int i = 0; i < TILES_K; i++) {
+        code[i] = (uint8_t)(code[i] + tiles_zero_of_six(type));
+        all |= code[i];
+    }
+    return all < 64;
+}
+
+/* Columns that there are none of. */
+static void clear_tile(int bits, sinter_data_type_t type, unsigned char *tile)
+{
+    uint8_t code[TILES_K];
+    memset(code, bits == 6 ? tiles_zero_of_six(type) : 0, sizeof code);
+    for (int c = 0; c < TILES_COLUMNS; c++) {
+        put_codes(bits, code, flip_of(type), tile + 4 * c);
+    }
+}
+
+bool tiles_pack_codes(const groups_t *from, tiled_t as, int64_t K, int64_t N, unsigned char *to)
+{
+    const int bits = tiles_bits(as, from->dtype), bytes = tiles_bytes(bits);
     const bool by_bytes = from->row.stride == 1;
     const uint8_t flip = flip_of(from->dtype);
     uint8_t code[TILES_K];
+    bool fit = true;
     for (int64_t n = 0; n < N; n += TILES_COLUMNS) {
         for (int64_t k = 0; k < K; k += TILES_K, to += bytes) {
             const int whole = K - k < TILES_K ? (int)(K - k) : TILES_K,
                       there = N - n < TILES_COLUMNS ? (int)(N - n) : TILES_COLUMNS;
             if (there < TILES_COLUMNS) {
-                memset(to, flip, (size_t)bytes);
+                clear_tile(bits, from->dtype, to);
             }
             for (int c = 0; c < there; c++) {
                 const int64_t at = codes_at(from, k, n + c);
                 if (bits == 4 && by_bytes && at % 2 == 0 && whole == TILES_K) {
                     put_nibbles(from->data + at / 2, flip, to + 4 * c);
-                } else {
-                    load_codes(from, k, n + c, whole, code);
-                    put_codes(bits, code, flip, to + 4 * c);
+                    continue;
                 }
+                load_codes(from, k, n + c, whole, code);
+                fit = (bits != 6 || to_six(code, from->dtype)) && fit;
+                put_codes(bits, code, flip, to + 4 * c);
             }
         }
     }
+    return fit;
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -125,28 +163,36 @@ void tiles_pack_values(const groups_t *from, int64_t groups, int64_t N, unsigned
 
 /* ---- back ------------------------------------------------------------------------------------ */
 
-void tiles_codes(const unsigned char *tile, sinter_data_type_t type, uint8_t (*to)[TILES_COLUMNS])
+void tiles_codes(const unsigned char *tile, tiled_t as, sinter_data_type_t type,
+                 uint8_t (*to)[TILES_COLUMNS])
 {
-    const int bits = dtype_traits(type)->bits;
+    const int bits = tiles_bits(as, type);
     const uint8_t flip = flip_of(type);
     for (int k = 0; k < TILES_K; k += 4) {
-        const unsigned char *line = tile + (bits == 8 ? k : k % 16) / 4 * LINE;
+        const unsigned char *line = tile + (bits == 8 ? k : k % 16) / 4 * LINE,
+                            *upper = tile + (4 + k / 16) * LINE;
         for (int c = 0; c < TILES_COLUMNS; c++) {
             for (int b = 0; b < 4; b++) {
                 const uint8_t byte = line[4 * c + b] ^ flip;
                 to[k + b][c] = bits == 8 ? byte : k < 16 ? byte & 15 : byte >> 4;
+                if (bits == 6) {
+                    const int two = upper[4 * c + b] >> k % 16 / 4 * 2 & 3;
+                    to[k + b][c] =
+                        (uint8_t)((to[k + b][c] | two << 4) - tiles_zero_of_six(type));
+                }
             }
         }
     }
 }
 
-void tiles_unpack_codes(const unsigned char *from, int64_t K, int64_t N, const groups_t *to)
+void tiles_unpack_codes(const unsigned char *from, tiled_t as, int64_t K, int64_t N,
+                        const groups_t *to)
 {
-    const int bits = to->type->bits, bytes = TILES_COLUMNS * TILES_K * bits / 8;
+    const int bits = to->type->bits, bytes = tiles_bytes(tiles_bits(as, to->dtype));
     uint8_t code[TILES_K][TILES_COLUMNS];
     for (int64_t n = 0; n < N; n += TILES_COLUMNS) {
         for (int64_t k = 0; k < K; k += TILES_K, from += bytes) {
-            tiles_codes(from, to->dtype, code);
+            tiles_codes(from, as, to->dtype, code);
             for (int c = 0; c < TILES_COLUMNS && n + c < N; c++) {
                 for (int i = 0; i < TILES_K && k + i < K; i++) {
                     const int64_t at = codes_at(to, k + i, n + c);

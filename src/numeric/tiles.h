@@ -4,7 +4,9 @@
  * one after the other. A tile consists of lines of 64 bytes: a dword for each column. Codes of 4
  * bits have four lines; byte b of a dword of line j has the code of k = 4 j + b in its lower half
  * and that of k = 16 + 4 j + b in its upper half. Codes of 8 bits have eight lines; byte b has
- * that of k = 4 j + b. Of s4 the sign bit is flipped, so that codes count from zero. Scales,
+ * that of k = 4 j + b. Codes of 8 bits that fit 6, counted from zero (of s8, -32 is the first one),
+ * have four lines of their lower four bits, as codes of 4 bits have, and two of the upper two: byte
+ * b of line j has those of k = 16 j + 4 i + b in bits 2 i and 2 i + 1. Of s4 the sign bit is flipped, so that codes count from zero. Scales,
  * offsets and zero points have planes of their own: for each strip and each group of K, those of
  * 16 columns follow one another, zero points as signed bytes, less 128 where their type is u8.
  * Columns and elements of K that the weights lack have codes of 0 and scales and offsets of 0. */
@@ -33,21 +35,40 @@ static inline int tiles_flip(sinter_data_type_t type)
     return type == sinter_s4 ? 8 : 0;
 }
 
-/* Bytes of a plane of N columns: codes of K elements of 4 or 8 bits, or values of so many groups
+/* Bits of a code in a tile, and bytes of a tile. */
+static inline int tiles_bits(tiled_t as, sinter_data_type_t type)
+{
+    return as == TILED_SIX ? 6 : dtype_traits(type)->bits;
+}
+
+static inline int tiles_bytes(int bits)
+{
+    return TILES_COLUMNS * TILES_K * bits / 8;
+}
+
+/* Which of six bits stands for 0. */
+static inline int tiles_zero_of_six(sinter_data_type_t type)
+{
+    return type == sinter_s8 ? 32 : 0;
+}
+
+/* Bytes of a plane of N columns: codes of K elements of 4, 6 or 8 bits, or values of so many groups
  * of K. False: too many. */
-bool tiles_of_codes(sinter_data_type_t type, int64_t K, int64_t N, int64_t *bytes);
+bool tiles_of_codes(int bits, int64_t K, int64_t N, int64_t *bytes);
 bool tiles_of_values(sinter_data_type_t type, int64_t groups, int64_t N, int64_t *bytes);
 
-/* Fills a plane. Rows of `from` run along K; it is a matrix of single elements. */
-void tiles_pack_codes(const groups_t *from, int64_t K, int64_t N, unsigned char *to);
+/* Fills a plane. Rows of `from` run along K; it is a matrix of single elements. False: some codes
+ * do not fit six bits. */
+bool tiles_pack_codes(const groups_t *from, tiled_t as, int64_t K, int64_t N, unsigned char *to);
 void tiles_pack_values(const groups_t *from, int64_t groups, int64_t N, unsigned char *to);
 
 /* The other way round. `to` describes an output, as groups_output says. */
-void tiles_unpack_codes(const unsigned char *from, int64_t K, int64_t N, const groups_t *to);
+void tiles_unpack_codes(const unsigned char *from, tiled_t as, int64_t K, int64_t N,
+                        const groups_t *to);
 void tiles_unpack_values(const unsigned char *from, int64_t groups, int64_t N, const groups_t *to);
 
 /* The codes of a tile as bytes, [k][column], the sign bit of s4 as it was. */
-void tiles_codes(const unsigned char *tile, sinter_data_type_t type,
+void tiles_codes(const unsigned char *tile, tiled_t as, sinter_data_type_t type,
                  uint8_t (*to)[TILES_COLUMNS]);
 
 #endif

@@ -32,22 +32,26 @@ static int code_of(const unsigned char *data, int bits, int64_t at)
 }
 
 /* The code of a plane of tiles, by the definition in numeric/tiles.h. */
-static int tiled_code(const unsigned char *plane, sinter_data_type_t type, int64_t tiles, int64_t k,
-                      int64_t n)
+static int tiled_code(const unsigned char *plane, sinter_data_type_t type, bool six, int64_t tiles,
+                      int64_t k, int64_t n)
 {
-    const int bits = dtype_traits(type)->bits, flip = type == sinter_s4 ? 8 : 0;
+    const int bits = six ? 6 : dtype_traits(type)->bits, flip = type == sinter_s4 ? 8 : 0;
     const unsigned char *tile = plane + (n / 16 * tiles + k / 32) * 512 * bits / 8;
     const int at = (int)(k % 32), column = (int)(n % 16) * 4;
     if (bits == 8) {
         return tile[at / 4 * 64 + column + at % 4];
     }
-    return (tile[at % 16 / 4 * 64 + column + at % 4] >> at / 16 * 4 & 15) ^ flip;
+    const int low = tile[at % 16 / 4 * 64 + column + at % 4] >> at / 16 * 4 & 15,
+              high = six ? tile[(4 + at / 16) * 64 + column + at % 4] >> at % 16 / 4 * 2 & 3 : 0;
+    return six ? (unsigned char)((low | high << 4) - (type == sinter_s8 ? 32 : 0)) : low ^ flip;
 }
 
-static void check_codes(sinter_data_type_t type, int64_t K, int64_t N, int64_t row, int64_t column)
+static void check_codes(sinter_data_type_t type, bool six, int64_t K, int64_t N, int64_t row,
+                        int64_t column)
 {
-    static unsigned char data[PLANE], plane[PLANE + 1];
-    const int bits = dtype_traits(type)->bits;
+    static unsigned char data[PLANE], plane[PLANE + 1], back[PLANE];
+    const int bits = dtype_traits(type)->bits, in_tile = six ? 6 : bits;
+    const tiled_t as = six ? TILED_SIX : TILED_CODES;
     const int64_t tiles = (K + 31) / 32, strips = (N + 15) / 16;
     const groups_t from = {.data = data,
                            .type = dtype_traits(type),
@@ -57,22 +61,38 @@ static void check_codes(sinter_data_type_t type, int64_t K, int64_t N, int64_t r
                            .column = {column, 1}};
     int64_t bytes = 0;
     for (int i = 0; i < PLANE; i++) {
-        data[i] = (unsigned char)draw(256);
+        data[i] = (unsigned char)(six ? draw(64) - (type == sinter_s8 ? 32 : 0) : draw(256));
     }
-    CHECK_THAT(tiles_of_codes(type, K, N, &bytes) && bytes == strips * tiles * 512 * bits / 8);
+    CHECK_THAT(tiles_of_codes(in_tile, K, N, &bytes) &&
+               bytes == strips * tiles * 512 * in_tile / 8);
     memset(plane, 0xa5, sizeof plane);
-    tiles_pack_codes(&from, K, N, plane);
+    CHECK_THAT(tiles_pack_codes(&from, as, K, N, plane));
     int64_t wrong = 0;
     for (int64_t k = 0; k < tiles * 32; k++) {
         for (int64_t n = 0; n < strips * 16; n++) {
             const int want = k < K && n < N ? code_of(data, bits, 3 + k * row + n * column) : 0;
-            wrong += tiled_code(plane, type, tiles, k, n) != want;
+            wrong += tiled_code(plane, type, six, tiles, k, n) != want;
         }
     }
     CHECK(wrong == 0 && plane[bytes] == 0xa5,
           "%s, K %lld, N %lld, strides %lld and %lld: %lld codes are elsewhere",
           sinter_data_type_name(type), (long long)K, (long long)N, (long long)row,
           (long long)column, (long long)wrong);
+    groups_t to = from;
+    to.data = back;
+    memcpy(back, data, sizeof back);
+    for (int64_t k = 0; k < K; k++) {
+        for (int64_t n = 0; n < N; n++) {
+            const int64_t at = 3 + k * row + n * column;
+            back[at * bits / 8] ^= (unsigned char)(bits == 8 ? 0xff : 15 << at % 2 * 4);
+        }
+    }
+    tiles_unpack_codes(plane, as, K, N, &to);
+    CHECK_THAT(memcmp(back, data, sizeof back) == 0);
+    if (six && K > 0 && N > 0) { /* no other code is taken */
+        data[3] = type == sinter_s8 ? 32 : 64;
+        CHECK_THAT(!tiles_pack_codes(&from, as, K, N, plane));
+    }
 }
 
 static void check_values(sinter_data_type_t type, int64_t groups, int64_t N, int64_t row,
@@ -117,17 +137,17 @@ static void check_values(sinter_data_type_t type, int64_t groups, int64_t N, int
 static void test_packing(void)
 {
     static const sinter_data_type_t codes[] = {sinter_s4, sinter_u4, sinter_f4_e2m1, sinter_s8,
-                                               sinter_u8},
+                                               sinter_u8, sinter_s8, sinter_u8},
                                     values[] = {sinter_f32, sinter_f16, sinter_bf16, sinter_e8m0,
                                                 sinter_s4,  sinter_u4,  sinter_s8,   sinter_u8};
     static const int64_t K[] = {1, 31, 32, 33, 64, 100, 256}, N[] = {1, 15, 16, 17, 40};
-    for (int t = 0; t < 5; t++) {
+    for (int t = 0; t < 7; t++) {
         for (int i = 0; i < 7 * 5; i++) {
             const int64_t k = K[i % 7], n = N[i / 7];
-            check_codes(codes[t], k, n, 1, k); /* along K */
-            check_codes(codes[t], k, n, 1, k + 1 + k % 2);
-            check_codes(codes[t], k, n, n, 1);         /* along N */
-            check_codes(codes[t], k, n, 3, 3 * k + 2); /* with gaps */
+            check_codes(codes[t], t > 4, k, n, 1, k); /* along K */
+            check_codes(codes[t], t > 4, k, n, 1, k + 1 + k % 2);
+            check_codes(codes[t], t > 4, k, n, n, 1);         /* along N */
+            check_codes(codes[t], t > 4, k, n, 3, 3 * k + 2); /* with gaps */
         }
     }
     for (int t = 0; t < 8; t++) {
@@ -141,8 +161,8 @@ static void test_packing(void)
 static void test_sizes(void)
 {
     int64_t bytes;
-    CHECK_THAT(!tiles_of_codes(sinter_s8, INT64_MAX, 16, &bytes));
-    CHECK_THAT(!tiles_of_codes(sinter_s4, INT64_MAX / 2, INT64_MAX / 2, &bytes));
+    CHECK_THAT(!tiles_of_codes(8, INT64_MAX, 16, &bytes));
+    CHECK_THAT(!tiles_of_codes(4, INT64_MAX / 2, INT64_MAX / 2, &bytes));
     CHECK_THAT(!tiles_of_values(sinter_f32, INT64_MAX / 32, 17, &bytes));
 }
 
@@ -191,8 +211,8 @@ static double coefficient(sinter_data_type_t type, const unsigned char *p, int g
     return code * value_of_scale(type, by, t / span * 16 + n);
 }
 
-static void fill(weights_t *w, sinter_data_type_t type, sinter_data_type_t scale, zero_t zero,
-                 int tiles)
+static void fill(weights_t *w, sinter_data_type_t type, bool six, sinter_data_type_t scale,
+                 zero_t zero, int tiles)
 {
     const int bits = dtype_traits(type)->bits;
     const tiles_values_t values = scale == sinter_f16    ? TILES_F16
@@ -208,6 +228,8 @@ static void fill(weights_t *w, sinter_data_type_t type, sinter_data_type_t scale
                                .scale = w->scale,
                                .zp = zero == ZPS ? w->zp : NULL,
                                .offset = zero == OFFSETS ? w->zp : NULL,
+                               .six = six,
+                               .zero_of_six = type == sinter_s8 ? 32 : 0,
                                .tiles = tiles,
                                .group = w->group,
                                .zp_group = w->zp_group,
@@ -247,7 +269,7 @@ static void fill(weights_t *w, sinter_data_type_t type, sinter_data_type_t scale
     }
     for (int k = 0; k < tiles * 32; k++) {
         for (int n = 0; n < 16; n++) {
-            const unsigned char code = (unsigned char)tiled_code(w->codes, type, tiles, k, n);
+            const unsigned char code = (unsigned char)tiled_code(w->codes, type, six, tiles, k, n);
             const tiles_strip_t *b = &w->strip;
             const int z = k / 32 / w->zp_group * 16 + n;
             float x;
@@ -397,16 +419,16 @@ static void check_floats(const tiles_table_t *table, const weights_t *w, rows_t 
 static void test_products(const tiles_table_t *table)
 {
     static const sinter_data_type_t codes[] = {sinter_s4, sinter_u4, sinter_f4_e2m1, sinter_s8,
-                                               sinter_u8},
+                                               sinter_u8, sinter_s8, sinter_u8},
                                     scales[] = {sinter_f32, sinter_f16, sinter_bf16, sinter_e8m0};
     static weights_t w;
     static rows_t a;
-    for (int i = 0; i < 5 * 4 * 3; i++) {
+    for (int i = 0; i < 7 * 4 * 3; i++) {
         for (int rows = 1; rows <= TILES_ROWS; rows++) {
             const int tiles = 1 + (int)draw(MOST_K / 32);
             const zero_t zero =
-                i / 20 == ZPS && codes[i % 5] == sinter_f4_e2m1 ? NO_ZERO : (zero_t)(i / 20);
-            fill(&w, codes[i % 5], scales[i / 5 % 4], zero, tiles);
+                i / 28 == ZPS && codes[i % 7] == sinter_f4_e2m1 ? NO_ZERO : (zero_t)(i / 28);
+            fill(&w, codes[i % 7], i % 7 > 4, scales[i / 7 % 4], zero, tiles);
             fill_rows(&a, tiles, rows);
             for (int limbs = 1; limbs <= 2 && table->ints != NULL; limbs++) {
                 check_integers(table, &w, &a, rows, limbs);
@@ -425,20 +447,22 @@ static void test_products(const tiles_table_t *table)
 static void test_extremes(const tiles_table_t *table)
 {
     static const sinter_data_type_t codes[] = {sinter_s4, sinter_u4, sinter_f4_e2m1, sinter_s8,
-                                               sinter_u8};
-    static const int largest[] = {0, 0xff, 0x77, 0x80, 0xff};
+                                               sinter_u8, sinter_s8, sinter_u8};
+    static const int largest[] = {0, 0xff, 0x77, 0x80, 0xff, 0xff, 0xff};
     static weights_t w;
     static rows_t a;
-    for (int i = 0; i < 5 && table->ints != NULL; i++) {
+    for (int i = 0; i < 7 && table->ints != NULL; i++) {
         for (int rows = 1; rows <= TILES_ROWS; rows++) {
             do {
-                fill(&w, codes[i], sinter_f32, NO_ZERO, 2);
+                fill(&w, codes[i], i > 4, sinter_f32, NO_ZERO, 2);
             } while (w.strip.halves || w.strip.scale_scale != NULL);
             memset(w.codes, largest[i], sizeof w.codes);
             for (int k = 0; k < 64; k++) {
                 for (int n = 0; n < 16; n++) {
-                    const unsigned char code =
-                        (unsigned char)(codes[i] == sinter_s4 ? 8 : largest[i]);
+                    const int six = codes[i] == sinter_s8 ? 31 : 63;
+                    const unsigned char code = (unsigned char)(i > 4                  ? six
+                                                               : codes[i] == sinter_s4 ? 8
+                                                                                       : largest[i]);
                     float x;
                     dtype_traits(codes[i])->codec.load_f32(&code, 0, 1, 1, &x);
                     w.value[k][n] =

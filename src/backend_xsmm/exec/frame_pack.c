@@ -82,8 +82,9 @@ static bool dense_but(bound_t *b, int dim, int64_t *stride)
 static bool tiles_of(const plan_value_t *v, const bound_t *base, int64_t *bytes)
 {
     const int64_t K = v->along < 0 ? 1 : base->dims[v->along], N = base->dims[v->across];
-    return v->tiled == TILED_CODES ? tiles_of_codes(base->dtype, K, N, bytes)
-                                   : tiles_of_values(base->dtype, K, N, bytes);
+    return v->tiled == TILED_VALUES
+               ? tiles_of_values(base->dtype, K, N, bytes)
+               : tiles_of_codes(tiles_bits(v->tiled, base->dtype), K, N, bytes);
 }
 
 /* The other dims keep their order. */
@@ -177,7 +178,7 @@ static void pack_tiles(const constant_key_t *key, void *memory)
                            .column = {key->strides[key->across], 1}};
     const int64_t K = along < 0 ? 1 : key->dims[along], N = key->dims[key->across];
     if (key->tiled == TILED_CODES) {
-        tiles_pack_codes(&from, K, N, memory);
+        tiles_pack_codes(&from, TILED_CODES, K, N, memory);
     } else {
         tiles_pack_values(&from, K, N, memory);
     }

@@ -128,7 +128,8 @@ static const char *refuse_tail(const tail_groups_t *t)
 static bool lies_in_tiles(const plan_t *plan, int value, tiled_t what, int across, int along)
 {
     const plan_value_t *v = &plan->values[value];
-    return v->kind == PV_INPUT && v->tiled == what &&
+    const bool suits = v->tiled == what || (v->tiled == TILED_SIX && what == TILED_CODES);
+    return v->kind == PV_INPUT && suits &&
            (v->across == across || (across < 0 && v->lt.dims[v->across] == 1)) &&
            (v->along == along || (along < 0 && v->lt.dims[v->along] == 1));
 }

@@ -377,7 +377,7 @@ static void load_strip(const tile_isa_t *isa, const matrix_t *m, int64_t strip, 
 {
     const groups_t *codes = &m->codes;
     const unsigned char *base = codes->data + strip * codes->strip;
-    const int bytes = TILES_COLUMNS * TILES_K * codes->type->bits / 8;
+    const int bytes = tiles_bytes(tiles_bits(codes->tiled, codes->dtype));
     const bool has_scale = m->scale.data != NULL, has_zp = m->zp.data != NULL;
     uint8_t code[TILES_K][TILES_COLUMNS];
     float scale[TILES_COLUMNS], zp[TILES_COLUMNS], x[TILES_COLUMNS];
@@ -386,7 +386,7 @@ static void load_strip(const tile_isa_t *isa, const matrix_t *m, int64_t strip, 
         const int64_t k = at.row + r;
         if (k / TILES_K != tile) {
             tile = k / TILES_K;
-            tiles_codes(base + tile * bytes, codes->dtype, code);
+            tiles_codes(base + tile * bytes, codes->tiled, codes->dtype, code);
         }
         if (has_scale && k / m->scale.row.group != scales) {
             scales = k / m->scale.row.group;
@@ -428,10 +428,10 @@ static void load_tiles(const tile_isa_t *isa, const matrix_t *m, rect_t at, floa
 void tile_load(const tile_isa_t *isa, const matrix_t *m, rect_t at, float *dst, int64_t ld,
                int pad_rows, int pad_columns)
 {
-    if (m->codes.tiled == TILED_CODES) {
-        load_tiles(isa, m, at, dst, ld);
-    } else if (m->codes.tiled == TILED_VALUES) {
+    if (m->codes.tiled == TILED_VALUES) {
         load_values(m, at, dst, ld);
+    } else if (m->codes.tiled != NOT_TILED) {
+        load_tiles(isa, m, at, dst, ld);
     } else if (m->codes.block > 0) {
         load_blocks(isa, m, at, dst, ld);
     } else if (are_floats(m)) {

@@ -28,6 +28,8 @@ typedef enum tiles_values {
 typedef struct tiles_strip {
     const unsigned char *codes, *scale;
     const unsigned char *zp, *offset; /* NULL: there are none; never both */
+    bool six;                         /* codes have six bits in tiles, */
+    int zero_of_six;                  /* and this one stands for 0 */
     int64_t tiles;                    /* along K */
     int64_t group;                    /* tiles that share a scale, */
     int64_t zp_group;                 /* and those that share a zero point or an offset */

@@ -108,8 +108,8 @@ static void bind_strips(const operand_t *op, const frame_t *frame, int64_t K, gr
             continue;
         }
         g->tiled = frame->v[values[i]].tiled;
-        if (g->tiled == TILED_CODES) {
-            tiles_of_codes(g->dtype, K, TILES_COLUMNS, &g->strip);
+        if (g->tiled != TILED_VALUES) {
+            tiles_of_codes(tiles_bits(g->tiled, g->dtype), K, TILES_COLUMNS, &g->strip);
         } else {
             tiles_of_values(g->dtype, axis_groups(&g->row, K), TILES_COLUMNS, &g->strip);
         }

@@ -477,11 +477,10 @@ static void pack_codes(const matmul_task_t *t, int64_t k, int n, int64_t c, int 
     const blocks_state_t *st = &t->st->blocks;
     const blocks_buffers_t *buf = &t->buf.blocks;
     const groups_t *codes = &t->b.codes;
-    const int bits = codes->type->bits;
     const bool tiles = codes->tiled != NOT_TILED;
+    const int bits = tiles_bits(codes->tiled, codes->dtype);
     const unsigned char *data =
-        tiles ? codes->data + c / TILES_COLUMNS * codes->strip +
-                    k / TILES_K * (TILES_COLUMNS * TILES_K * bits / 8)
+        tiles ? codes->data + c / TILES_COLUMNS * codes->strip + k / TILES_K * tiles_bytes(bits)
               : groups_byte(codes, codes_at(codes, k, c));
     const blocks_codes_t columns = {.data = data,
                                     .stride = tiles ? codes->strip : codes->column.stride * bits / 8,
@@ -490,6 +489,7 @@ static void pack_codes(const matmul_task_t *t, int64_t k, int n, int64_t c, int 
                                     .n = n,
                                     .block = st->block,
                                     .bits = bits,
+                                    .less = bits == 6 ? tiles_zero_of_six(codes->dtype) : 0,
                                     .table = st->table,
                                     .flip = (uint8_t)st->offset,
                                     .zp = st->folded ? zp : NULL,

@@ -273,7 +273,9 @@ void matmul_bind_tiles(features_t features, const problem_t *p, matmul_state_t *
         to->first.zp_bias = zp->dtype == sinter_u8 ? 128 : 0;
     }
     const int64_t groups = b->zp.type == NULL ? 0 : axis_groups(&b->zp.row, K);
-    tiles_of_codes(codes->dtype, K, TILES_COLUMNS, &to->codes);
+    to->first.six = codes->tiled == TILED_SIX;
+    to->first.zero_of_six = tiles_zero_of_six(codes->dtype);
+    tiles_of_codes(tiles_bits(codes->tiled, codes->dtype), K, TILES_COLUMNS, &to->codes);
     tiles_of_values(scale->dtype, axis_groups(&b->scale.row, K), TILES_COLUMNS, &to->scales);
     tiles_of_values(zp != NULL ? zp->dtype : sinter_f32, groups, TILES_COLUMNS, &to->zps);
     bind_scales(p, m->tiles->scale_scale, &b->scale_scale, &to->first.scale_scale,
