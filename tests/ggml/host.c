@@ -37,7 +37,7 @@ static ggml_backend_dev_t rpc_device(const char *address)
     return ggml_backend_reg_dev_get(server, 0);
 }
 
-struct llama_model *open_model(const char *path, const char *devices, int layers)
+struct llama_model *open_model(const char *path, const char *devices, int layers, bool repack)
 {
     ggml_backend_dev_t list[MOST_DEVICES + 1] = {NULL};
     float split[128] = {1, 1, 1, 1};
@@ -61,9 +61,7 @@ struct llama_model *open_model(const char *path, const char *devices, int layers
     params.devices = list;
     params.n_gpu_layers = list[0] ? layers : 0;
     params.tensor_split = split;
-    /* The host repacks weights for its own kernels only where a model is all its own; they round
-     * in another way. */
-    params.use_extra_bufts = false;
+    params.use_extra_bufts = repack;
     struct llama_model *model = llama_model_load_from_file(path, params);
     if (!model) {
         fail("the model cannot be loaded");

@@ -12,8 +12,12 @@ void fail(const char *what);
 /* Loads the backends of ggml, among them the one of GGML_BACKEND_PATH, and the model. DEVICES is
  * "cpu", the name of a device, or addresses of rpc servers with commas between them, "rpc:" before
  * the first: the layers are split evenly over these. As many layers as are wanted go to the
- * devices, the last ones of the model. */
-struct llama_model *open_model(const char *path, const char *devices, int layers);
+ * devices, the last ones of the model.
+ *
+ * With `repack` the host may repack the weights of its own layers for faster kernels. They round in
+ * another way, and the host has them only where a model is all its own, so tests of results do
+ * without. */
+struct llama_model *open_model(const char *path, const char *devices, int layers, bool repack);
 
 enum { ALL_LAYERS = 999 };
 

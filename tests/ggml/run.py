@@ -49,6 +49,7 @@ LOGITS = {"f32": (gpt_oss.F32, gpt_oss.F32, 2 * gpt_oss.LAYERS * UNIT),
 OPTIONS = {"CMAKE_CXX_FLAGS_RELEASE": "-O1", "CMAKE_C_FLAGS_RELEASE": "-O2", "GGML_NATIVE": "ON",
            "GGML_RPC": "ON", "LLAMA_BUILD_TESTS": "ON"}
 TARGETS = ["ggml", "llama", "ggml-rpc-server", "test-backend-ops"]
+PROGRAMS = ["greedy", "logits", "perplexity", "backend"]
 TOKENS, SINGLE = 90, 20  # of the tiny model, and those that are decoded one by one
 # Types of caches that the host knows, and where layers and cache are: a part of the layers on this
 # backend and the rest with the host, or all layers here and the cache with the host.
@@ -148,12 +149,12 @@ def build_backend(sinter, sources, work):
     return os.path.join(build, "libggml-sinter.so")
 
 
-def build_programs(sources, binaries, work):
-    """The programs of this folder, by name."""
+def build_programs(sources, binaries, work, names):
+    """Programs of this folder, by name."""
     folder = os.path.join(SOURCE, "tests", "ggml")
     os.makedirs(os.path.join(work, "programs"), exist_ok=True)
     programs = {}
-    for name in ("greedy", "logits", "perplexity", "backend"):
+    for name in names:
         programs[name] = os.path.join(work, "programs", name)
         run([os.environ.get("CC", "cc"), "-O1", f"-I{sources}/include", f"-I{sources}/ggml/include",
              "-o", programs[name], os.path.join(folder, f"{name}.c"),
@@ -420,7 +421,7 @@ def test(arguments, work):
     environment = dict(os.environ, GGML_BACKEND_PATH=backend)
     if arguments.cases:
         return 1 if check_cases(arguments.cases, sources, binaries, work, environment) else 0
-    programs = build_programs(sources, binaries, work)
+    programs = build_programs(sources, binaries, work, PROGRAMS)
     if arguments.figures:
         model = arguments.model or model
         perplexities(programs["perplexity"], model, os.path.join(sources, TEXT), environment)
