@@ -17,10 +17,9 @@ import time
 
 import run as ggml
 
-# For each cap, the options of ggml's build. Sinter does not use AMX, so ggml is built without it but
-# for the cap "amx". There the compiler must leave stores alone that it takes for dead: gcc 12 does
-# not know that all of a tile configuration is read, and the program would die of an illegal
-# instruction.
+# For each cap, the options of ggml's build. Sinter does not use AMX, so only the cap "amx" builds
+# ggml with it. gcc 12 does not know that an AMX tile configuration is read as a whole: it drops the
+# stores to it unless it must keep dead stores, and the program dies of an illegal instruction.
 NO_AMX, NO_DSE = "-U__AMX_INT8__", "-fno-tree-dse -fno-dse"
 CAPS = {"native": {"GGML_NATIVE": "ON", "CMAKE_C_FLAGS": NO_AMX, "CMAKE_CXX_FLAGS": NO_AMX},
         "avx2": {"GGML_NATIVE": "OFF", "GGML_AVX2": "ON", "GGML_FMA": "ON", "GGML_F16C": "ON",
