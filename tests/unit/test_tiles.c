@@ -291,7 +291,7 @@ static void fill(weights_t *w, sinter_data_type_t type, bool six, sinter_data_ty
 typedef struct rows {
     float x[ROOM][MOST_K];
     float placed[ROOM * MOST_K], sums[ROOM * MOST_K / 32];
-    int8_t high[ROOM * MOST_K], low[ROOM * MOST_K];
+    uint8_t high[ROOM * MOST_K], low[ROOM * MOST_K];
     float scale[ROOM * MOST_K / 32];
     int32_t sum[ROOM * MOST_K / 32], first[ROOM * MOST_K / 32];
     float out[ROOM][24];
@@ -361,16 +361,13 @@ static void check_integers(const tiles_table_t *table, const weights_t *w, rows_
     for (int i = 0; i < 16; i++) {
         bytes[i] = (unsigned char)(values[i] / type->unit + (float)type->offset);
     }
+    const limb_rows_t ints = {{a->high, a->low}, a->scale, a->sum, NULL, a->first};
     bool usable = true;
     for (int t = 0; t < tiles; t++) {
-        const tiles_ints_t to = {{a->high + t * room * 32, a->low + t * room * 32},
-                                 a->scale + t * room,
-                                 a->sum + t * room,
-                                 a->first + t * room};
+        const limb_rows_t to = limb_rows_from(&ints, t * room * 32, t * room);
         usable = table->quantise(&a->x[0][t * 32], MOST_K, rows, limbs, &to) && usable;
     }
     CHECK_THAT(usable);
-    const tiles_ints_t ints = {{a->high, a->low}, a->scale, a->sum, a->first};
     clear_out(a);
     table->ints(&w->strip, type, bytes, &ints, rows, limbs, a->out[0], 24);
     check_out(w, a, rows, limbs == 2 ? 0x1p-15 : 0x1p-7, limbs == 2 ? "two limbs" : "one limb");
@@ -498,7 +495,7 @@ static void test_extremes(const tiles_table_t *table)
 static void test_unusable(const tiles_table_t *table)
 {
     static rows_t a;
-    const tiles_ints_t to = {{a.high, a.low}, a.scale, a.sum, a.first};
+    const limb_rows_t to = {{a.high, a.low}, a.scale, a.sum, NULL, a.first};
     static const float bad[] = {NAN, INFINITY, -INFINITY, 0x1p-101f, 0x1p101f};
     for (int i = 0; i < 5 && table->quantise != NULL; i++) {
         memset(&a, 0, sizeof a);

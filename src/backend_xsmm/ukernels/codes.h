@@ -7,8 +7,7 @@
  * becomes a byte u = code + offset >= 0. Four rows are read together: a vector of "corners" holds
  * one number for each quad of each of them, in lane 4 * quad + row.
  *
- * Activations are quantised quad by quad, each by its largest element, to one or two signed bytes
- * (limbs): x = scale_x * q, with q = 256 * high + low, or q = high. Then
+ * Activations are quantised quad by quad, x = scale_x * q (limbs.h). Then
  *
  *   x . row  = sum over quads of  scale * scale_x * (sum over the quad of q (u - zp - offset))
  *
@@ -28,6 +27,7 @@
 #include <sinter/sinter_types.h>
 
 #include "backend_xsmm/ukernels/few_rows.h"
+#include "backend_xsmm/ukernels/limbs.h"
 #include "base/features.h"
 
 enum {
@@ -57,7 +57,7 @@ typedef struct codes_type {
 /* NULL: products in integers do not take this type. */
 const codes_type_t *codes_type(sinter_data_type_t type);
 
-/* What one row of activations is where one chunk of codes meets it. */
+/* What one row of activations is where one chunk of codes meets it (limbs.h). */
 typedef struct limbs {
     int8_t byte[2][2][CODES_CHUNK]; /* [high, low][even, odd codes of 4 bits] */
     float scale[16];                /* by corner */

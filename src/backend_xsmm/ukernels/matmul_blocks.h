@@ -32,6 +32,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "backend_xsmm/ukernels/limbs.h"
 #include "base/features.h"
 
 enum {
@@ -56,15 +57,8 @@ typedef struct blocks_form {
     float by, bias; /* of codes of A: a' = code * by + bias */
 } blocks_form_t;
 
-/* Rows of A over at most BLOCKS_K elements. */
-typedef struct blocks_a {
-    uint8_t *byte; /* [row][BLOCKS_K], of bytes or words */
-    float *scale;  /* [row][BLOCKS_MOST] */
-    int32_t *sum;  /* [row][BLOCKS_MOST]: of bytes */
-    float *offset; /* [row][BLOCKS_MOST]: o of codes; NULL: 128 */
-} blocks_a_t;
-
-/* A strip of B over as many. */
+/* A strip of B over at most BLOCKS_K elements. Rows of A over as many are a limb_rows_t of
+ * [row][BLOCKS_K] bytes or words and [row][BLOCKS_MOST] scales, sums of bytes, and o of codes. */
 typedef struct blocks_b {
     int8_t *byte;   /* bytes: [k / 4][column][4]; words: [k / 2][column][2] */
     float *scale;   /* [block][column] */
@@ -106,7 +100,7 @@ typedef struct blocks_product {
     int rows, n, block;
     int columns; /* of B; more may be computed, up to a multiple of 32 */
     bool words;
-    const blocks_a_t *a;
+    const limb_rows_t *a;
     const blocks_b_t *b;
     float *c; /* [row][ldc] */
     int64_t ldc;
@@ -127,13 +121,13 @@ typedef struct blocks_table {
     /* Quantises n elements of each of `rows` rows, which begin ldx floats apart. False: some are
      * NaN or infinite, or too small. */
     bool (*quantise)(const blocks_form_t *form, const float *x, int64_t ldx, int rows, int n,
-                     int block, const blocks_a_t *to);
+                     int block, const limb_rows_t *to);
     /* n codes of each of `rows` rows. The caller has set scale and offset of `to`. */
     void (*encode)(const blocks_form_t *form, const float *x, int64_t ldx, int rows, int n,
-                   int block, const blocks_a_t *to);
+                   int block, const limb_rows_t *to);
     /* Products as unsigned bytes, of which nothing is to be subtracted: none is negative. False as
      * of quantise. */
-    bool (*weigh)(const blocks_weights_t *weights, const blocks_a_t *to);
+    bool (*weigh)(const blocks_weights_t *weights, const limb_rows_t *to);
     /* One block of B from rows of BLOCKS_STRIP values: w = value * by - offset, 0 up to a multiple
      * of 4 rows; of bytes, start = times * (sum of w). */
     void (*pack)(const float *x, int n, float by, float offset, int32_t times, int8_t *byte,
@@ -151,6 +145,12 @@ typedef struct blocks_table {
 
 /* NULL: this ISA has none. */
 const blocks_table_t *blocks_table(features_t features);
+
+/* Rows of A from `row` on. */
+static inline limb_rows_t blocks_from(const limb_rows_t *a, bool words, int64_t row)
+{
+    return limb_rows_from(a, row * (words ? 2 : 1) * BLOCKS_K, row * BLOCKS_MOST);
+}
 
 /* Rows that there must be memory for. */
 static inline size_t blocks_rows(int rows)

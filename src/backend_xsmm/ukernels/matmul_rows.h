@@ -5,8 +5,7 @@
  * Four lines are processed together along the whole of K, in chunks of 64 bytes. A chunk is four
  * quads of 16 bytes; scales and zero points change from chunk to chunk or from quad to quad.
  *
- * In integers, each quad of a row of A becomes `limbs` signed bytes q = x / scale = 256 * high +
- * low, or high, and
+ * In integers, each quad of a row of A becomes q = x / scale (limbs.h), and
  *
  *   c = sum over quads of  scale * scale_b * (sum over the quad of q (u - zp - offset)),   u =
  *   code + offset >= 0

@@ -50,24 +50,17 @@ static inline int tiles_rows(int rows)
     return rows <= 2 ? rows : rows <= 4 ? 4 : rows <= 8 ? 8 : TILES_ROWS;
 }
 
-/* Rows as integers, [tile][tiles_rows(rows)]: x = scale * q in one limb, and
- * scale * (256 * high + low) in two. */
-typedef struct tiles_ints {
-    int8_t *limb[2]; /* of 32 elements each: the high or only limbs, the low ones */
-    float *scale;
-    int32_t *sum, *first; /* sums of q, and of the first half of it */
-} tiles_ints_t;
-
-/* The micro-kernels of one instruction set. */
+/* The micro-kernels of one instruction set. Rows as integers are [tile][tiles_rows(rows)], of 32
+ * bytes of each limb, a scale, a sum, and the sum of the first half. */
 typedef struct tiles_table {
     /* Quantises one tile of K of each row, in rows ldx floats apart; to: of this tile. False: a row
      * has a NaN or an infinity, or its largest element is too small or too large. NULL: there are
      * no products in integers. */
-    bool (*quantise)(const float *x, int64_t ldx, int rows, int limbs, const tiles_ints_t *to);
+    bool (*quantise)(const float *x, int64_t ldx, int rows, int limbs, const limb_rows_t *to);
     /* out[row * ldo + column] = the product. table: the byte of each code of 4 bits that is no
      * integer. */
     void (*ints)(const tiles_strip_t *b, const codes_type_t *type, const unsigned char *table,
-                 const tiles_ints_t *a, int rows, int limbs, float *out, int64_t ldo);
+                 const limb_rows_t *a, int rows, int limbs, float *out, int64_t ldo);
     /* The same of floats x, [tile][tiles_rows(rows)][32], in the precision of floats. values: by
      * codes of 4 bits as they lie in tiles; sums: of x, [tile][...]. each: for one row of any
      * magnitude, whose codes are dequantised before they are multiplied. */

@@ -152,7 +152,7 @@ enum { ATT_SPAN = BLOCKS_LONGEST }; /* tokens whose weights share a scale */
 
 /* One share's buffers for products of integers. */
 typedef struct attention_int_buffers {
-    blocks_a_t q, p;   /* of the rows of a block, of a strip */
+    limb_rows_t q, p;  /* of the rows of a block, of a strip */
     bool *usable;      /* [strip]: its rows of Q are finite */
     int8_t *k, *v;     /* [strip of 64 tokens, of columns][..], as in blocks_b_t */
     int32_t *k_start;  /* [strip of tokens][block][token] */

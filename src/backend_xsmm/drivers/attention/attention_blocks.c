@@ -110,13 +110,6 @@ const char *ints_refuse(int kind, const void *config, void *state)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static blocks_a_t carve_rows(size_t rows, unsigned char *base, size_t *at)
-{
-    return (blocks_a_t){.byte = carve(base, at, rows * BLOCKS_K, 1),
-                        .scale = carve(base, at, rows * BLOCKS_MOST, sizeof(float)),
-                        .sum = carve(base, at, rows * BLOCKS_MOST, sizeof(int32_t))};
-}
-
 static size_t strips_of(int columns)
 {
     return ((size_t)columns + STRIP - 1) / STRIP;
@@ -125,9 +118,10 @@ static size_t strips_of(int columns)
 void ints_buffers(const attention_config_t *c, unsigned char *base, size_t *at,
                   attention_int_buffers_t *out)
 {
-    const size_t coefs = strips_of(c->tk) * BLOCKS_MOST * STRIP;
-    out->q = carve_rows((size_t)c->rows, base, at);
-    out->p = carve_rows(blocks_rows(c->strip), base, at);
+    const size_t coefs = strips_of(c->tk) * BLOCKS_MOST * STRIP, rows = (size_t)c->rows,
+                 weights = blocks_rows(c->strip);
+    out->q = carve_limbs(base, at, rows * BLOCKS_K, 0, rows * BLOCKS_MOST, 0);
+    out->p = carve_limbs(base, at, weights * BLOCKS_K, 0, weights * BLOCKS_MOST, 0);
     out->usable = carve(base, at, (size_t)c->rows, sizeof(bool));
     out->k = carve(base, at, strips_of(c->tk) * STRIP, (size_t)c->dk);
     out->v = carve(base, at, strips_of(c->dv) * STRIP, (size_t)c->tk);
@@ -144,18 +138,11 @@ void ints_buffers(const attention_config_t *c, unsigned char *base, size_t *at,
 
 /* ---- Q --------------------------------------------------------------------------------------- */
 
-static blocks_a_t rows_from(const blocks_a_t *a, int row)
-{
-    return (blocks_a_t){.byte = a->byte + row * BLOCKS_K,
-                        .scale = a->scale + row * BLOCKS_MOST,
-                        .sum = a->sum + row * BLOCKS_MOST};
-}
-
 void ints_queries(task_t *t, const strip_t *strip)
 {
     const blocks_form_t form = {.order = t->st->ints.order, .by = 1};
     const attention_int_buffers_t *b = &t->b.ints;
-    const blocks_a_t to = rows_from(&b->q, strip->r0);
+    const limb_rows_t to = blocks_from(&b->q, false, strip->r0);
     b->usable[strip->r0] =
         t->c->blocks->quantise(&form, t->b.q + (int64_t)strip->r0 * t->c->ld_q, t->c->ld_q,
                                strip->n, (int)t->st->d.D, t->st->ints.block, &to);
@@ -339,7 +326,7 @@ bool ints_scores(task_t *t, const strip_t *strip, int at, int nt)
 {
     const attention_config_t *c = t->c;
     const attention_int_buffers_t *b = &t->b.ints;
-    const blocks_a_t q = rows_from(&b->q, strip->r0);
+    const limb_rows_t q = blocks_from(&b->q, false, strip->r0);
     if (!t->k_ints || !b->usable[strip->r0]) {
         report_detour(t->worker, t->k_ints ? "some by floats (rows of Q do not suit integers)"
                                            : "some by floats (scales of K do not suit integers)");

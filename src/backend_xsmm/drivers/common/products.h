@@ -5,12 +5,27 @@
 #include <sinter/sinter_graph.h>
 
 #include "backend_xsmm/kernel.h"
+#include "backend_xsmm/ukernels/limbs.h"
 #include "backend_xsmm/ukernels/xsmm.h"
 
 /* Bytes of an activation. */
 static inline int limbs_of(integers_t kind)
 {
     return kind == TWO_LIMBS ? 2 : 1;
+}
+
+/* Memory for rows of activations: bytes of high limbs or words and of low limbs, blocks, and of
+ * these the ones that have an offset. */
+static inline limb_rows_t carve_limbs(unsigned char *base, size_t *at, size_t high, size_t low,
+                                      size_t blocks, size_t offsets)
+{
+    limb_rows_t a;
+    a.byte[0] = carve(base, at, high, 1);
+    a.byte[1] = carve(base, at, low, 1);
+    a.scale = carve(base, at, blocks, sizeof(float));
+    a.sum = carve(base, at, blocks, sizeof(int32_t));
+    a.offset = offsets > 0 ? carve(base, at, offsets, sizeof(float)) : NULL;
+    return a;
 }
 
 #define ONE_LIMB_NAME "8-bit integers"

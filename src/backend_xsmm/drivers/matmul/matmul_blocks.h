@@ -31,12 +31,12 @@ typedef struct blocks_state {
 
 /* All of A, in memory that threads share. */
 typedef struct blocks_whole {
-    blocks_a_t a; /* [piece][matrix][row]... */
-    bool *usable; /* [piece][matrix][row / MM_HEIGHT] */
+    limb_rows_t a; /* [piece][matrix][row]... */
+    bool *usable;  /* [piece][matrix][row / MM_HEIGHT] */
 } blocks_whole_t;
 
 typedef struct blocks_buffers {
-    blocks_a_t a;
+    limb_rows_t a;
     blocks_b_t b;
     float *zp;     /* as in memory, [strip][block][column], as all coefficients of b are */
     bool *fits;    /* [strip]: whether its coefficients are for integers */

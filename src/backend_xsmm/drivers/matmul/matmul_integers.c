@@ -264,14 +264,12 @@ bool blocks_alike(const matmul_config_t *a, const blocks_state_t *a_blocks,
 }
 
 /* Room for `rows` rows of A. */
-static blocks_a_t carve_rows(const matmul_config_t *c, size_t rows, unsigned char *base, size_t *at)
+static limb_rows_t carve_rows(const matmul_config_t *c, size_t rows, unsigned char *base,
+                              size_t *at)
 {
-    blocks_a_t a;
-    a.byte = carve(base, at, rows * BLOCKS_K, c->words ? 2 : 1);
-    a.scale = carve(base, at, rows * BLOCKS_MOST, sizeof(float));
-    a.sum = carve(base, at, rows * BLOCKS_MOST, sizeof(int32_t));
-    a.offset = c->kind == EXACT_CODES ? carve(base, at, rows * BLOCKS_MOST, sizeof(float)) : NULL;
-    return a;
+    const size_t blocks = rows * BLOCKS_MOST;
+    return carve_limbs(base, at, rows * BLOCKS_K * (c->words ? 2 : 1), 0, blocks,
+                       c->kind == EXACT_CODES ? blocks : 0);
 }
 
 size_t blocks_share(const matmul_config_t *c, const blocks_state_t *st, unsigned char *base,
@@ -299,14 +297,7 @@ void blocks_buffers(const matmul_config_t *c, unsigned char *base, size_t *at,
 
 /* ---- A --------------------------------------------------------------------------------------- */
 
-static blocks_a_t rows_from(const blocks_a_t *a, bool words, int64_t row)
-{
-    return (blocks_a_t){a->byte + row * (words ? 2 : 1) * BLOCKS_K, a->scale + row * BLOCKS_MOST,
-                        a->sum + row * BLOCKS_MOST,
-                        a->offset ? a->offset + row * BLOCKS_MOST : NULL};
-}
-
-static bool encode_rows(matmul_task_t *t, int64_t k, int kn, const blocks_a_t *to)
+static bool encode_rows(matmul_task_t *t, int64_t k, int kn, const limb_rows_t *to)
 {
     const blocks_state_t *st = &t->st->blocks;
     if (!matmul_load_codes(t, k, kn, st->block, to->scale, to->offset, BLOCKS_MOST)) {
@@ -323,7 +314,7 @@ static bool encode_rows(matmul_task_t *t, int64_t k, int kn, const blocks_a_t *t
 
 /* kn elements of a task's rows, at most MM_HEIGHT of them, by way of floats. False: some are not
  * for integers. */
-static bool quantise_rows(matmul_task_t *t, int64_t k, int kn, const blocks_a_t *to)
+static bool quantise_rows(matmul_task_t *t, int64_t k, int kn, const limb_rows_t *to)
 {
     const blocks_state_t *st = &t->st->blocks;
     if (st->codes) {
@@ -353,7 +344,7 @@ void blocks_quantise(matmul_task_t *t, int tid, int nth)
         matmul_seek_rows(t, mat, row, (int)at_most(t->st->rows - row, MM_HEIGHT));
         for (int64_t p = 0; p < st->pieces; p++) {
             const int64_t k = p * st->k, to = whole_row(st, p, mat, row);
-            const blocks_a_t a = rows_from(&whole->a, t->c->words, to);
+            const limb_rows_t a = blocks_from(&whole->a, t->c->words, to);
             whole->usable[to / MM_HEIGHT] =
                 quantise_rows(t, k, (int)at_most(t->st->K - k, st->k), &a);
         }
@@ -361,15 +352,15 @@ void blocks_quantise(matmul_task_t *t, int tid, int nth)
 }
 
 /* kn elements of all rows of a task. False: some are not for integers. */
-static bool load_a(const matmul_task_t *t, int64_t k, int kn, blocks_a_t *a)
+static bool load_a(const matmul_task_t *t, int64_t k, int kn, limb_rows_t *a)
 {
     const blocks_state_t *st = &t->st->blocks;
     const int64_t first = st->once ? whole_row(st, k / st->k, t->mat, t->row0) : 0;
     matmul_task_t some = *t;
     bool usable = true;
-    *a = st->once ? rows_from(&t->buf.whole.a, t->c->words, first) : t->buf.blocks.a;
+    *a = st->once ? blocks_from(&t->buf.whole.a, t->c->words, first) : t->buf.blocks.a;
     for (int r = 0; r < t->rows && usable; r += MM_HEIGHT) {
-        const blocks_a_t to = rows_from(a, t->c->words, r);
+        const limb_rows_t to = blocks_from(a, t->c->words, r);
         some.row0 = t->row0 + r;
         some.rows = (int)at_most(t->rows - r, MM_HEIGHT);
         usable = st->once ? t->buf.whole.usable[(first + r) / MM_HEIGHT]
@@ -560,7 +551,7 @@ static void fetch_b(const matmul_task_t *t, int64_t k, int64_t c, int part, int 
 
 /* All rows by the strip at column c, whose coefficients are those from block i of a span on, while
  * what comes next is fetched. */
-static void multiply(const matmul_task_t *t, int64_t k, int kn, int c, int i, const blocks_a_t *a)
+static void multiply(const matmul_task_t *t, int64_t k, int kn, int c, int i, const limb_rows_t *a)
 {
     const blocks_state_t *st = &t->st->blocks;
     const bool last = c + BLOCKS_STRIP >= t->cols;
@@ -573,7 +564,7 @@ static void multiply(const matmul_task_t *t, int64_t k, int kn, int c, int i, co
     b.own = st->own;
     b.nibbles = st->nibbles;
     for (int r = 0; r < t->rows; r += PART_ROWS) {
-        const blocks_a_t rows = rows_from(a, t->c->words, r);
+        const limb_rows_t rows = blocks_from(a, t->c->words, r);
         blocks_product_t p = {.rows = (int)at_most(t->rows - r, PART_ROWS),
                               .n = kn,
                               .block = st->block,
@@ -615,7 +606,7 @@ void blocks_panel(matmul_task_t *t)
     t->buf.blocks.times = start_times(t);
     for (int64_t k = 0; k < K; k += st->k) {
         const int kn = (int)at_most(K - k, st->k), i = (int)(k % st->span / st->block);
-        blocks_a_t a;
+        limb_rows_t a;
         const bool usable = load_a(t, k, kn, &a);
         for (int c = 0; c < t->cols; c += BLOCKS_STRIP) {
             if (i == 0) {

@@ -18,7 +18,7 @@ typedef struct tiles_config {
 
 /* The buffers of one share: A in the form that the micro-kernels want. */
 typedef struct tiles_buffers {
-    tiles_ints_t ints;
+    limb_rows_t ints;
     float *x, *sums; /* floats, [tile][row]..., and their sums */
 } tiles_buffers_t;
 
@@ -173,10 +173,8 @@ static size_t tiles_buffers(integers_t kind, int64_t K, int rows, unsigned char 
     const size_t tiles = (size_t)tiles_along(K), all = tiles * (size_t)tiles_rows(rows),
                  ints = kind != NO_INTEGERS ? all : 0, floats = kind != NO_INTEGERS ? tiles : all;
     size_t at = 0;
-    out->ints.limb[0] = carve(base, &at, ints, TILES_K);
-    out->ints.limb[1] = carve(base, &at, kind == TWO_LIMBS ? ints : 0, TILES_K);
-    out->ints.scale = carve(base, &at, ints, sizeof(float));
-    out->ints.sum = carve(base, &at, ints, sizeof(int32_t));
+    out->ints =
+        carve_limbs(base, &at, ints * TILES_K, kind == TWO_LIMBS ? ints * TILES_K : 0, ints, 0);
     out->ints.first = carve(base, &at, ints, sizeof(int32_t));
     out->x = carve(base, &at, floats * TILES_K, sizeof(float));
     out->sums = carve(base, &at, floats, sizeof(float));
@@ -363,11 +361,7 @@ static bool load_rows(tiles_task_t *w)
         for (int e = 0; e < kn; e += TILES_K) {
             const int64_t tile = (k + e) / TILES_K * room;
             const float *from = w->t.buf.a + e;
-            const tiles_ints_t to = {
-                {w->buf.ints.limb[0] + tile * TILES_K, w->buf.ints.limb[1] + tile * TILES_K},
-                w->buf.ints.scale + tile,
-                w->buf.ints.sum + tile,
-                w->buf.ints.first + tile};
+            const limb_rows_t to = limb_rows_from(&w->buf.ints, tile * TILES_K, tile);
             if (w->c->kind != NO_INTEGERS) {
                 usable =
                     w->st->tiled.table->quantise(from, MM_LDA, rows, limbs_of(w->c->kind), &to) && usable;
