@@ -8,6 +8,7 @@
 #include "api/whole.h"
 #include "backend_xsmm/plan/compile.h"
 #include "base/status.h"
+#include "graph/layout.h"
 #include "graph/op_schema.h"
 
 /* ---- create and destroy ---------------------------------------------------------------------- */
@@ -548,7 +549,7 @@ sinter_status_t sinter_compiled_graph_bind_scalar(sinter_compiled_graph_t *compi
     int64_t bytes = 0;
     SG_TRY(find_tensor_of(compiled, id, &t));
     const lt_t *lt = &t->tensor.lt;
-    if (t->first >= 0 || !lt_dims_known(lt) || lt_elems(lt) != 1 ||
+    if (t->first >= 0 || !lt_dims_known(lt) || lt_elems(lt) != 1 || lt_is_opaque(lt) ||
         !dtype_bytes(lt->data_type, 1, &bytes)) {
         return sg_fail(sinter_invalid_arguments, "tensor %llu is no input of one element",
                        (unsigned long long)id);

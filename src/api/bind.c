@@ -266,7 +266,9 @@ static sinter_status_t check_aliases(const sinter_compiled_partition_t *cp, cons
         const void *data = fm->v[cp->outputs[o]].data;
         for (int k = 0; k < cp->n_inputs + o; k++) {
             const int v = cp->inputs[k];
-            if (v == cp->outputs[o] || !lt_overlap(out, data, &fm->lts[v], fm->v[v].data) ||
+            const lt_t *port = &fm->plan->sub.values[v].lt,
+                       *memory = lt_is_opaque(port) ? port : &fm->lts[v];
+            if (v == cp->outputs[o] || !lt_overlap(out, data, memory, fm->v[v].data) ||
                 (k < cp->n_inputs && data == fm->v[v].data && may_share(cp, &fm->lts[v], out))) {
                 continue;
             }

@@ -6,6 +6,7 @@
 
 #include "base/idmap.h"
 #include "base/status.h"
+#include "graph/layout.h"
 #include "graph/quant.h"
 #include "graph/schema.h"
 
@@ -117,7 +118,8 @@ static sinter_status_t prepare(const graph_t *g, const struct sinter_op *op, con
         }
         change_t *c = find_change(g, changes, n, n_new, lt);
         SG_TRY(merge_lt(label, &c->lt, lt, is_out || is_produced(g, c->value)));
-        SG_TRY(lt_verify(&c->lt, is_out, label));
+        const bool made = is_out || (lt_is_opaque(&c->lt) && is_produced(g, c->value));
+        SG_TRY(lt_verify(&c->lt, made, label));
         ports[i] = c->value;
     }
     return sinter_success;

@@ -27,7 +27,9 @@ tiles_layout_t tiles_layout_of(const lt_t *lt)
     const int last = lt->ndims - 1;
     tiles_layout_t l = {.what = rows[lt->layout_id - 1].what,
                   .across = transposed && last > 0 ? last - 1 : last,
-                  .along = last < 1 ? -1 : transposed ? last : last - 1};
+                  .along = last < 1     ? -1
+                           : transposed ? last
+                                        : last - 1};
     l.N = lt->dims[l.across];
     l.K = l.along < 0 ? 1 : lt->dims[l.along];
     return l;
@@ -58,6 +60,10 @@ sinter_status_t layout_verify(const lt_t *lt, const char *where)
         return sg_fail(sinter_invalid_arguments,
                        "%s: tensor %" PRIu64 ": %" PRIu64 " is no id of an opaque layout", where,
                        lt->id, lt->layout_id);
+    }
+    if (lt->property == sinter_tensor_property_host_scalar) {
+        return sg_fail(sinter_invalid_arguments,
+                       "%s: tensor %" PRIu64 ": a host scalar has no opaque layout", where, lt->id);
     }
     const tiled_t what = rows[lt->layout_id - 1].what;
     const char *part = what == TILED_VALUES ? "scales or zero points"

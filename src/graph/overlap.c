@@ -6,7 +6,7 @@
  * their runs meet. Counted from the other end, a position that is subtracted is one that is added.
  * So the question is whether some sum of one position of each step of both lies in a window. */
 #include "base/alloc.h"
-#include "graph/tensor.h"
+#include "graph/layout.h"
 #include "numeric/dtype.h"
 
 /* The positions 0, apart, .., most * apart. */
@@ -49,6 +49,10 @@ static bool memory_of(const lt_t *lt, memory_t *m)
     *m = (memory_t){.whole = true};
     if (elems <= 0) {
         return elems == 0;
+    }
+    if (lt_is_opaque(lt)) {
+        m->extent = m->run = layout_bytes(lt, &m->run) ? m->run : INT64_MAX;
+        return m->extent <= INT64_MAX / 4;
     }
     if (!lt_strides_known(lt)) {
         dense = *lt;

@@ -540,7 +540,8 @@ static void check_raw_tensors(void)
     check_raw(&lt, TYPE, "unknown data type 0");
     lt = plain(1);
     lt.layout_type = sinter_layout_type_opaque;
-    check_raw(&lt, sinter_unimplemented, "there are no opaque layouts");
+    lt.layout_id = 99;
+    check_raw(&lt, ARGS, "99 is no id of an opaque layout");
     lt = plain(1);
     lt.layout_type = (sinter_layout_type_t)9;
     check_raw(&lt, ARGS, "unknown layout type 9");

@@ -160,7 +160,12 @@ static void test_rules(void)
     }
     lt_t lt = strided(sinter_f32, 2, (int64_t[]){2, 3}, (int64_t[]){3, 1});
     lt.layout_type = sinter_layout_type_opaque;
-    check_failure(&lt, false, sinter_unimplemented, "no opaque layouts");
+    lt.layout_id = 77;
+    check_failure(&lt, false, sinter_invalid_arguments, "77 is no id of an opaque layout");
+    check_failure(&lt, true, sinter_unimplemented, "no op makes an opaque layout");
+    lt.layout_id = 1;
+    check_failure(&lt, false, sinter_invalid_data_type,
+                  "an opaque layout of codes does not take f32");
     lt.layout_type = (sinter_layout_type_t)9;
     check_failure(&lt, false, sinter_invalid_arguments, "unknown layout type 9");
     lt.layout_type = sinter_layout_type_any;

@@ -56,9 +56,6 @@ static sinter_status_t specialise(const sinter_partition_t *part, graph_t *sub, 
         memcpy(lt->strides, given->strides, sizeof(lt->strides));
     }
     if (lt_is_opaque(given)) {
-        if (output) {
-            return sg_fail(sinter_unimplemented, "%s: no op makes an opaque layout", where);
-        }
         lt->layout_type = sinter_layout_type_opaque;
         lt->layout_id = given->layout_id;
     }

@@ -98,25 +98,25 @@ static const char *refuse_opaque(const plan_t *plan, const step_t *step, int val
            : chains.n == 0 && all.n == 1 && ops->reads_tiles != NULL &&
                    ops->reads_tiles(plan, step, value)
                ? NULL
-               : "only a MatMul reads it, as one of the tensors of its second operand, all of which "
-                 "have the layouts of its transpose_b";
+               : "only a MatMul reads it, as one of the tensors of its second operand, all of "
+                 "which have the layouts of its transpose_b";
 }
 
 sinter_status_t lower_check_opaque(const plan_t *plan)
 {
-    for (int v = 0; v < plan->sub.n_values; v++) {
-        const plan_value_t *pv = &plan->values[v];
-        const char *why = NULL;
-        if (pv->kind == PV_VIEW && plan->values[plan_memory_of(plan, v)].tiled != NOT_TILED) {
-            v = plan_memory_of(plan, v);
-            why = "an op shows it with other dims";
+    for (int v = 0; v < plan->n_values; v++) {
+        const int memory = plan_memory_of(plan, v);
+        const plan_value_t *pv = &plan->values[memory];
+        if (pv->kind != PV_INPUT || pv->tiled == NOT_TILED) {
+            continue;
         }
-        for (int s = 0; s < plan->n_steps && pv->tiled != NOT_TILED && why == NULL; s++) {
+        const char *why = memory != v ? "an op shows it with other dims" : NULL;
+        for (int s = 0; s < plan->n_steps && why == NULL; s++) {
             why = refuse_opaque(plan, &plan->steps[s], v);
         }
         if (why != NULL) {
             return sg_fail(sinter_unimplemented, "tensor %llu has an opaque layout: %s",
-                           (unsigned long long)plan->values[v].lt.id, why);
+                           (unsigned long long)pv->lt.id, why);
         }
     }
     return sinter_success;
