@@ -1,0 +1,1367 @@
+/* Opaque layouts of weights: where sinter_reorder puts every code and value, and takes it from
+ * again, by the definition in docs/layouts.md; what is refused, with which words; and products of
+ * weights that are given in tiles, against the oracle. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "e2e.h"
+#include "random.h"
+
+enum { GUARD = 64, GUARD_BYTE = 0xA5 };
+
+static uint64_t seeds = 1;
+
+static int draw(int n)
+{
+    return random_below(&seeds, n);
+}
+
+static void *take(size_t bytes)
+{
+    void *p = malloc(bytes > 0 ? bytes : 1);
+    if (p == NULL) {
+        abort();
+    }
+    return p;
+}
+
+static void fill_randomly(unsigned char *data, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        data[i] = (unsigned char)draw(256);
+    }
+}
+
+static void check_status(int line, sinter_status_t got, sinter_status_t want, const char *words)
+{
+    const char *message = sinter_last_error_message();
+    check_at(got == want && (words == NULL || strstr(message, words) != NULL), line,
+             "%s, not %s: \"%s\" has no \"%s\"", sinter_status_name(got), sinter_status_name(want),
+             message, words != NULL ? words : "");
+}
+#define FAILS(call, status, words) check_status(__LINE__, call, sinter_##status, words)
+
+static size_t bytes_of(const sinter_logical_tensor_t *lt)
+{
+    size_t bytes = 0;
+    CHECK_THAT(sinter_logical_tensor_get_bytes(lt, &bytes) == sinter_success);
+    return bytes;
+}
+
+/* ---- the definition -------------------------------------------------------------------------- */
+
+/* A matrix of weights, or of the values of groups of them: K rows and N columns. */
+typedef struct matrix {
+    sinter_data_type_t type;
+    sinter_weights_part_t part;
+    int transposed;            /* the dims are N and K */
+    int64_t K, N, row, column; /* strides in elements */
+} matrix_t;
+
+static int bits_of(sinter_data_type_t type)
+{
+    return gr_dtype(type)->bits;
+}
+
+/* The bits of an element of packed bytes. */
+static uint32_t element(sinter_data_type_t type, const unsigned char *data, int64_t at)
+{
+    const int bits = bits_of(type);
+    uint32_t x = 0;
+    if (bits < 8) {
+        return data[at * bits / 8] >> at * bits % 8 & ((1 << bits) - 1);
+    }
+    memcpy(&x, data + at * (bits / 8), (size_t)bits / 8);
+    return x;
+}
+
+static void put_element(sinter_data_type_t type, unsigned char *data, int64_t at, uint32_t x)
+{
+    const int bits = bits_of(type), shift = (int)(at * bits % 8), ones = (1 << bits % 8) - 1;
+    unsigned char *byte = &data[at * bits / 8];
+    if (bits < 8) {
+        *byte = (unsigned char)((*byte & ~(ones << shift)) | (int)x << shift);
+    } else {
+        memcpy(data + at * (bits / 8), &x, (size_t)bits / 8);
+    }
+}
+
+/* Bytes of an element in a plane of values: zero points take one each. */
+static int value_bytes(sinter_data_type_t type)
+{
+    return gr_dtype(type)->class_ == GR_INT ? 1 : bits_of(type) / 8;
+}
+
+static size_t plane_bytes(const matrix_t *m)
+{
+    const size_t strips = (size_t)(m->N + 15) / 16;
+    return m->part == sinter_weights_codes
+               ? strips * (size_t)((m->K + 31) / 32) * 512 * (size_t)bits_of(m->type) / 8
+               : strips * (size_t)m->K * 16 * (size_t)value_bytes(m->type);
+}
+
+/* A zero point as a plane has it: a signed byte, those of u8 less 128. */
+static unsigned char zero_point(sinter_data_type_t type, uint32_t x)
+{
+    const int value = type == sinter_u8            ? (int)x - 128
+                      : type == sinter_s4 && x > 7 ? (int)x - 16
+                                                   : (int)x;
+    return (unsigned char)value;
+}
+
+static void define_code(const matrix_t *m, int64_t k, int64_t n, uint32_t code, unsigned char *to)
+{
+    const int64_t tiles = (m->K + 31) / 32, at = k % 32, column = 4 * (n % 16);
+    if (bits_of(m->type) == 8) {
+        to[(n / 16 * tiles + k / 32) * 512 + at / 4 * 64 + column + at % 4] = (unsigned char)code;
+        return;
+    }
+    unsigned char *byte = &to[(n / 16 * tiles + k / 32) * 256 + at % 16 / 4 * 64 + column + at % 4];
+    code ^= m->type == sinter_s4 ? 8 : 0;
+    *byte = (unsigned char)(at < 16 ? (*byte & 0xf0) | code : (*byte & 15) | code << 4);
+}
+
+/* The plane that a strided matrix becomes, docs/layouts.md. */
+static void define(const matrix_t *m, const unsigned char *data, unsigned char *to)
+{
+    memset(to, 0, plane_bytes(m));
+    for (int64_t n = 0; n < (m->N + 15) / 16 * 16; n++) {
+        const int64_t rows = m->part == sinter_weights_codes ? (m->K + 31) / 32 * 32 : m->K;
+        for (int64_t k = 0; k < rows; k++) {
+            const bool there = k < m->K && n < m->N;
+            const uint32_t x = there ? element(m->type, data, k * m->row + n * m->column) : 0;
+            const size_t each = (size_t)value_bytes(m->type);
+            unsigned char *value = to + ((size_t)(n / 16 * m->K + k) * 16 + (size_t)n % 16) * each;
+            if (m->part == sinter_weights_codes) {
+                define_code(m, k, n, x, to);
+            } else if (gr_dtype(m->type)->class_ != GR_INT) {
+                memcpy(value, &x, each);
+            } else {
+                *value = there ? zero_point(m->type, x) : 0;
+            }
+        }
+    }
+}
+
+/* ---- packing and unpacking ------------------------------------------------------------------- */
+
+/* As a tensor with `ones` dims of 1 before the matrix. */
+static sinter_logical_tensor_t describe(const matrix_t *m, int ones)
+{
+    sinter_logical_tensor_t lt = {.id = 7,
+                                  .ndims = ones + 2,
+                                  .data_type = m->type,
+                                  .layout_type = sinter_layout_type_strided};
+    for (int d = 0; d < ones; d++) {
+        lt.dims[d] = 1;
+        lt.strides[d] = 12345;
+    }
+    lt.dims[ones] = m->transposed ? m->N : m->K;
+    lt.strides[ones] = m->transposed ? m->column : m->row;
+    lt.dims[ones + 1] = m->transposed ? m->K : m->N;
+    lt.strides[ones + 1] = m->transposed ? m->row : m->column;
+    return lt;
+}
+
+static sinter_logical_tensor_t in_tiles(const matrix_t *m, int ones)
+{
+    sinter_logical_tensor_t lt = describe(m, ones);
+    CHECK_THAT(sinter_logical_tensor_set_weights_layout(&lt, m->part, m->transposed) ==
+               sinter_success);
+    CHECK_THAT(lt.layout_type == sinter_layout_type_opaque && lt.layout_id != 0);
+    return lt;
+}
+
+/* bytes: of the buffers, exactly as many as the tensors need. */
+static bool reorder(const sinter_logical_tensor_t *from, void *data,
+                    const sinter_logical_tensor_t *to, void *to_data)
+{
+    sinter_tensor_t *a = NULL, *b = NULL;
+    const bool ok =
+        CHECK_THAT(sinter_tensor_create(&a, NULL, from, data, bytes_of(from)) == sinter_success) &&
+        CHECK_THAT(sinter_tensor_create(&b, NULL, to, to_data, bytes_of(to)) == sinter_success) &&
+        CHECK_THAT(sinter_reorder(a, b) == sinter_success);
+    sinter_tensor_destroy(&a);
+    sinter_tensor_destroy(&b);
+    return ok;
+}
+
+/* Columns n .. n + some of a matrix, as a matrix of its own. 16 columns from a multiple of 16 on
+ * begin with a whole byte, in both layouts. */
+static void reorder_columns(const matrix_t *m, int64_t n, int64_t some, unsigned char *data,
+                            unsigned char *plane, bool pack)
+{
+    matrix_t part = *m, strip = *m;
+    part.N = some;
+    strip.N = 16;
+    const sinter_logical_tensor_t strided = describe(&part, 0), tiles = in_tiles(&part, 0);
+    unsigned char *columns = data + n * m->column * bits_of(m->type) / 8,
+                  *at = plane + (size_t)(n / 16) * plane_bytes(&strip);
+    if (pack) {
+        reorder(&strided, columns, &tiles, at);
+    } else {
+        reorder(&tiles, at, &strided, columns);
+    }
+}
+
+static void reorder_ranges(const matrix_t *m, unsigned char *data, unsigned char *plane, bool pack)
+{
+    for (int64_t n = 0, some; n < m->N; n += some) {
+        some = 16 * (1 + draw(2));
+        some = some < m->N - n ? some : m->N - n;
+        reorder_columns(m, n, some, data, plane, pack);
+    }
+}
+
+static const char *text_of(const matrix_t *m)
+{
+    static char text[160];
+    snprintf(text, sizeof text, "%s %s, K %lld, N %lld, strides %lld and %lld%s",
+             m->part == sinter_weights_codes ? "codes" : "values", gr_dtype(m->type)->name,
+             (long long)m->K, (long long)m->N, (long long)m->row, (long long)m->column,
+             m->transposed ? ", transposed" : "");
+    return text;
+}
+
+/* Elements go back to where they were, and nothing else changes. */
+static void check_back(const matrix_t *m, int ones, const unsigned char *data, unsigned char *plane)
+{
+    const sinter_logical_tensor_t strided = describe(m, ones), tiles = in_tiles(m, ones);
+    const size_t bytes = bytes_of(&strided);
+    unsigned char *want = take(bytes), *got = take(bytes), *ranges = take(bytes);
+    fill_randomly(want, bytes);
+    memcpy(got, want, bytes);
+    memcpy(ranges, want, bytes);
+    for (int64_t i = 0; i < m->K * m->N; i++) {
+        const int64_t at = i / m->N * m->row + i % m->N * m->column;
+        put_element(m->type, want, at, element(m->type, data, at));
+    }
+    if (reorder(&tiles, plane, &strided, got)) {
+        CHECK(memcmp(got, want, bytes) == 0, "%s: not the same again", text_of(m));
+    }
+    reorder_ranges(m, ranges, plane, false);
+    CHECK(memcmp(ranges, want, bytes) == 0, "%s: not the same again by ranges", text_of(m));
+    free(want);
+    free(got);
+    free(ranges);
+}
+
+static void check_matrix(const matrix_t *m)
+{
+    const int ones = draw(3);
+    const sinter_logical_tensor_t strided = describe(m, ones), tiles = in_tiles(m, ones);
+    const size_t bytes = bytes_of(&strided), room = plane_bytes(m);
+    unsigned char *data = take(bytes), *want = take(room + GUARD), *got = take(room + GUARD),
+                  *ranges = take(room + GUARD);
+    fill_randomly(data, bytes);
+    memset(want, GUARD_BYTE, room + GUARD);
+    memset(got, GUARD_BYTE, room + GUARD);
+    memset(ranges, GUARD_BYTE, room + GUARD);
+    define(m, data, want);
+    CHECK(bytes_of(&tiles) == room, "%s: %zu bytes, not %zu", text_of(m), bytes_of(&tiles), room);
+    if (reorder(&strided, data, &tiles, got)) {
+        CHECK(memcmp(got, want, room + GUARD) == 0, "%s: other bytes", text_of(m));
+    }
+    reorder_ranges(m, data, ranges, true);
+    CHECK(memcmp(ranges, want, room + GUARD) == 0, "%s: other bytes by ranges", text_of(m));
+    if (m->row > 0 && m->column > 0) {
+        check_back(m, ones, data, got);
+    }
+    free(data);
+    free(want);
+    free(got);
+    free(ranges);
+}
+
+/* The strides of a form; a packed type needs one of 1. 16 columns take whole bytes in each. */
+static void choose_strides(matrix_t *m, int form)
+{
+    const bool packed = bits_of(m->type) < 8;
+    switch (form) {
+    case 0: /* dense, as the dims follow one another */
+        m->row = m->transposed ? 1 : m->N;
+        m->column = m->transposed ? m->K : 1;
+        break;
+    case 1: /* dense the other way round */
+        m->row = m->transposed ? m->N : 1;
+        m->column = m->transposed ? 1 : m->K;
+        break;
+    case 2: /* columns of a larger matrix: lines of 4 bits begin within a byte */
+        m->row = 1;
+        m->column = m->K + 1 + 2 * draw(4);
+        break;
+    case 3: /* rows of one */
+        m->row = m->N + 1 + 2 * draw(4);
+        m->column = 1;
+        break;
+    case 4: /* every third element */
+        m->row = packed ? 1 : 3;
+        m->column = 3 * m->K + 2;
+        break;
+    default: /* one value for all rows, or for all columns */
+        m->row = draw(2);
+        m->column = 1 - m->row;
+        break;
+    }
+}
+
+static void check_type(sinter_data_type_t type, sinter_weights_part_t part)
+{
+    static const int64_t K[] = {1, 31, 32, 33, 63, 64, 100, 161}, N[] = {1, 7, 15, 16, 17, 33, 48};
+    for (int i = 0; i < 8 * 7; i++) {
+        for (int form = 0; form < 6; form++) {
+            for (int transposed = 0; transposed < 2; transposed++) {
+                matrix_t m = {.type = type,
+                              .part = part,
+                              .transposed = transposed,
+                              .K = K[i % 8],
+                              .N = N[i / 8]};
+                choose_strides(&m, form);
+                check_matrix(&m);
+            }
+        }
+    }
+}
+
+static const sinter_data_type_t code_types[] = {sinter_s4, sinter_u4, sinter_f4_e2m1, sinter_s8,
+                                                sinter_u8};
+static const sinter_data_type_t value_types[] = {sinter_f32,  sinter_f16, sinter_bf16,
+                                                 sinter_e8m0, sinter_s8,  sinter_u8,
+                                                 sinter_s4,   sinter_u4,  sinter_u2};
+enum {
+    CODE_TYPES = sizeof code_types / sizeof *code_types,
+    VALUE_TYPES = sizeof value_types / sizeof *value_types
+};
+
+static void test_packing(void)
+{
+    for (int t = 0; t < CODE_TYPES; t++) {
+        check_type(code_types[t], sinter_weights_codes);
+    }
+    for (int t = 0; t < VALUE_TYPES; t++) {
+        check_type(value_types[t], sinter_weights_values);
+    }
+}
+
+/* Values of one dim are those of columns, whatever transpose_b is. */
+static void test_one_dim(void)
+{
+    for (int i = 0; i < VALUE_TYPES * 2; i++) {
+        const matrix_t m = {.type = value_types[i / 2],
+                            .part = sinter_weights_values,
+                            .K = 1,
+                            .N = 19,
+                            .row = 0,
+                            .column = 1};
+        sinter_logical_tensor_t strided = {.id = 3,
+                                           .ndims = 1,
+                                           .dims = {19},
+                                           .strides = {1},
+                                           .data_type = m.type,
+                                           .layout_type = sinter_layout_type_strided},
+                                tiles = strided;
+        CHECK_THAT(sinter_logical_tensor_set_weights_layout(&tiles, sinter_weights_values, i % 2) ==
+                   sinter_success);
+        unsigned char data[19 * 4], want[32 * 4], got[32 * 4], back[19 * 4];
+        fill_randomly(data, sizeof data);
+        memcpy(back, data, sizeof data);
+        define(&m, data, want);
+        CHECK_THAT(bytes_of(&tiles) == plane_bytes(&m));
+        reorder(&strided, data, &tiles, got);
+        CHECK_THAT(memcmp(got, want, plane_bytes(&m)) == 0);
+        memset(back, 0, bytes_of(&strided));
+        reorder(&tiles, got, &strided, back);
+        bool same = true;
+        for (int n = 0; n < 19; n++) {
+            same = same && element(m.type, back, n) == element(m.type, data, n);
+        }
+        CHECK(same, "%s of one dim: not the same again", gr_dtype(m.type)->name);
+    }
+}
+
+/* A tensor without elements has no bytes, and needs no memory. */
+static void test_empty(void)
+{
+    for (int i = 0; i < 4; i++) {
+        matrix_t m = {.type = i % 2 ? sinter_f16 : sinter_s4,
+                      .part = i % 2 ? sinter_weights_values : sinter_weights_codes,
+                      .K = i / 2 ? 0 : 40,
+                      .N = i / 2 ? 40 : 0,
+                      .row = 1,
+                      .column = 40};
+        const sinter_logical_tensor_t strided = describe(&m, 0), tiles = in_tiles(&m, 0);
+        CHECK_THAT(bytes_of(&tiles) == 0);
+        reorder(&strided, NULL, &tiles, NULL);
+        reorder(&tiles, NULL, &strided, NULL);
+    }
+}
+
+/* ---- what has no such layout ----------------------------------------------------------------- */
+
+static sinter_logical_tensor_t dense(uint64_t id, sinter_data_type_t type, int ndims,
+                                     const int64_t *dims)
+{
+    sinter_logical_tensor_t lt = {.id = id, .ndims = ndims, .data_type = type};
+    if (ndims > 0) {
+        memcpy(lt.dims, dims, (size_t)ndims * sizeof *dims);
+    }
+    gr_set_dense(&lt, NULL);
+    lt.layout_type = sinter_layout_type_strided;
+    return lt;
+}
+#define DENSE(id, type, ...)                                                            \
+    dense(id, sinter_##type, (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), \
+          (int64_t[]){__VA_ARGS__})
+
+static sinter_logical_tensor_t tiled(sinter_logical_tensor_t lt, sinter_weights_part_t part,
+                                     int transpose_b)
+{
+    CHECK_THAT(sinter_logical_tensor_set_weights_layout(&lt, part, transpose_b) == sinter_success);
+    return lt;
+}
+
+static sinter_status_t set_layout(sinter_logical_tensor_t lt, sinter_weights_part_t part)
+{
+    const sinter_logical_tensor_t before = lt;
+    const sinter_status_t status = sinter_logical_tensor_set_weights_layout(&lt, part, draw(2));
+    CHECK(memcmp(&lt, &before, sizeof lt) == 0, "a call that fails changes the tensor");
+    return status;
+}
+
+static void test_types(void)
+{
+    static const sinter_data_type_t all_types[] = {
+#define SINTER_DTYPE(value, name, ...) sinter_##name,
+#include <sinter/dtypes.def>
+#undef SINTER_DTYPE
+    };
+    for (size_t t = 0; t < sizeof all_types / sizeof *all_types; t++) {
+        const sinter_data_type_t type = all_types[t];
+        bool codes = false, values = false;
+        char words[160];
+        for (int i = 0; i < CODE_TYPES; i++) {
+            codes = codes || code_types[i] == type;
+        }
+        for (int i = 0; i < VALUE_TYPES; i++) {
+            values = values || value_types[i] == type;
+        }
+        const sinter_logical_tensor_t lt = dense(5, type, 2, (int64_t[]){32, 16});
+        if (!codes) {
+            snprintf(words, sizeof words, "tensor 5: an opaque layout of codes does not take %s",
+                     gr_dtype(type)->name);
+            FAILS(set_layout(lt, sinter_weights_codes), invalid_data_type, words);
+        }
+        if (!values) {
+            snprintf(words, sizeof words,
+                     "tensor 5: an opaque layout of scales or zero points does not take %s",
+                     gr_dtype(type)->name);
+            FAILS(set_layout(lt, sinter_weights_values), invalid_data_type, words);
+        }
+    }
+}
+
+static void test_shapes(void)
+{
+    static const char codes[] =
+        "tensor 5: an opaque layout of codes takes one matrix of known dims",
+                      values[] = "tensor 5: an opaque layout of scales or zero points takes one "
+                                 "matrix of known dims";
+    sinter_logical_tensor_t lt = DENSE(5, s8, 32);
+    FAILS(set_layout(lt, sinter_weights_codes), invalid_shape, codes);
+    FAILS(set_layout(dense(5, sinter_f16, 0, NULL), sinter_weights_values), invalid_shape, values);
+    FAILS(set_layout(DENSE(5, s4, 2, 32, 16), sinter_weights_codes), invalid_shape, codes);
+    FAILS(set_layout(DENSE(5, f16, 1, 3, 1, 4, 16), sinter_weights_values), invalid_shape, values);
+    FAILS(set_layout(DENSE(5, s4, 0, 32, 16), sinter_weights_codes), invalid_shape, codes);
+    lt = DENSE(5, s8, 32, 16);
+    lt.layout_type = sinter_layout_type_any;
+    lt.dims[0] = SINTER_UNKNOWN_DIM;
+    FAILS(set_layout(lt, sinter_weights_codes), invalid_shape, codes);
+    lt.dims[0] = -1;
+    FAILS(set_layout(lt, sinter_weights_codes), invalid_shape, NULL);
+    lt.ndims = SINTER_UNKNOWN_NDIMS;
+    FAILS(set_layout(lt, sinter_weights_codes), invalid_shape, codes);
+    FAILS(set_layout(lt, sinter_weights_values), invalid_shape, values);
+}
+
+/* Padding may overflow where the elements themselves do not. */
+static void test_sizes(void)
+{
+    static const char words[] = "tensor 5: the bytes of the opaque layout overflow";
+    FAILS(set_layout(DENSE(5, s8, INT64_C(1) << 62, 1), sinter_weights_codes), invalid_shape,
+          words);
+    FAILS(set_layout(DENSE(5, s8, 1, INT64_C(1) << 59), sinter_weights_codes), invalid_shape,
+          words);
+    sinter_logical_tensor_t lt = DENSE(5, f32, INT64_C(1) << 60, 1);
+    FAILS(sinter_logical_tensor_set_weights_layout(&lt, sinter_weights_values, 0), invalid_shape,
+          words);
+    CHECK_THAT(!sinter_logical_tensor_set_weights_layout(&lt, sinter_weights_values, 1));
+    lt = DENSE(5, e8m0, 1, INT64_C(1) << 60);
+    FAILS(sinter_logical_tensor_set_weights_layout(&lt, sinter_weights_values, 1), invalid_shape,
+          words);
+}
+
+static void test_arguments(void)
+{
+    sinter_logical_tensor_t lt = DENSE(5, s8, 32, 16);
+    FAILS(sinter_logical_tensor_set_weights_layout(NULL, sinter_weights_codes, 0),
+          invalid_arguments, NULL);
+    FAILS(set_layout(lt, (sinter_weights_part_t)2), invalid_arguments, NULL);
+    FAILS(set_layout(lt, (sinter_weights_part_t)-1), invalid_arguments, NULL);
+    lt.layout_type = sinter_layout_type_opaque;
+    size_t bytes;
+    sinter_tensor_t *tensor = NULL;
+    const uint64_t ids[] = {0, 5, 99, UINT64_MAX, UINT64_C(1) << 63};
+    for (int i = 0; i < 5; i++) {
+        char words[100];
+        snprintf(words, sizeof words, "tensor 5: %llu is no id of an opaque layout",
+                 (unsigned long long)ids[i]);
+        lt.layout_id = ids[i];
+        FAILS(sinter_logical_tensor_get_bytes(&lt, &bytes), invalid_arguments, words);
+        FAILS(sinter_tensor_create(&tensor, NULL, &lt, NULL, 0), invalid_arguments, words);
+    }
+    CHECK_THAT(tensor == NULL);
+    /* A scalar that is handed over as a value has no room for a strip. */
+    lt = DENSE(5, f32, 1, 1);
+    lt.property = sinter_tensor_property_host_scalar;
+    FAILS(set_layout(lt, sinter_weights_values), invalid_arguments,
+          "tensor 5: a host scalar has no opaque layout");
+}
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+static void test_equal(void)
+{
+    const sinter_logical_tensor_t strided = DENSE(5, s8, 32, 16),
+                                  codes = tiled(strided, sinter_weights_codes, 0);
+    sinter_logical_tensor_t other = tiled(strided, sinter_weights_codes, 1);
+    int equal = -1;
+    CHECK_THAT(!sinter_logical_tensor_is_equal(&codes, &other, &equal) && equal == 0);
+    CHECK_THAT(!sinter_logical_tensor_is_equal(&codes, &strided, &equal) && equal == 0);
+    other = tiled(strided, sinter_weights_values, 0);
+    CHECK_THAT(!sinter_logical_tensor_is_equal(&codes, &other, &equal) && equal == 0);
+    other = codes;
+    for (int d = 1; d < SINTER_MAX_NDIMS; d++) {
+        other.strides[d] = 1000 + d; /* mean nothing */
+    }
+    CHECK_THAT(!sinter_logical_tensor_is_equal(&codes, &other, &equal) && equal == 1);
+}
+
+static void test_tensors(void)
+{
+    const sinter_logical_tensor_t strided = DENSE(5, s8, 40, 20),
+                                  codes = tiled(strided, sinter_weights_codes, 0);
+    sinter_logical_tensor_t got;
+    unsigned char data[2 * 2 * 512];
+    sinter_tensor_t *tensor = NULL;
+    int equal = 0;
+    FAILS(sinter_tensor_create(&tensor, NULL, &codes, data, sizeof data - 1), invalid_arguments,
+          "tensor 5: 2047 bytes given, 2048 needed");
+    if (!CHECK_THAT(!sinter_tensor_create(&tensor, NULL, &codes, data, sizeof data))) {
+        return;
+    }
+    CHECK_THAT(!sinter_tensor_get_logical_tensor(tensor, &got) &&
+               !sinter_logical_tensor_is_equal(&got, &codes, &equal) && equal == 1);
+    FAILS(sinter_tensor_set_data(tensor, data, 40 * 20), invalid_arguments,
+          "tensor 5: 800 bytes given, 2048 needed");
+    FAILS(sinter_tensor_set_dims(tensor, 2, strided.dims, strided.strides), invalid_arguments,
+          "tensor 5 has an opaque layout, which is of its dims alone");
+    FAILS(sinter_tensor_set_dims(tensor, 1, strided.dims, NULL), invalid_arguments,
+          "tensor 5 has 2 dims, not 1");
+    sinter_tensor_destroy(&tensor);
+    /* One element is a strip all the same. */
+    const sinter_logical_tensor_t one = tiled(DENSE(6, f32, 1, 1), sinter_weights_values, 0);
+    const float value = 1;
+    FAILS(sinter_tensor_create_scalar(&tensor, NULL, &one, &value), invalid_arguments, "tensor 6");
+    CHECK_THAT(!sinter_tensor_create(&tensor, NULL, &one, data, 64));
+    FAILS(sinter_tensor_set_scalar(tensor, &value), invalid_arguments, "tensor 6");
+    sinter_tensor_destroy(&tensor);
+}
+
+static void test_reorder_errors(void)
+{
+    static const char other[] = "reorder: tensors 5 and 6 have other data types or dims",
+                      layouts[] = "reorder: one of tensors 5 and 6 has an opaque layout, the other "
+                                  "one strides";
+    const sinter_logical_tensor_t a = DENSE(5, s8, 32, 16);
+    sinter_logical_tensor_t b[] = {
+        DENSE(6, u8, 32, 16), DENSE(6, s8, 16, 32), DENSE(6, s8, 1, 32, 16),
+        DENSE(6, s8, 32, 16), DENSE(6, s8, 32, 16),
+    };
+    const char *words[] = {other, other, other, layouts, layouts};
+    static unsigned char x[1024], y[1024];
+    sinter_tensor_t *from = NULL, *to = NULL;
+    for (int i = 0; i < 3; i++) {
+        b[i] = tiled(b[i], sinter_weights_codes, 0);
+    }
+    for (int i = 0; i < 5; i++) {
+        const sinter_logical_tensor_t given = i == 4 ? tiled(a, sinter_weights_codes, 0) : a,
+                                      wanted = i == 4 ? tiled(b[i], sinter_weights_codes, 1) : b[i];
+        CHECK_THAT(!sinter_tensor_create(&from, NULL, &given, x, sizeof x) &&
+                   !sinter_tensor_create(&to, NULL, &wanted, y, sizeof y));
+        FAILS(sinter_reorder(from, to), invalid_arguments, words[i]);
+        sinter_tensor_destroy(&from);
+        sinter_tensor_destroy(&to);
+    }
+    const sinter_logical_tensor_t tiles = tiled(b[3], sinter_weights_codes, 0);
+    CHECK_THAT(!sinter_tensor_create(&from, NULL, &a, NULL, 0) &&
+               !sinter_tensor_create(&to, NULL, &tiles, y, sizeof y));
+    FAILS(sinter_reorder(from, to), invalid_arguments, "reorder: tensor 5 has no data");
+    FAILS(sinter_reorder(to, from), invalid_arguments, "reorder: tensor 5 has no data");
+    CHECK_THAT(!sinter_tensor_set_data(to, NULL, 0) && !sinter_tensor_set_data(from, x, sizeof x));
+    FAILS(sinter_reorder(from, to), invalid_arguments, "reorder: tensor 6 has no data");
+    FAILS(sinter_reorder(NULL, to), invalid_arguments, NULL);
+    FAILS(sinter_reorder(from, NULL), invalid_arguments, NULL);
+    /* An output's elements must not overlap. */
+    CHECK_THAT(!sinter_tensor_set_data(to, y, sizeof y) &&
+               !sinter_tensor_set_dims(from, 2, a.dims, (int64_t[]){1, 1}));
+    CHECK_THAT(sinter_reorder(from, to) == sinter_success);
+    FAILS(sinter_reorder(to, from), invalid_shape, "let elements overlap");
+    sinter_tensor_destroy(&from);
+    sinter_tensor_destroy(&to);
+}
+
+/* ---- graphs ---------------------------------------------------------------------------------- */
+
+enum { CODES = 0, SCALES = 1, ZPS = 2, WEIGHTS = 3, A = 4, OUT = 5, MOST_TEXT = 4096 };
+
+/* A product with weights in groups. zp undef: none. */
+typedef struct product {
+    sinter_data_type_t codes, scale, zp, a;
+    int transposed, offsets, ones;            /* ones: dims of 1 before the weights' */
+    int64_t m, n, k, group, zp_group, across; /* across: columns that share values */
+    const char *mode;
+} product_t;
+
+/* "[1, 160, 38]": dims along K and N as they follow one another. */
+static const char *dims_text(const product_t *p, int64_t k, int64_t n)
+{
+    static char texts[8][80];
+    static int next;
+    char *text = texts[next++ % 8];
+    snprintf(text, sizeof texts[0], "[%s%lld, %lld]",
+             p->ones == 0   ? ""
+             : p->ones == 1 ? "1, "
+                            : "1, 1, ",
+             (long long)(p->transposed ? n : k), (long long)(p->transposed ? k : n));
+    return text;
+}
+
+static int64_t groups_of(int64_t n, int64_t group)
+{
+    return (n + group - 1) / group;
+}
+
+static const char *name(sinter_data_type_t type)
+{
+    return gr_dtype(type)->name;
+}
+
+/* Strided. rows unknown: for a graph that is compiled once. */
+static void load(const product_t *p, int64_t rows, model_t *model)
+{
+    char text[MOST_TEXT], zps[300] = "", kind[120] = "";
+    const int64_t columns = groups_of(p->n, p->across);
+    const char *batch = p->ones == 0 ? "" : p->ones == 1 ? "1, " : "1, 1, ";
+    gr_error_t err = {{0}, 0};
+    if (p->zp != sinter_data_type_undef) {
+        snprintf(zps, sizeof zps, ", {\"id\": 2, \"dtype\": \"%s\", \"shape\": %s}", name(p->zp),
+                 dims_text(p, groups_of(p->k, p->zp_group), columns));
+    }
+    if (p->offsets) {
+        snprintf(kind, sizeof kind,
+                 ", \"zps_kind\": {\"type\": \"string\", \"value\": \"offsets\"}");
+    }
+    const int n = snprintf(
+        text, sizeof text,
+        "{\"engine_kind\": \"cpu\", \"fpmath_mode\": \"%s\", \"fpmath_mode_apply_to_int\": "
+        "\"true\", \"graph\": [{\"id\": 0, \"kind\": \"DynamicDequantize\", \"attrs\": {\"qtype\": "
+        "{\"type\": \"string\", \"value\": \"per_group\"}%s}, \"inputs\": [{\"id\": 0, \"dtype\": "
+        "\"%s\", \"shape\": %s}, {\"id\": 1, \"dtype\": \"%s\", \"shape\": %s}%s], \"outputs\": "
+        "[{\"id\": 3, \"dtype\": \"f32\", \"shape\": %s}]}, {\"id\": 1, \"kind\": \"MatMul\", "
+        "\"attrs\": {\"transpose_b\": {\"type\": \"bool\", \"value\": %d}}, \"inputs\": [{\"id\": "
+        "4, \"dtype\": \"%s\", \"shape\": [%lld, %lld]}, {\"id\": 3, \"dtype\": \"f32\", "
+        "\"shape\": %s}], \"outputs\": [{\"id\": 5, \"dtype\": \"f32\", \"shape\": [%s%lld, "
+        "%lld]}]}]}",
+        p->mode, kind, name(p->codes), dims_text(p, p->k, p->n), name(p->scale),
+        dims_text(p, groups_of(p->k, p->group), columns), zps, dims_text(p, p->k, p->n),
+        p->transposed, name(p->a), (long long)rows, (long long)p->k, dims_text(p, p->k, p->n),
+        batch, (long long)rows, (long long)p->n);
+    if (model_load_text(model, "a product", text, (size_t)n, &err)) {
+        fprintf(stderr, "%s\n%s\n", err.text, text);
+        exit(1);
+    }
+}
+
+/* Gives inputs of the first op opaque layouts: a bit of `which` for each. */
+static void tile_model(model_t *model, int transposed, unsigned which)
+{
+    for (size_t i = 0; i < model->ops[0].n_inputs; i++) {
+        sinter_logical_tensor_t *lt = &model->ops[0].inputs[i];
+        if (which >> lt->id & 1) {
+            *lt = tiled(*lt, lt->id == CODES ? sinter_weights_codes : sinter_weights_values,
+                        transposed);
+        }
+    }
+}
+
+/* The inputs of ports as a graph with opaque layouts takes them. */
+typedef struct packed {
+    sinter_tensor_t *in[E2E_MAX_PORTS];
+    unsigned char *data[E2E_MAX_PORTS];
+} packed_t;
+
+static void pack_ports(const e2e_ports_t *ports, int transposed, packed_t *packed)
+{
+    memset(packed, 0, sizeof *packed);
+    for (size_t i = 0; i < ports->n_in; i++) {
+        const sinter_logical_tensor_t *lt = &ports->in_lt[i];
+        packed->in[i] = ports->in[i];
+        if (lt->id == A) {
+            continue;
+        }
+        const sinter_logical_tensor_t tiles =
+            tiled(*lt, lt->id == CODES ? sinter_weights_codes : sinter_weights_values, transposed);
+        const size_t bytes = bytes_of(&tiles);
+        packed->data[i] = take(bytes);
+        CHECK_THAT(!sinter_tensor_create(&packed->in[i], NULL, &tiles, packed->data[i], bytes) &&
+                   !sinter_reorder(ports->in[i], packed->in[i]));
+    }
+}
+
+static void free_packed(const e2e_ports_t *ports, packed_t *packed)
+{
+    for (size_t i = 0; i < ports->n_in; i++) {
+        if (packed->data[i] != NULL) {
+            sinter_tensor_destroy(&packed->in[i]);
+            free(packed->data[i]);
+        }
+    }
+}
+
+static void poison(e2e_ports_t *ports)
+{
+    for (size_t i = 0; i < ports->n_out; i++) {
+        memset(ports->out_data[i], 0xFF, bytes_of(&ports->out_lt[i]));
+    }
+}
+
+static sinter_stream_t *stream;
+
+static sinter_status_t run_whole(sinter_compiled_graph_t *whole, const e2e_ports_t *ports,
+                                 const packed_t *packed)
+{
+    sinter_status_t status = sinter_success;
+    for (size_t i = 0; i < ports->n_in + ports->n_out && !status; i++) {
+        const size_t at = i < ports->n_in ? i : i - ports->n_in;
+        const sinter_tensor_t *tensor = i < ports->n_in ? packed->in[at] : ports->out[at];
+        sinter_logical_tensor_t lt;
+        void *data = NULL;
+        CHECK_THAT(!sinter_tensor_get_logical_tensor(tensor, &lt) &&
+                   !sinter_tensor_get_data(tensor, &data));
+        status =
+            sinter_compiled_graph_bind(whole, lt.id, i < ports->n_in ? lt.ndims : 0,
+                                       i < ports->n_in ? lt.dims : NULL, NULL, data, bytes_of(&lt));
+    }
+    return status ? status : sinter_compiled_graph_execute(whole, stream);
+}
+
+static void check_ports(const sinter_compiled_partition_t *compiled, const e2e_ports_t *ports,
+                        const packed_t *packed)
+{
+    for (size_t i = 0; i < ports->n_in; i++) {
+        sinter_logical_tensor_t want, got;
+        sinter_tensor_t *made = NULL;
+        void *data = NULL;
+        int equal = 0;
+        if (ports->in_lt[i].id == A) {
+            continue;
+        }
+        CHECK_THAT(!sinter_tensor_get_logical_tensor(packed->in[i], &want) &&
+                   !sinter_compiled_partition_query_logical_tensor(compiled, want.id, &got));
+        CHECK_THAT(got.layout_type == sinter_layout_type_opaque &&
+                   got.layout_id == want.layout_id && bytes_of(&got) == bytes_of(&want));
+        CHECK_THAT(!sinter_tensor_get_data(packed->in[i], &data) &&
+                   !sinter_compiled_partition_create_tensor(compiled, want.id, 0, NULL, data,
+                                                            bytes_of(&want), &made) &&
+                   !sinter_tensor_get_logical_tensor(made, &got));
+        got.property = want.property;
+        CHECK_THAT(!sinter_logical_tensor_is_equal(&got, &want, &equal) && equal == 1);
+        sinter_tensor_destroy(&made);
+    }
+}
+
+typedef struct programs {
+    sinter_compiled_partition_t *part;
+    sinter_compiled_graph_t *whole;
+} programs_t;
+
+static void open_programs(const product_t *p, int64_t rows, programs_t *programs)
+{
+    model_t model;
+    gr_error_t err = {{0}, 0};
+    sinter_graph_t *graph = NULL;
+    load(p, rows, &model);
+    tile_model(&model, p->transposed, 7);
+    sinter_partition_t *partition = e2e_partition(&model, NULL);
+    CHECK(sinter_partition_compile(partition, NULL, 0, NULL, 0, NULL, &programs->part) == 0,
+          "compile");
+    sinter_partition_destroy(&partition);
+    CHECK(model_build(&model, NULL, &graph, &err) == 0, "%s", err.text);
+    CHECK(sinter_graph_compile(graph, NULL, 0, NULL, &programs->whole) == 0, "compile as a whole");
+    sinter_graph_destroy(&graph);
+    model_free(&model);
+}
+
+static void close_programs(programs_t *programs)
+{
+    sinter_compiled_graph_destroy(&programs->whole);
+    sinter_compiled_partition_destroy(&programs->part);
+}
+
+/* The product of the same weights, strided for the oracle and in tiles for the library. */
+static void check_product(const product_t *p, const programs_t *programs, int64_t rows)
+{
+    model_t model;
+    e2e_ports_t ports;
+    packed_t packed;
+    load(p, rows, &model);
+    e2e_ports_make(&ports, &model, NULL, (uint64_t)rows, 0);
+    pack_ports(&ports, p->transposed, &packed);
+    sinter_fpmath_mode_t mode = sinter_fpmath_mode_strict;
+    CHECK_THAT(sinter_fpmath_mode_parse(p->mode, &mode));
+    for (int whole = 0; whole < 2; whole++) {
+        poison(&ports);
+        const sinter_status_t status =
+            whole ? run_whole(programs->whole, &ports, &packed)
+                  : sinter_compiled_partition_execute(programs->part, stream, ports.n_in,
+                                                      (const sinter_tensor_t *const *)packed.in,
+                                                      ports.n_out, ports.out, NULL, 0);
+        CHECK(status == sinter_success && e2e_compare(&model, &ports, mode, 1) == 0,
+              "%s with %s and %s, %s, %lld x %lld x %lld%s%s", name(p->codes), name(p->scale),
+              p->zp == sinter_data_type_undef ? "no zero points" : name(p->zp), p->mode,
+              (long long)rows, (long long)p->n, (long long)p->k,
+              p->transposed ? ", transposed" : "", whole ? ", as a whole" : "");
+    }
+    check_ports(programs->part, &ports, &packed);
+    free_packed(&ports, &packed);
+    e2e_ports_free(&ports);
+    model_free(&model);
+}
+
+static void check_rows(const product_t *p)
+{
+    static const int64_t rows[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10,
+                                   11, 12, 13, 14, 15, 16, 17, 40, 100};
+    enum { N = sizeof rows / sizeof *rows };
+    programs_t open = {NULL, NULL};
+    open_programs(p, SINTER_UNKNOWN_DIM, &open);
+    for (int i = 0; i < N; i++) {
+        programs_t known = {NULL, NULL};
+        check_product(p, &open, rows[i]);
+        open_programs(p, rows[i], &known);
+        check_product(p, &known, rows[i]);
+        close_programs(&known);
+    }
+    close_programs(&open);
+}
+
+/* The report says that no copy is made. */
+static void check_report(const product_t *p)
+{
+    programs_t programs = {NULL, NULL};
+    const char *text = "";
+    open_programs(p, 1, &programs);
+    CHECK_THAT(!sinter_compiled_partition_report(programs.part, &text));
+    CHECK(strstr(text, "reads tensor 0 in tiles, as it was given") != NULL, "%s", text);
+    close_programs(&programs);
+}
+
+static void test_products(void)
+{
+    static const product_t products[] = {
+        {sinter_s4, sinter_f16, sinter_data_type_undef, sinter_f32, 1, 0, 0, 0, 33, 128, 32, 32, 1,
+         "any"},
+        {sinter_u4, sinter_f16, sinter_u4, sinter_f32, 0, 0, 0, 0, 40, 96, 32, 96, 1, "int8"},
+        {sinter_s8, sinter_f32, sinter_s8, sinter_bf16, 1, 0, 1, 0, 17, 100, 50, 25, 1, "strict"},
+        {sinter_u8, sinter_bf16, sinter_u8, sinter_f16, 0, 0, 2, 0, 48, 64, 64, 32, 1, "bf16"},
+        {sinter_u4, sinter_f32, sinter_f32, sinter_f32, 1, 1, 0, 0, 20, 64, 32, 32, 1, "any"},
+        {sinter_s4, sinter_bf16, sinter_s4, sinter_f32, 0, 0, 0, 0, 64, 160, 16, 16, 1, "int8"},
+        {sinter_f4_e2m1, sinter_e8m0, sinter_data_type_undef, sinter_bf16, 1, 0, 0, 0, 31, 96, 32,
+         32, 1, "f16"},
+        {sinter_u8, sinter_f16, sinter_u8, sinter_f32, 1, 0, 0, 0, 64, 66, 66, 66, 16, "tf32"},
+        {sinter_s8, sinter_f32, sinter_data_type_undef, sinter_f32, 0, 0, 0, 0, 33, 33, 33, 33, 33,
+         "int8"},
+        {sinter_u4, sinter_f16, sinter_u4, sinter_f32, 1, 0, 0, 0, 24, 64, 32, 64, 4, "int8"},
+    };
+    for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
+        check_rows(&products[i]);
+        check_report(&products[i]);
+    }
+}
+
+/* ---- graphs that are refused ----------------------------------------------------------------- */
+
+static const product_t usual = {sinter_s4, sinter_f16, sinter_s4, sinter_f32, 1,  0, 0,
+                                0,         32,         64,        32,         32, 1, "any"};
+static const char only_matmul[] = "has an opaque layout: only a MatMul reads it, as one of the "
+                                  "tensors of its second operand, all "
+                                  "of which have the layouts of its transpose_b";
+
+/* Compiles a model's partitions one by one; the first failure. */
+static sinter_status_t compile_all(const model_t *model, sinter_partition_policy_t policy)
+{
+    sinter_graph_t *graph = NULL;
+    sinter_compiled_graph_t *whole = NULL;
+    gr_error_t err = {{0}, 0};
+    if (!CHECK(model_build(model, NULL, &graph, &err) == 0, "%s", err.text)) {
+        return sinter_success;
+    }
+    sinter_status_t status = sinter_graph_filter(graph, policy);
+    status = status ? status : sinter_graph_compile(graph, NULL, 0, NULL, &whole);
+    sinter_compiled_graph_destroy(&whole);
+    sinter_graph_destroy(&graph);
+    return status;
+}
+
+/* All parts of the operand have their layouts, or none has. */
+static void test_some_parts(void)
+{
+    for (unsigned which = 1; which < 7; which++) {
+        model_t model;
+        load(&usual, 4, &model);
+        tile_model(&model, 1, which);
+        FAILS(compile_all(&model, sinter_partition_policy_fusion), unimplemented, only_matmul);
+        model_free(&model);
+    }
+}
+
+/* The layouts of another orientation, or of another part. */
+static void test_other_layouts(void)
+{
+    model_t model;
+    load(&usual, 4, &model);
+    tile_model(&model, 0, 7);
+    FAILS(compile_all(&model, sinter_partition_policy_fusion), unimplemented, only_matmul);
+    model_free(&model);
+    product_t bytes = usual;
+    bytes.codes = bytes.zp = sinter_s8;
+    load(&bytes, 4, &model);
+    tile_model(&model, 1, 6);
+    model.ops[0].inputs[0] = tiled(model.ops[0].inputs[0], sinter_weights_values, 1);
+    FAILS(compile_all(&model, sinter_partition_policy_fusion), unimplemented, only_matmul);
+    model_free(&model);
+    load(&bytes, 4, &model);
+    tile_model(&model, 1, 3);
+    model.ops[0].inputs[2] = tiled(model.ops[0].inputs[2], sinter_weights_codes, 1);
+    FAILS(compile_all(&model, sinter_partition_policy_fusion), unimplemented, only_matmul);
+    model_free(&model);
+}
+
+/* The op that dequantises them, in a partition of its own. */
+static void test_alone(void)
+{
+    model_t model;
+    load(&usual, 4, &model);
+    tile_model(&model, 1, 7);
+    FAILS(compile_all(&model, sinter_partition_policy_debug), unimplemented, only_matmul);
+    model_free(&model);
+}
+
+/* Ops as text: a tensor is [id, dtype, dims...]. */
+typedef struct refused {
+    const char *ops;
+    uint64_t id; /* gets the layout */
+    sinter_weights_part_t part;
+    const char *words;
+} refused_t;
+
+#define T(id, type, shape) "{\"id\": " #id ", \"dtype\": \"" #type "\", \"shape\": [" shape "]}"
+#define OP(id, kind, attrs, in, out)                                                      \
+    "{\"id\": " #id ", \"kind\": \"" #kind "\", \"attrs\": {" attrs "}, \"inputs\": [" in \
+    "], \"outputs\": [" out "]}"
+#define ATTR(name, type, value) "\"" name "\": {\"type\": \"" type "\", \"value\": " value "}"
+#define SHOWN "has an opaque layout: an op shows it with other dims"
+
+static const refused_t refused[] = {
+    {OP(1, ReLU, "", T(0, f32, "32, 16"), T(1, f32, "32, 16")), 0, sinter_weights_values,
+     only_matmul},
+    {OP(1, Add, "", T(1, f32, "32, 16") ", " T(0, f32, "32, 16"), T(2, f32, "32, 16")), 0,
+     sinter_weights_values, only_matmul},
+    {OP(1, TypeCast, "", T(0, f16, "32, 16"), T(1, f32, "32, 16")), 0, sinter_weights_values,
+     only_matmul},
+    {OP(1, SoftMax, "", T(0, f32, "32, 16"), T(1, f32, "32, 16")), 0, sinter_weights_values,
+     only_matmul},
+    {OP(1, ReduceSum, ATTR("axes", "s64[]", "[0]"), T(0, f32, "32, 16"), T(1, f32, "16")), 0,
+     sinter_weights_values, only_matmul},
+    {OP(1, Concat, ATTR("axis", "s64", "0"), T(0, f32, "32, 16") ", " T(1, f32, "32, 16"),
+        T(2, f32, "64, 16")),
+     0, sinter_weights_values, only_matmul},
+    {OP(1, MatMul, "", T(0, f32, "32, 16") ", " T(1, f32, "16, 8"), T(2, f32, "32, 8")), 0,
+     sinter_weights_values, only_matmul},
+    {OP(1, MatMul, "", T(1, f32, "8, 32") ", " T(0, f32, "32, 16"), T(2, f32, "8, 16")), 0,
+     sinter_weights_values, only_matmul},
+    {OP(1, MatMul, "", T(1, f32, "8, 32") ", " T(2, f32, "32, 16") ", " T(0, f32, "16"),
+        T(3, f32, "8, 16")),
+     0, sinter_weights_values, only_matmul},
+    {OP(1, MatMul, "", T(1, f32, "8, 32") ", " T(2, f32, "32, 16"), T(3, f32, "8, 16")) ", " OP(
+         2, Multiply, "", T(3, f32, "8, 16") ", " T(0, f32, "8, 16"), T(4, f32, "8, 16")),
+     0, sinter_weights_values, only_matmul},
+    {OP(1, Dequantize, ATTR("scales", "f32[]", "[0.5]") ", " ATTR("zps", "s64[]", "[0]"),
+        T(0, s8, "32, 16"), T(1, f32, "32, 16")),
+     0, sinter_weights_codes, only_matmul},
+    /* Scales in attributes are no tensors, so that they cannot have the layout. */
+    {OP(1, Dequantize, ATTR("scales", "f32[]", "[0.5]") ", " ATTR("zps", "s64[]", "[0]"),
+        T(0, s8, "32, 16"),
+        T(1, f32, "32, 16")) ", " OP(2, MatMul, "", T(2, f32, "8, 32") ", " T(1, f32, "32, 16"),
+                                     T(3, f32, "8, 16")),
+     0, sinter_weights_codes, only_matmul},
+    {OP(1, DynamicQuantize, "", T(1, f32, "32, 16") ", " T(0, f32, "1"), T(2, s8, "32, 16")), 0,
+     sinter_weights_values, only_matmul},
+    {OP(1, StaticTranspose, ATTR("order", "s64[]", "[1, 0]"), T(0, f32, "32, 16"),
+        T(1, f32, "16, 32")) ", " OP(2, ReLU, "", T(1, f32, "16, 32"), T(2, f32, "16, 32")),
+     0, sinter_weights_values, SHOWN},
+    {OP(1, StaticReshape, ATTR("shape", "s64[]", "[8, 64]") ", " ATTR("special_zero", "bool", "0"),
+        T(0, f32, "32, 16"),
+        T(1, f32, "8, 64")) ", " OP(2, ReLU, "", T(1, f32, "8, 64"), T(2, f32, "8, 64")),
+     0, sinter_weights_values, SHOWN},
+    {OP(1, StaticReshape, ATTR("shape", "s64[]", "[8, 64]") ", " ATTR("special_zero", "bool", "0"),
+        T(0, f32, "32, 16"), T(1, f32, "8, 64")),
+     0, sinter_weights_values, "has an opaque layout"},
+    {OP(1, Gather, "", T(0, f32, "32, 16") ", " T(1, s32, "5"), T(2, f32, "5, 16")), 0,
+     sinter_weights_values, only_matmul},
+};
+
+static void load_text(model_t *model, const char *ops)
+{
+    char text[MOST_TEXT];
+    gr_error_t err = {{0}, 0};
+    const int n = snprintf(text, sizeof text,
+                           "{\"engine_kind\": \"cpu\", \"fpmath_mode\": "
+                           "\"strict\", \"graph\": [%s]}",
+                           ops);
+    if (model_load_text(model, "ops", text, (size_t)n, &err)) {
+        fprintf(stderr, "%s\n%s\n", err.text, text);
+        exit(1);
+    }
+}
+
+/* Everywhere in the model. */
+static void tile_tensor(model_t *model, uint64_t id, sinter_weights_part_t part, int transposed)
+{
+    for (size_t i = 0; i < model->n_uses; i++) {
+        sinter_logical_tensor_t *lt = model_at(model, &model->uses[i]);
+        if (lt->id == id) {
+            *lt = tiled(*lt, part, transposed);
+        }
+    }
+}
+
+static void test_other_ops(void)
+{
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        char words[300];
+        model_t model;
+        load_text(&model, refused[i].ops);
+        tile_tensor(&model, refused[i].id, refused[i].part, 0);
+        snprintf(words, sizeof words, "tensor %llu %s", (unsigned long long)refused[i].id,
+                 refused[i].words);
+        const long before = check_failed;
+        FAILS(compile_all(&model, sinter_partition_policy_fusion), unimplemented, words);
+        FAILS(compile_all(&model, sinter_partition_policy_debug), unimplemented, words);
+        if (check_failed > before) {
+            fprintf(stderr, "  %s\n", refused[i].ops);
+        }
+        model_free(&model);
+    }
+}
+
+/* Two products may read the same weights; another op beside them may not. */
+static void test_two_readers(void)
+{
+    model_t model;
+    static const char both[] =
+        OP(1, DynamicDequantize, ATTR("qtype", "string", "\"per_group\""),
+           T(0, s8, "32, 16") ", " T(1, f32, "1, 16"),
+           T(2, f32,
+             "32, 16")) ", " OP(2, MatMul, "", T(3, f32, "8, 32") ", " T(2, f32, "32, 16"),
+                                T(4, f32,
+                                  "8, 16")) ", " OP(3, DynamicDequantize,
+                                                    ATTR("qtype", "string", "\"per_group\""),
+                                                    T(0, s8, "32, 16") ", " T(1, f32, "1, 16"),
+                                                    T(5, f32,
+                                                      "32, 16")) ", " OP(4, MatMul, "",
+                                                                         T(6, f32, "4, 32") ", " T(
+                                                                             5, f32, "32, 16"),
+                                                                         T(7, f32, "4, 16"));
+    static const char other[] = OP(
+        1, DynamicDequantize, ATTR("qtype", "string", "\"per_group\""),
+        T(0, s8, "32, 16") ", " T(1, f32, "1, 16"),
+        T(2, f32, "32, 16")) ", " OP(2, MatMul, "", T(3, f32, "8, 32") ", " T(2, f32, "32, 16"),
+                                     T(4, f32, "8, 16")) ", " OP(3, Square, "", T(1, f32, "1, 16"),
+                                                                 T(5, f32, "1, 16"));
+    for (int i = 0; i < 2; i++) {
+        load_text(&model, i ? other : both);
+        tile_tensor(&model, 0, sinter_weights_codes, 0);
+        tile_tensor(&model, 1, sinter_weights_values, 0);
+        const sinter_status_t status = compile_all(&model, sinter_partition_policy_fusion);
+        if (i) {
+            check_status(__LINE__, status, sinter_unimplemented, "tensor 1 has an opaque layout");
+        } else {
+            CHECK(status == sinter_success, "two products of the same weights");
+        }
+        model_free(&model);
+    }
+}
+
+/* No op makes such a layout: neither as an output nor between ops, fused or not. */
+static void test_outputs(void)
+{
+    static const char *const graphs[] = {
+        OP(1, ReLU, "", T(1, f32, "32, 16"), T(0, f32, "32, 16")),
+        OP(1, ReLU, "", T(1, f32, "32, 16"),
+           T(0, f32, "32, 16")) ", " OP(2, Square, "", T(0, f32, "32, 16"), T(2, f32, "32, 16")),
+        OP(1, DynamicDequantize, ATTR("qtype", "string", "\"per_group\""),
+           T(1, s8, "32, 16") ", " T(2, f32, "1, 16"),
+           T(0, f32, "32, 16")) ", " OP(2, MatMul, "", T(3, f32, "8, 32") ", " T(0, f32, "32, 16"),
+                                        T(4, f32, "8, 16")),
+        OP(1, DynamicQuantize, "", T(1, f32, "32, 16") ", " T(2, f32, "1"), T(0, s8, "32, 16")),
+        OP(1, MatMul, "", T(3, f32, "8, 32") ", " T(1, f32, "32, 16"), T(0, f32, "8, 16")),
+    };
+    for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++) {
+        for (int both = 0; both < 2; both++) {
+            model_t model;
+            sinter_graph_t *graph = NULL;
+            gr_error_t err = {{0}, 0};
+            load_text(&model, graphs[i]);
+            for (size_t u = 0; u < model.n_uses; u++) {
+                sinter_logical_tensor_t *lt = model_at(&model, &model.uses[u]);
+                if (lt->id == 0 && model.uses[u].output) {
+                    *lt = tiled(*lt, sinter_weights_values, 0);
+                } else if (lt->id == 0 && both) {
+                    *lt = tiled(*lt, sinter_weights_values, 0);
+                }
+            }
+            const int failed = model_build(&model, NULL, &graph, &err);
+            CHECK(failed && strstr(err.text, "no op makes an opaque layout") != NULL,
+                  "graph %zu: %s", i, failed ? err.text : "is taken");
+            sinter_graph_destroy(&graph);
+            model_free(&model);
+        }
+    }
+}
+
+/* The producer says nothing of the layout, a reader does. */
+static void test_between(void)
+{
+    static const char text[] = OP(1, ReLU, "", T(1, f32, "32, 16"), T(0, f32, "32, 16")) ", " OP(
+        2, Square, "", T(0, f32, "32, 16"), T(2, f32, "32, 16"));
+    model_t model;
+    for (int strided = 0; strided < 2; strided++) {
+        sinter_graph_t *graph = NULL;
+        gr_error_t err = {{0}, 0};
+        load_text(&model, text);
+        model.ops[0].outputs[0].layout_type =
+            strided ? sinter_layout_type_strided : sinter_layout_type_any;
+        model.ops[1].inputs[0] = tiled(model.ops[1].inputs[0], sinter_weights_values, 0);
+        const char *words = strided ? "tensor 0 was given before with different layout"
+                                    : "tensor 0: no op makes an opaque layout";
+        const int failed = model_build(&model, NULL, &graph, &err);
+        CHECK(failed && strstr(err.text, words) != NULL, "%s", failed ? err.text : "is taken");
+        sinter_graph_destroy(&graph);
+        model_free(&model);
+    }
+}
+
+/* A layout that only compile gives, and what compile does not take. */
+static void test_compile(void)
+{
+    model_t model;
+    load(&usual, 4, &model);
+    sinter_partition_t *partition = e2e_partition(&model, NULL);
+    sinter_compiled_partition_t *compiled = NULL;
+    sinter_logical_tensor_t in[3];
+    for (int i = 0; i < 3; i++) {
+        in[i] =
+            tiled(model.ops[0].inputs[i], i == 0 ? sinter_weights_codes : sinter_weights_values, 1);
+    }
+    CHECK_THAT(!sinter_partition_compile(partition, NULL, 3, in, 0, NULL, &compiled));
+    sinter_compiled_partition_destroy(&compiled);
+    FAILS(sinter_partition_compile(partition, NULL, 1, in, 0, NULL, &compiled), unimplemented,
+          only_matmul);
+    const sinter_logical_tensor_t out = tiled(model.ops[1].outputs[0], sinter_weights_values, 0);
+    FAILS(sinter_partition_compile(partition, NULL, 3, in, 1, &out, &compiled), unimplemented,
+          "no op makes an opaque layout");
+    in[0].layout_id = 77;
+    FAILS(sinter_partition_compile(partition, NULL, 3, in, 0, NULL, &compiled), invalid_arguments,
+          "77 is no id of an opaque layout");
+    CHECK_THAT(compiled == NULL);
+    sinter_partition_destroy(&partition);
+    model_free(&model);
+}
+
+/* ---- what is bound --------------------------------------------------------------------------- */
+
+static void expect_execute(const programs_t *programs, e2e_ports_t *ports, const packed_t *packed,
+                           size_t at, sinter_tensor_t *instead, const char *words)
+{
+    sinter_tensor_t *in[E2E_MAX_PORTS];
+    memcpy(in, packed->in, sizeof in);
+    in[at] = instead;
+    FAILS(sinter_compiled_partition_execute(programs->part, stream, ports->n_in,
+                                            (const sinter_tensor_t *const *)in, ports->n_out,
+                                            ports->out, NULL, 0),
+          invalid_arguments, words);
+}
+
+static void test_binding(void)
+{
+    static const char strides[] = "has another layout than it was compiled for: strides",
+                      opaque[] = "has another layout than it was compiled for: an opaque one";
+    model_t model;
+    e2e_ports_t ports;
+    packed_t packed, strided;
+    programs_t tiles = {NULL, NULL}, plain = {NULL, NULL};
+    gr_error_t err = {{0}, 0};
+    sinter_graph_t *graph = NULL;
+    sinter_tensor_t *other = NULL;
+    product_t bytes = usual;
+    bytes.codes = sinter_s8;
+    bytes.zp = sinter_s8;
+    open_programs(&bytes, 4, &tiles);
+    load(&bytes, 4, &model);
+    sinter_partition_t *partition = e2e_partition(&model, NULL);
+    CHECK_THAT(!sinter_partition_compile(partition, NULL, 0, NULL, 0, NULL, &plain.part) &&
+               !model_build(&model, NULL, &graph, &err) &&
+               !sinter_graph_compile(graph, NULL, 0, NULL, &plain.whole));
+    sinter_partition_destroy(&partition);
+    sinter_graph_destroy(&graph);
+    e2e_ports_make(&ports, &model, NULL, 1, 0);
+    pack_ports(&ports, bytes.transposed, &packed);
+    memset(&strided, 0, sizeof strided);
+    memcpy(strided.in, ports.in, sizeof ports.in);
+    for (size_t i = 0; i < ports.n_in; i++) {
+        if (ports.in_lt[i].id == A) {
+            continue;
+        }
+        expect_execute(&tiles, &ports, &packed, i, ports.in[i], opaque);
+        expect_execute(&plain, &ports, &strided, i, packed.in[i], strides);
+        sinter_logical_tensor_t lt = ports.in_lt[i];
+        lt = tiled(lt, lt.id == CODES ? sinter_weights_codes : sinter_weights_values, 0);
+        void *room = take(bytes_of(&lt));
+        CHECK_THAT(!sinter_tensor_create(&other, NULL, &lt, room, bytes_of(&lt)));
+        expect_execute(&tiles, &ports, &packed, i, other, opaque);
+        sinter_tensor_destroy(&other);
+        free(room);
+    }
+    /* A whole graph takes data, whose layout it cannot see, but asks for all of its bytes. */
+    void *data = NULL;
+    sinter_logical_tensor_t codes;
+    CHECK_THAT(ports.in_lt[0].id == CODES && !sinter_tensor_get_data(packed.in[0], &data) &&
+               !sinter_tensor_get_logical_tensor(packed.in[0], &codes));
+    FAILS(sinter_compiled_graph_bind(tiles.whole, CODES, 0, NULL, NULL, data, bytes_of(&codes) - 1),
+          invalid_arguments, "2047 bytes given, 2048 needed");
+    FAILS(sinter_compiled_graph_bind(tiles.whole, CODES, 2, (int64_t[]){64, 32}, NULL, data,
+                                     bytes_of(&codes)),
+          invalid_arguments, "tensor 0: dim 0 is 64, compiled for 32");
+    CHECK_THAT(!sinter_compiled_graph_query_logical_tensor(tiles.whole, CODES, &codes) &&
+               codes.layout_type == sinter_layout_type_opaque && bytes_of(&codes) == 2048);
+    free_packed(&ports, &packed);
+    e2e_ports_free(&ports);
+    model_free(&model);
+    close_programs(&tiles);
+    close_programs(&plain);
+}
+
+/* A scale for all weights is a tensor of one element, and a strip in tiles. */
+static void test_one_scale(void)
+{
+    product_t p = usual;
+    programs_t programs = {NULL, NULL};
+    const uint16_t one = 0x3c00;
+    p.zp = sinter_data_type_undef;
+    p.group = p.k;
+    p.across = p.n;
+    check_rows(&p);
+    open_programs(&p, 4, &programs);
+    FAILS(sinter_compiled_graph_bind_scalar(programs.whole, SCALES, &one), invalid_arguments,
+          "tensor 1");
+    close_programs(&programs);
+}
+
+/* An output must not lie in the padding of weights. */
+static void test_overlap(void)
+{
+    product_t p = usual;
+    programs_t programs = {NULL, NULL};
+    model_t model;
+    e2e_ports_t ports;
+    packed_t packed;
+    p.codes = sinter_s8;
+    p.zp = sinter_data_type_undef;
+    p.n = 17;
+    p.k = 33;
+    p.group = 33;
+    open_programs(&p, 1, &programs);
+    load(&p, 1, &model);
+    e2e_ports_make(&ports, &model, NULL, 1, 0);
+    pack_ports(&ports, p.transposed, &packed);
+    sinter_logical_tensor_t codes;
+    CHECK_THAT(ports.in_lt[0].id == CODES &&
+               !sinter_tensor_get_logical_tensor(packed.in[0], &codes));
+    const size_t out_bytes = bytes_of(&ports.out_lt[0]);
+    CHECK_THAT(!sinter_tensor_set_data(ports.out[0], packed.data[0] + bytes_of(&codes) - out_bytes,
+                                       out_bytes));
+    FAILS(sinter_compiled_partition_execute(programs.part, stream, ports.n_in,
+                                            (const sinter_tensor_t *const *)packed.in, ports.n_out,
+                                            ports.out, NULL, 0),
+          invalid_arguments, "output tensor 5 overlaps input tensor 0");
+    CHECK_THAT(!sinter_tensor_set_data(ports.out[0], ports.out_data[0], out_bytes));
+    for (size_t i = 0; i < ports.n_in; i++) {
+        void *data = NULL;
+        sinter_logical_tensor_t lt;
+        CHECK_THAT(
+            !sinter_tensor_get_data(packed.in[i], &data) &&
+            !sinter_tensor_get_logical_tensor(packed.in[i], &lt) &&
+            !sinter_compiled_graph_bind(programs.whole, lt.id, 0, NULL, NULL, data, bytes_of(&lt)));
+    }
+    CHECK_THAT(!sinter_compiled_graph_bind(programs.whole, OUT, 0, NULL, NULL,
+                                           packed.data[0] + bytes_of(&codes) - out_bytes,
+                                           out_bytes));
+    FAILS(sinter_compiled_graph_execute(programs.whole, stream), invalid_arguments, "overlap");
+    free_packed(&ports, &packed);
+    e2e_ports_free(&ports);
+    model_free(&model);
+    close_programs(&programs);
+}
+
+int main(void)
+{
+    const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = 2, .all_threads = 1};
+    CHECK_THAT(sinter_stream_create(&stream, NULL, &desc) == sinter_success);
+    test_packing();
+    test_one_dim();
+    test_empty();
+    test_types();
+    test_shapes();
+    test_sizes();
+    test_arguments();
+    test_equal();
+    test_tensors();
+    test_reorder_errors();
+    test_products();
+    test_some_parts();
+    test_other_layouts();
+    test_alone();
+    test_other_ops();
+    test_two_readers();
+    test_outputs();
+    test_between();
+    test_compile();
+    test_binding();
+    test_one_scale();
+    test_overlap();
+    sinter_stream_destroy(&stream);
+    return check_finish();
+}
