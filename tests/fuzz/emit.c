@@ -2,6 +2,7 @@
 #include "fuzz.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int has_symbol(const fz_tensor_t *t)
@@ -41,6 +42,19 @@ static void put_strides(const fz_t *f, const fz_tensor_t *t, sinter_logical_tens
     }
 }
 
+int fz_tiled(const fz_t *f, int tensor, sinter_logical_tensor_t *lt)
+{
+    const fz_tensor_t *t = &f->tensors[tensor];
+
+    if (t->tiles &&
+        sinter_logical_tensor_set_weights_layout(
+            lt, t->tiles == 1 ? sinter_weights_codes : sinter_weights_values, t->turned)) {
+        fprintf(stderr, "tensor %d: %s\n", tensor, sinter_last_error_message());
+        abort();
+    }
+    return t->tiles;
+}
+
 /* unknown: without what a declaration of that kind leaves open. */
 static void describe_as(const fz_t *f, int id, int variant, int unknown, fz_declare_t declare,
                         sinter_logical_tensor_t *lt)
@@ -71,6 +85,7 @@ static void describe_as(const fz_t *f, int id, int variant, int unknown, fz_decl
     if (declare == FZ_NO_RANK) {
         lt->ndims = SINTER_UNKNOWN_NDIMS;
     }
+    fz_tiled(f, id, lt);
 }
 
 static void describe(const fz_t *f, int id, int variant, int unknown, sinter_logical_tensor_t *lt)
@@ -131,7 +146,8 @@ static void print_tensor(const fz_t *f, int id)
     char text[256];
 
     describe(f, id, 0, 0, &lt);
-    fprintf(stderr, " %d:%s%s", id, gr_lt_text(&lt, text, sizeof text), t->keep ? "!" : "");
+    fprintf(stderr, " %d:%s%s%s", id, gr_lt_text(&lt, text, sizeof text), t->keep ? "!" : "",
+            t->tiles ? " in tiles" : "");
     for (int d = 0; d < t->ndims; d++) {
         if (fz_is_symbol(t->dims[d])) {
             fprintf(stderr, "{%d:%lld|%lld}", d, (long long)fz_size(f, t->dims[d], 1),

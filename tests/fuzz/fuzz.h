@@ -56,6 +56,9 @@ typedef struct fz_tensor {
      * from_end: negative ones as well; skip: -1 here and there. */
     int64_t index_of;
     int from_end, skip;
+    /* The library has it in tiles, and the oracle strided: 1 codes, 2 values; 0: both strided.
+     * turned: for a MatMul with transpose_b. */
+    int tiles, turned;
 } fz_tensor_t;
 
 typedef struct fz_op {
@@ -198,6 +201,9 @@ int fz_quantized(fz_t *f, int x);
 fz_coded_t fz_computed(fz_t *f, int x, int64_t group);
 /* Dequantised with what fz_computed gave. */
 int fz_recovered(fz_t *f, sinter_data_type_t type, const fz_coded_t *q);
+/* Lays all that the last op dequantises to x in tiles, now and then, if it can lie so. x is the
+ * second operand of the MatMul that follows. Then there are no partitions op by op. */
+void fz_perhaps_in_tiles(fz_t *f, int x, int transpose_b, int percent);
 
 /* ---- generators ------------------------------------------------------------------------------ */
 
@@ -221,6 +227,8 @@ void fz_gen_conv(fz_t *f);
 int fz_emit(const fz_t *f, int variant, int unknown, model_t *model, gr_error_t *err);
 /* A tensor as that model has it, but with its dims, unless they are symbols. */
 void fz_with_dims(const fz_t *f, int tensor, sinter_logical_tensor_t *lt);
+/* A tensor as the library has it; 1: it is in tiles, of which lt has the layout now. */
+int fz_tiled(const fz_t *f, int tensor, sinter_logical_tensor_t *lt);
 /* The graph as one line per op. */
 void fz_print(const fz_t *f);
 
@@ -235,6 +243,7 @@ typedef struct fz_tally {
     long cases[3], partitions, ops;
     long outputs;     /* compared */
     long interleaved; /* outputs that lay between the elements of an input */
+    long tiled;       /* tensors that lay in tiles */
     double loose;     /* the sum of their shares of elements with a bound that checks nothing */
     struct {
         char name[32];

@@ -132,6 +132,7 @@ static int multiply(fz_t *f, const product_t *p)
     }
     in[0] = operand(f, na, a_dims, percent / 3);
     in[1] = operand(f, nb, b_dims, percent);
+    fz_perhaps_in_tiles(f, in[1], tb, 10);
     n = fz_joined_dims(f, na < 2 ? 0 : na - 2, a_dims, nb < 2 ? 0 : nb - 2, b_dims, dims);
     if (!a_vector) {
         dims[n++] = p->m;

@@ -20,6 +20,7 @@ static int linear(fz_t *f, const mlp_t *m, int x, int64_t from, int64_t to)
 
     in[1] = fz_chance(f, 75) ? fz_dequantized(f, type_near(f, m), 2, w_dims, -1)
                              : fz_input(f, type_near(f, m), 2, w_dims);
+    fz_perhaps_in_tiles(f, in[1], turned, 10);
     if (bias) {
         in[n++] = fz_input(f, type_near(f, m), 1, &to);
     }

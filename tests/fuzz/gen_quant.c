@@ -564,3 +564,44 @@ int fz_quantized(fz_t *f, int x)
     geometry_attrs(f, t.ndims, t.dims, &g);
     return n;
 }
+
+/* ---- tiles ----------------------------------------------------------------------------------- */
+
+/* An input of known dims, one matrix, of a type that tiles have. */
+static int fits_tiles(const fz_tensor_t *t, int codes, int ndims)
+{
+    const int bits = gr_dtype(t->type)->bits, number = is_int(t->type) && bits <= 8;
+    const int type = codes ? (number && bits >= 4) || t->type == sinter_f4_e2m1
+                           : number || t->type == sinter_f32 || t->type == sinter_f16 ||
+                                 t->type == sinter_bf16 || t->type == sinter_e8m0;
+    int one = type && !t->produced && t->declare == FZ_ALL && t->ndims == ndims && ndims >= 2 &&
+              t->property != sinter_tensor_property_host_scalar;
+
+    for (int d = 0; one && d < ndims; d++) {
+        one = !fz_is_symbol(t->dims[d]) && (d >= ndims - 2 || t->dims[d] == 1);
+    }
+    return one;
+}
+
+void fz_perhaps_in_tiles(fz_t *f, int x, int transpose_b, int percent)
+{
+    const fz_op_t *op = &f->ops[f->n_ops - 1];
+    int fits =
+        f->n_ops > 0 && op->kind == sinter_op_dynamic_dequantize && op->out[0] == x && op->n_in > 1;
+
+    for (int i = 0; fits && i < op->n_attrs; i++) {
+        fits = op->attrs[i].id != sinter_op_attr_split_type;
+    }
+    for (int i = 0; fits && i < op->n_in; i++) {
+        fits = fits_tiles(&f->tensors[op->in[i]], i == 0, f->tensors[op->in[0]].ndims);
+    }
+    /* Not drawn: seeds name the same cases as before. */
+    if (!fits || (int)(random_mix(f->seed + (uint64_t)x) % 100) >= percent) {
+        return;
+    }
+    for (int i = 0; i < op->n_in; i++) {
+        f->tensors[op->in[i]].tiles = i == 0 ? 1 : 2;
+        f->tensors[op->in[i]].turned = transpose_b;
+    }
+    f->fused_only = 1;
+}

@@ -36,6 +36,11 @@ typedef struct buffer {
     unsigned char *base, *data, *copy;
     size_t bytes, room;
     int is_input;
+    /* The same in tiles, for the library: at an odd place of its memory, and a copy. NULL: it reads
+     * the strided one. */
+    sinter_logical_tensor_t tiles_lt;
+    unsigned char *tiles_base, *tiles, *tiles_copy;
+    size_t tiles_bytes;
 } buffer_t;
 
 typedef struct run {
@@ -244,6 +249,15 @@ static void close_program(program_t *p)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
+static void free_buffer(buffer_t *b)
+{
+    free(b->base);
+    free(b->copy);
+    free(b->tiles_base);
+    free(b->tiles_copy);
+    *b = (buffer_t){0};
+}
+
 /* Inputs end where their allocation ends, so that a sanitizer sees reads beyond; outputs have
  * guards. */
 static int take_buffer(run_t *r, const sinter_logical_tensor_t *lt, int is_input)
@@ -252,8 +266,7 @@ static int take_buffer(run_t *r, const sinter_logical_tensor_t *lt, int is_input
     const size_t misalign = fz_chance(r->f, 50) ? (size_t)fz_pick(r->f, 64) : 0,
                  guard = is_input ? 0 : GUARD;
 
-    free(b->base);
-    free(b->copy);
+    free_buffer(b);
     *b = (buffer_t){.lt = *lt, .is_input = is_input};
     if (sinter_logical_tensor_get_bytes(lt, &b->bytes)) {
         return fail(r, "tensor %llu: %s", (unsigned long long)lt->id, sinter_last_error_message());
@@ -301,6 +314,10 @@ static int check_surroundings(run_t *r, const buffer_t *b, int policy)
         }
     }
     free(owned);
+    if (b->tiles && memcmp(b->tiles, b->tiles_copy, b->tiles_bytes)) {
+        fail(r, "%s: input %llu was overwritten, which lies in tiles", policy_names[policy],
+             (unsigned long long)b->lt.id);
+    }
     return r->text[0] ? -1 : 0;
 }
 
@@ -433,6 +450,32 @@ static void spoil(const fz_t *f, const fz_tensor_t *t, const buffer_t *b, int va
     }
 }
 
+/* Packs an input as the library wants it. */
+static int pack_tiles(run_t *r, buffer_t *b)
+{
+    const size_t misalign = random_mix(r->f->seed + b->lt.id) % 64;
+    sinter_tensor_t *from = NULL, *to = NULL;
+    sinter_status_t status;
+
+    b->tiles_lt = b->lt;
+    if (!fz_tiled(r->f, (int)b->lt.id, &b->tiles_lt)) {
+        return 0;
+    }
+    status = sinter_logical_tensor_get_bytes(&b->tiles_lt, &b->tiles_bytes);
+    b->tiles_base = take(b->tiles_bytes + misalign);
+    b->tiles = b->tiles_base + misalign;
+    b->tiles_copy = take(b->tiles_bytes);
+    status = status ? status : sinter_tensor_create(&from, NULL, &b->lt, b->data, b->bytes);
+    status =
+        status ? status : sinter_tensor_create(&to, NULL, &b->tiles_lt, b->tiles, b->tiles_bytes);
+    status = status ? status : sinter_reorder(from, to);
+    sinter_tensor_destroy(&from);
+    sinter_tensor_destroy(&to);
+    memcpy(b->tiles_copy, b->tiles, b->tiles_bytes);
+    fz_tally.tiled++;
+    return status ? library_failed(r, status, "reorder", 0) : 0;
+}
+
 static int make_inputs(run_t *r)
 {
     for (size_t i = 0; i < r->model.n_tensors; i++) {
@@ -447,6 +490,9 @@ static int make_inputs(run_t *r)
         fill_input(&r->model, t, &r->buffers[t->id].lt, r->f->seed % 1000, r->buffers[t->id].data);
         spoil(r->f, &r->f->tensors[t->id], &r->buffers[t->id], r->variant);
         keep_copy(&r->buffers[t->id]);
+        if (pack_tiles(r, &r->buffers[t->id])) {
+            return -1;
+        }
     }
     return 0;
 }
@@ -620,15 +666,14 @@ static const buffer_t *take_between(run_t *r, const part_t *p, const sinter_logi
     for (size_t i = 0; i < p->n_in && r->f->interleave; i++) {
         const buffer_t *host = &r->buffers[p->in[i].id];
 
-        if (host->lt.property == sinter_tensor_property_host_scalar ||
+        if (host->lt.property == sinter_tensor_property_host_scalar || host->tiles ||
             sinter_logical_tensor_get_bytes(lt, &bytes)) {
             continue;
         }
         const size_t at = place_between(host, lt, bytes);
 
         if (at > 0) {
-            free(b->base);
-            free(b->copy);
+            free_buffer(b);
             *b = (buffer_t){.lt = *lt, .bytes = bytes};
             b->room = host->bytes + at + bytes + 2 * GUARD;
             b->base = take(b->room);
@@ -646,6 +691,9 @@ static sinter_status_t bind(const buffer_t *b, sinter_tensor_t **tensor)
 {
     if (b->lt.property == sinter_tensor_property_host_scalar) {
         return sinter_tensor_create_scalar(tensor, NULL, &b->lt, b->data);
+    }
+    if (b->tiles) {
+        return sinter_tensor_create(tensor, NULL, &b->tiles_lt, b->tiles, b->tiles_bytes);
     }
     return sinter_tensor_create(tensor, NULL, &b->lt, b->data, b->bytes);
 }
@@ -784,6 +832,10 @@ static sinter_status_t bind_input(run_t *r, sinter_compiled_graph_t *whole, uint
     if (b->lt.property == sinter_tensor_property_host_scalar) {
         return sinter_compiled_graph_bind_scalar(whole, id, b->data);
     }
+    if (b->tiles) {
+        return sinter_compiled_graph_bind(whole, id, b->lt.ndims, b->lt.dims, NULL, b->tiles,
+                                          b->tiles_bytes);
+    }
     return sinter_compiled_graph_bind(
         whole, id, b->lt.ndims, b->lt.dims,
         b->lt.layout_type == sinter_layout_type_strided ? b->lt.strides : NULL, b->data, b->bytes);
@@ -867,9 +919,7 @@ static int run_program(run_t *r, int policy)
         buffer_t *b = &r->buffers[t];
 
         if (!b->is_input) {
-            free(b->base);
-            free(b->copy);
-            *b = (buffer_t){0};
+            free_buffer(b);
         }
     }
     return 0;
@@ -899,8 +949,12 @@ static void dump_graph(run_t *r)
     gr_error_t err = {{0}, 0};
 
     snprintf(path, sizeof path, "random-%016llx.json", (unsigned long long)r->f->seed);
-    if (!fz_emit(r->f, r->variant, 0, &m, &err) && !model_build(&m, NULL, &graph, &err) &&
-        !sinter_graph_dump(graph, path)) {
+    const int emitted = !fz_emit(r->f, r->variant, 0, &m, &err);
+
+    for (size_t i = 0; emitted && i < m.n_uses; i++) {
+        fz_tiled(r->f, (int)m.uses[i].id, model_at(&m, &m.uses[i]));
+    }
+    if (emitted && !model_build(&m, NULL, &graph, &err) && !sinter_graph_dump(graph, path)) {
         fprintf(stderr, "  graph written to %s; its inputs: graph_runner --seed=%llu\n", path,
                 (unsigned long long)(r->f->seed % 1000));
     }
@@ -932,8 +986,7 @@ fz_outcome_t fz_run(fz_t *f, char *text, size_t size)
     close_program(&r.programs[1]);
     sinter_stream_destroy(&r.stream);
     for (size_t i = 0; i < n; i++) {
-        free(r.buffers[i].base);
-        free(r.buffers[i].copy);
+        free_buffer(&r.buffers[i]);
     }
     if (failed) {
         dump_graph(&r);

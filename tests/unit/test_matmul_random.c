@@ -350,6 +350,7 @@ static void build(fz_t *f)
     nb = operand_dims(f, &p, p.k, p.n, tb, b);
     in[0] = activation(f, &p, na, a, ta ? na - 2 : na - 1);
     in[1] = weight(f, &p, nb, b, tb ? nb - 1 : nb - 2);
+    fz_perhaps_in_tiles(f, in[1], tb, 60);
     for (int d = na > nb ? na : nb; d > 2; d--) {
         const int64_t da = d > na ? 1 : a[na - d], db = d > nb ? 1 : b[nb - d];
 
@@ -416,7 +417,8 @@ int main(int argc, char **argv)
 
         run_case(only ? strtoull(only, NULL, 16) : next, getenv("SINTER_RANDOM_VERBOSE") != NULL);
     }
-    printf("%ld ops in %ld partitions\n", fz_tally.ops, fz_tally.partitions);
+    printf("%ld ops in %ld partitions, %ld tensors in tiles\n", fz_tally.ops, fz_tally.partitions,
+           fz_tally.tiled);
     /* Activations near the ends of f32: sums may overflow or not; 4 to 10 % of 300 cases. */
     fz_check_loose(0.14);
     return check_finish();
