@@ -599,7 +599,10 @@ static void test_library_refusals(void)
     check_refused("{\"id\": 2, ", "{\"id\": 4, ", "invalid_graph"); /* a cycle */
     check_refused("{\"id\": 4, ", "{\"id\": 3, ", "invalid_graph"); /* two producers */
     check_refused("\"layout_type\": \"strided\",\n", "\"layout_type\": \"opaque\",\n",
-                  "op 7 (DynamicDequantize): ");
+                  "op 7 (DynamicDequantize): invalid_arguments: ");
+    check_refused("\"layout_type\": \"strided\",\n",
+                  "\"layout_type\": \"opaque\", \"layout_id\": 18446744073709551615,\n",
+                  "18446744073709551615 is no id of an opaque layout");
 }
 
 int main(void)

@@ -90,6 +90,9 @@ static int open_set(bench_t *b, set_t *set, int copy, gr_error_t *err)
                 return -1;
             }
             memcpy(set->buffers[i].data, from->data, from->bytes);
+            if (from->opaque && gr_buffer_pack(&set->buffers[i], port(b->x, b->part, i), err)) {
+                return -1;
+            }
         }
         if (gr_make_tensor(b->x, port(b->x, b->part, i), copy ? &set->buffers[at] : from,
                            &set->tensors[i], err)) {

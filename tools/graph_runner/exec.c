@@ -293,9 +293,33 @@ int gr_buffer_alloc(gr_buffer_t *b, const sinter_logical_tensor_t *lt, gr_error_
     return 0;
 }
 
+int gr_buffer_pack(gr_buffer_t *b, const sinter_logical_tensor_t *port, gr_error_t *err)
+{
+    sinter_tensor_t *from = NULL, *to = NULL;
+    sinter_status_t status = sinter_logical_tensor_get_bytes(port, &b->opaque_bytes);
+
+    b->opaque = status ? NULL : gr_malloc(b->opaque_bytes + 1);
+    if (!status && !b->opaque) {
+        return gr_fail_memory(err);
+    }
+    if (!status) {
+        status = sinter_tensor_create(&from, NULL, &b->lt, b->data, b->bytes);
+    }
+    if (!status) {
+        status = sinter_tensor_create(&to, NULL, port, b->opaque, b->opaque_bytes);
+    }
+    if (!status) {
+        status = sinter_reorder(from, to);
+    }
+    sinter_tensor_destroy(&from);
+    sinter_tensor_destroy(&to);
+    return status ? gr_library_failure(status, "reorder", err) : 0;
+}
+
 void gr_buffer_free(gr_buffer_t *b)
 {
     gr_free(b->base);
+    gr_free(b->opaque);
     *b = (gr_buffer_t){0};
 }
 
@@ -312,6 +336,11 @@ static int check_guards(const gr_buffer_t *b, gr_error_t *err)
         }
     }
     return 0;
+}
+
+static bool is_opaque(const sinter_logical_tensor_t *lt)
+{
+    return lt->layout_type == sinter_layout_type_opaque;
 }
 
 gr_buffer_t *gr_exec_buffer(const gr_exec_t *x, uint64_t id)
@@ -331,6 +360,9 @@ void gr_exec_lt(const gr_exec_t *x, uint64_t id, sinter_logical_tensor_t *lt)
     } else if (sinter_graph_query_logical_tensor(x->shapes, id, lt)) {
         *lt = *model_lt(x->model, model_find(x->model, id));
     }
+    if (is_opaque(lt)) {
+        gr_set_dense(lt, NULL);
+    }
 }
 
 const sinter_logical_tensor_t *gr_exec_port(const gr_exec_t *x, const sinter_logical_tensor_t *port)
@@ -347,6 +379,8 @@ int gr_make_tensor(const gr_exec_t *x, const sinter_logical_tensor_t *lt, const 
 
     if (lt->property == sinter_tensor_property_host_scalar) {
         status = sinter_tensor_create_scalar(tensor, x->engine, lt, b->data);
+    } else if (is_opaque(lt)) {
+        status = sinter_tensor_create(tensor, x->engine, lt, b->opaque, b->opaque_bytes);
     } else {
         status = sinter_tensor_create(tensor, x->engine, lt, b->data, b->bytes);
     }
@@ -411,6 +445,21 @@ static int read_inputs(gr_exec_t *x, gr_error_t *err)
     return 0;
 }
 
+/* Those of which the graph has an opaque layout. */
+static int pack_inputs(gr_exec_t *x, gr_error_t *err)
+{
+    for (size_t i = 0; i < x->model->n_tensors; i++) {
+        const model_tensor_t *t = &x->model->tensors[i];
+        sinter_logical_tensor_t lt;
+
+        if (t->is_input && !sinter_graph_query_logical_tensor(x->shapes, t->id, &lt) &&
+            is_opaque(&lt) && gr_buffer_pack(&x->buffers[i], &lt, err)) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
 int gr_exec_inputs(gr_exec_t *x, gr_error_t *err)
 {
     for (size_t i = 0; i < x->model->n_tensors; i++) {
@@ -435,7 +484,7 @@ int gr_exec_inputs(gr_exec_t *x, gr_error_t *err)
             fill_input(x->model, t, &lt, (uint64_t)x->opt->seed, x->buffers[i].data);
         }
     }
-    return read_inputs(x, err);
+    return read_inputs(x, err) || pack_inputs(x, err) ? -1 : 0;
 }
 
 /* ---- compile and run ------------------------------------------------------------------------- */
@@ -453,7 +502,7 @@ static sinter_status_t query_ports(gr_exec_t *x, gr_part_t *p)
             sinter_compiled_partition_query_logical_tensor(p->compiled, p->out[i].id, &p->out[i]);
     }
     for (size_t i = 0; i < p->n_in; i++) {
-        p->dynamic |= !gr_is_known(&p->in[i]);
+        p->dynamic |= !gr_is_known(&p->in[i]) && !is_opaque(&p->in[i]);
     }
     if (!status && !p->dynamic) { /* else scratch memory is known with the tensors only */
         status = sinter_compiled_partition_get_scratchpad_bytes(
@@ -627,7 +676,10 @@ static int bind_inputs(gr_exec_t *x, gr_error_t *err)
         if (!b) {
             return gr_fail(err, "input %llu has no data", (unsigned long long)lts[i].id);
         }
-        if (bind_input(x, &lts[i], gr_exec_port(x, &lts[i]), b->data, b->bytes, err)) {
+        const bool opaque = is_opaque(&lts[i]);
+
+        if (bind_input(x, &lts[i], gr_exec_port(x, &lts[i]), opaque ? b->opaque : b->data,
+                       opaque ? b->opaque_bytes : b->bytes, err)) {
             return -1;
         }
     }

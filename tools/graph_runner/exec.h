@@ -10,6 +10,10 @@ typedef struct gr_buffer {
     sinter_logical_tensor_t lt;
     unsigned char *base, *data;
     size_t bytes;
+    /* An input of which the library has an opaque layout: lt is the one that the oracle and files
+     * have, and these are what the library reads. NULL: the same. */
+    unsigned char *opaque;
+    size_t opaque_bytes;
 } gr_buffer_t;
 
 typedef struct gr_part {
@@ -69,9 +73,11 @@ int gr_exec_share_memory(gr_exec_t *x, gr_error_t *err);
 void gr_exec_close(gr_exec_t *x);
 
 int gr_buffer_alloc(gr_buffer_t *b, const sinter_logical_tensor_t *lt, gr_error_t *err);
+/* Copies the elements as a port with an opaque layout wants them. */
+int gr_buffer_pack(gr_buffer_t *b, const sinter_logical_tensor_t *port, gr_error_t *err);
 void gr_buffer_free(gr_buffer_t *b);
 /* A tensor as it is at execute: its buffer's description, or where it has none the shape that the
- * graph infers from its inputs' real dims. */
+ * graph infers from its inputs' real dims; with dense strides for an opaque layout. */
 void gr_exec_lt(const gr_exec_t *x, uint64_t id, sinter_logical_tensor_t *lt);
 /* A partition's port as it is at execute: with the dims of its buffer where compile knows none. */
 const sinter_logical_tensor_t *gr_exec_port(const gr_exec_t *x,

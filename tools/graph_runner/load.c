@@ -392,10 +392,22 @@ static int load_strides(loader_t *l, const json_node_t *obj, sinter_logical_tens
     return n == lt->ndims ? 0 : json_expected(&l->doc, &node, "as many strides as dims");
 }
 
+/* Without an id there is none of 0, as the library says. Strides mean nothing. */
+static int load_layout_id(loader_t *l, const json_node_t *obj, sinter_logical_tensor_t *lt)
+{
+    json_node_t node;
+
+    memset(lt->strides, 0, sizeof lt->strides);
+    return get(l, obj, "layout_id", &node) || (node.at && json_u64(&l->doc, &node, &lt->layout_id));
+}
+
 static int load_tensor(loader_t *l, const json_node_t *obj, sinter_logical_tensor_t *lt)
 {
     static const char *const keys[] = {"id",          "dtype",         "shape", "stride",
-                                       "layout_type", "property_type", NULL};
+                                       "layout_type", "property_type", NULL},
+                             *const opaque_keys[] = {
+                                 "id",          "dtype",     "shape",         "stride",
+                                 "layout_type", "layout_id", "property_type", NULL};
     json_node_t id, dtype;
     int layout = sinter_layout_type_undef, property = sinter_tensor_property_undef;
     const char *name;
@@ -419,7 +431,12 @@ static int load_tensor(loader_t *l, const json_node_t *obj, sinter_logical_tenso
     }
     lt->layout_type = (sinter_layout_type_t)layout;
     lt->property = (sinter_tensor_property_t)property;
-    return load_shape(l, obj, lt) || load_strides(l, obj, lt) || warn_unread(l, obj, keys) ? -1 : 0;
+    if (load_shape(l, obj, lt) || load_strides(l, obj, lt)) {
+        return -1;
+    }
+    return lt->layout_type == sinter_layout_type_opaque
+               ? load_layout_id(l, obj, lt) || warn_unread(l, obj, opaque_keys)
+               : warn_unread(l, obj, keys);
 }
 
 static int load_tensors(loader_t *l, const json_node_t *obj, const char *key, size_t *n,
