@@ -13,6 +13,7 @@ BYTES_TRUSTED = 2**(8 * ctypes.sizeof(c_size_t)) - 1
 ENGINE_KIND_CPU = 1
 LAYOUTS = {"undef": 0, "any": 1, "strided": 2, "opaque": 3}
 PROPERTIES = {"undef": 0, "variable": 1, "constant": 2, "host_scalar": 3}
+WEIGHTS_PARTS = {"codes": 0, "values": 1}
 POLICIES = {"fusion": 1, "debug": 2}
 STATUS_OUT_OF_MEMORY = 1
 STATUS_INVALID_ARGUMENTS = 2
@@ -25,6 +26,15 @@ class LogicalTensor(ctypes.Structure):
     _fields_ = [("id", c_uint64), ("ndims", c_int32), ("dims", c_int64 * MAX_NDIMS),
                 ("data_type", c_int), ("property", c_int), ("layout_type", c_int),
                 ("strides", c_int64 * MAX_NDIMS)]
+
+    @property
+    def layout_id(self) -> int:
+        """What lies where the strides are, of layout opaque."""
+        return self.strides[0] & (2**64 - 1)
+
+    @layout_id.setter
+    def layout_id(self, value: int) -> None:
+        self.strides[0] = value  # ctypes keeps the lower 64 bits
 
 
 class Allocator(ctypes.Structure):
@@ -94,6 +104,7 @@ CONSTANTS = {
     "sinter_invalid_data_type": STATUS_INVALID_DATA_TYPE,
     **{f"sinter_layout_type_{name}": value for name, value in LAYOUTS.items()},
     **{f"sinter_tensor_property_{name}": value for name, value in PROPERTIES.items()},
+    **{f"sinter_weights_{name}": value for name, value in WEIGHTS_PARTS.items()},
     **{f"sinter_partition_policy_{name}": value for name, value in POLICIES.items()},
 }
 
@@ -117,6 +128,8 @@ CALLS: dict[str, list[Any]] = {
     "stream_destroy": [_OUT],
     "stream_get_threads": [_OBJ, _INT],
     "logical_tensor_get_bytes": [_LT, _SIZE],
+    "logical_tensor_set_weights_layout": [_LT, c_int, c_int],
+    "reorder": [_OBJ, _OBJ],
     "tensor_create": [_OUT, _OBJ, _LT, c_void_p, c_size_t],
     "tensor_destroy": [_OUT],
     "op_create": [_OUT, _OBJ, c_uint64, c_int, c_char_p],

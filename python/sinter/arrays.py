@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from . import _abi
 from ._abi import LogicalTensor
-from ._library import (MOST_S64, call, fail, instance, integer, items, parse, parse_or_none, shown,
+from ._library import (MOST_S64, MOST_U64, call, fail, instance, integer, items, parse, parse_or_none, shown,
                        wrong)
 
 # How ml_dtypes spells what the library has another name for. Its other types have other values
@@ -150,7 +150,43 @@ class View:
                           steps)
 
 
-Array = Union["np.ndarray[Any, Any]", View]
+@dataclass(frozen=True)
+class Opaque:
+    """Elements that lie as the library wants them; sinter.weights makes it.
+
+    buffer     an array of bytes, C-contiguous
+    dtype      name of the data type of the elements
+    shape      dims, in elements
+    layout_id  which of the library's layouts
+
+    A SinterError if there is no such layout for the type and the shape, or if the buffer is not
+    C-contiguous or too small for it.
+    """
+    buffer: "np.ndarray[Any, Any]"
+    dtype: str
+    shape: tuple[int, ...]
+    layout_id: int
+
+    def __post_init__(self) -> None:
+        buffer, lt, size = _array(self.buffer), LogicalTensor(), ctypes.c_size_t()
+        shape = _sizes("dim", self.shape)
+        if len(shape) > _abi.MAX_NDIMS:
+            raise wrong(f"a tensor has at most {_abi.MAX_NDIMS} dims, not {len(shape)}")
+        if not buffer.flags.c_contiguous:
+            raise wrong("the buffer of an opaque layout must be C-contiguous")
+        lt.data_type, lt.ndims = parse("data_type", self.dtype), len(shape)
+        lt.layout_type = _abi.LAYOUTS["opaque"]
+        lt.layout_id = integer("a layout_id", self.layout_id, 0, MOST_U64)
+        for i, n in enumerate(shape):
+            lt.dims[i] = n
+        call("logical_tensor_get_bytes", ctypes.byref(lt), ctypes.byref(size))
+        if size.value > buffer.nbytes:
+            raise wrong(f"an opaque layout of {self.dtype} {shown(list(shape))} needs {size.value} "
+                        f"bytes, the buffer has {buffer.nbytes}")
+        object.__setattr__(self, "shape", shape)
+
+
+Array = Union["np.ndarray[Any, Any]", View, Opaque]
 
 
 def _array(value: object) -> "np.ndarray[Any, Any]":

@@ -107,7 +107,8 @@ class CompiledGraph(Handle):
                 n = len(bound.shape)
                 dims = (c_int64 * n)(*bound.shape)
                 call("compiled_graph_bind", self, number, n, dims if n else None,
-                     (c_int64 * n)(*bound.strides) if n else None, bound.address, bound.n_bytes)
+                     (c_int64 * n)(*bound.strides) if n and bound.strides is not None else None,
+                     bound.address, bound.n_bytes)
                 if port is not None and port.property == "constant":
                     self._held.hold(number, bound.array)
                 self._bound[number] = bound

@@ -14,7 +14,7 @@ from . import _abi
 from ._abi import LogicalTensor
 from ._library import (MOST_U64, Handle, call, fail, flag, instance, integer, items, lib, names,
                        parse, shown, text, word, wrong)
-from .arrays import Array, View, dense
+from .arrays import Array, Opaque, View, dense
 from .compiled_graph import CompiledGraph
 from .partition import Partition
 from .runtime import Engine, engine_of, fpmath
@@ -95,7 +95,7 @@ class Graph(Handle):
         """A tensor with the data type, dims and strides of an array or a view, whose data does not
         change between executes, so that the library may keep it in another layout. What is
         compiled from the graph keeps the array and binds it by itself."""
-        if not isinstance(array, (np.ndarray, View)):
+        if not isinstance(array, (np.ndarray, View, Opaque)):
             raise wrong(f"a constant is an array or a view, not {type(array).__name__}")
         made = tensor_of(array, self._next_tensor, "constant")
         self._next_tensor += 1
@@ -201,7 +201,11 @@ class Graph(Handle):
         if shape is not None:
             shape = None if shape == [_abi.UNKNOWN_DIM] else known(shape)
         if row.get("layout_type") == "opaque":
-            raise wrong(f"tensor {row['id']}: there are no opaque layouts")
+            made = self.tensor(row["dtype"], shape, id=row["id"],
+                               property=row.get("property_type", "variable"))
+            made = replace(made, strides=None, layout_id=row.get("layout_id", 0))
+            to_logical(made)
+            return made
         if shape is None or not strides or None in known(strides) or row.get(
                 "layout_type") == "any":
             strides = None

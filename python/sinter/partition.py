@@ -223,7 +223,8 @@ class Execution:
             if port.id not in arrays:
                 raise wrong(f"no array for input tensor {port.id}")
             bound = bind(port, arrays[port.id], output)
-            lt = to_logical(Tensor(port.id, port.dtype, bound.shape, bound.strides, port.property))
+            lt = to_logical(Tensor(port.id, port.dtype, bound.shape, bound.strides, port.property,
+                                   port.layout_id))
             pointer = c_void_p()
             call("tensor_create", byref(pointer), self._compiled._engine, byref(lt), bound.address,
                  bound.n_bytes)

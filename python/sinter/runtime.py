@@ -11,7 +11,7 @@ import numpy as np
 from . import _abi
 from ._library import (MOST_INT, MOST_SIZE, Handle, call, flag, instance, integer, lib, name_of,
                        parse, wrong)
-from .arrays import Array, View
+from .arrays import Array, Opaque, View
 
 
 @dataclass(frozen=True)
@@ -90,14 +90,14 @@ def invalidate(array: Array, engine: Optional[Engine] = None) -> None:
     """Forgets the engine's copies of an array that was bound as a constant. Call it after writing
     to such an array; otherwise executes may use what was there before. An array that the package
     lets go of is invalidated by itself. Thread-safe."""
-    if not isinstance(array, (np.ndarray, View)):
+    if not isinstance(array, (np.ndarray, View, Opaque)):
         raise wrong(f"an array or a view is invalidated, not {type(array).__name__}")
     _invalidate(memory_of(array), engine_of(engine))
 
 
 def memory_of(array: Array) -> tuple[int, int]:
     """The address and the bytes of the memory in which an array's elements lie."""
-    memory = array.buffer if isinstance(array, View) else array
+    memory = array if isinstance(array, np.ndarray) else array.buffer
     low = high = memory.ctypes.data
     for n, step in zip(memory.shape, memory.strides):
         low += min(0, (n - 1) * step)

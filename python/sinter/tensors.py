@@ -1,15 +1,16 @@
 """Tensors as a graph knows them, and arrays that are bound to them."""
 import math
-from dataclasses import dataclass
+from ctypes import byref, c_size_t, c_void_p
+from dataclasses import dataclass, replace
 from typing import Any, Optional, Union
 
 import numpy as np
 
 from . import _abi
 from ._abi import LogicalTensor
-from ._library import (MOST_U64, SinterError, fail, flag, integer, items, name_of, parse,
+from ._library import (MOST_U64, Handle, SinterError, call, fail, flag, integer, items, name_of, parse,
                        shown, word, word_of, wrong)
-from .arrays import Array, View, bits, data_type_of, dense, empty, numpy_type, view
+from .arrays import Array, Opaque, View, bits, data_type_of, dense, empty, numpy_type, view
 
 
 @dataclass(frozen=True)
@@ -22,12 +23,24 @@ class Tensor:
               number is known.
     strides   in elements; None: not known, or the library's choice
     property  "variable", "constant" or "host_scalar"
+    layout_id which of the library's opaque layouts it has instead of strides; None: it has none
     """
     id: int
     dtype: str
     shape: Optional[tuple[Optional[int], ...]]
     strides: Optional[tuple[Optional[int], ...]] = None
     property: str = "variable"
+    layout_id: Optional[int] = None
+
+    def for_weights(self, part: str, transpose_b: bool = False) -> "Tensor":
+        """The same tensor in the layout in which MatMul reads its second operand at the speed of
+        memory. part: "codes", or "values" for scales, zero points and offsets; all tensors of the
+        operand must have the layout. transpose_b: MatMul's attribute. A SinterError if there is no
+        such layout for the type and the dims."""
+        lt = to_logical(replace(self, layout_id=None))
+        call("logical_tensor_set_weights_layout", byref(lt),
+             word("part", _abi.WEIGHTS_PARTS, part), flag("transpose_b", transpose_b))
+        return from_logical(lt)
 
 
 TensorKey = Union[Tensor, int]
@@ -46,8 +59,9 @@ def from_logical(lt: LogicalTensor) -> Tensor:
     strided = lt.ndims >= 0 and lt.layout_type == _abi.LAYOUTS["strided"]
     strides = tuple(_known(n) for n in lt.strides[:lt.ndims]) if strided else None
     kind = word_of(_abi.PROPERTIES, lt.property)
+    opaque = lt.layout_type == _abi.LAYOUTS["opaque"]
     return Tensor(lt.id, name_of("data_type", lt.data_type), shape, strides,
-                  "variable" if kind == "undef" else kind)
+                  "variable" if kind == "undef" else kind, lt.layout_id if opaque else None)
 
 
 def to_logical(tensor: Tensor) -> LogicalTensor:
@@ -73,6 +87,11 @@ def to_logical(tensor: Tensor) -> LogicalTensor:
         for i, value in enumerate(values):
             into[i] = _abi.UNKNOWN_DIM if value is None else integer(
                 f"tensor {lt.id}: {what} {i}", value)
+    if tensor.layout_id is not None:
+        if tensor.strides is not None:
+            raise wrong(f"tensor {lt.id} has strides and an opaque layout")
+        lt.layout_type = _abi.LAYOUTS["opaque"]
+        lt.layout_id = integer(f"tensor {lt.id}: a layout_id", tensor.layout_id, 0, MOST_U64)
     return lt
 
 
@@ -94,7 +113,9 @@ def _steps(array: "np.ndarray[Any, Any]") -> tuple[int, ...]:
 
 
 def tensor_of(array: Array, number: int, kind: str) -> Tensor:
-    """An array as a tensor with its data type, dims and strides."""
+    """An array as a tensor with its data type, dims and strides or opaque layout."""
+    if isinstance(array, Opaque):
+        return Tensor(number, array.dtype, array.shape, None, kind, array.layout_id)
     if isinstance(array, View):
         return Tensor(number, array.dtype, array.shape, array.strides, kind)
     return Tensor(number, data_type_of(array.dtype), array.shape, _steps(array), kind)
@@ -114,7 +135,7 @@ class Bound:
     """An array at a port: what the library is told, and what keeps the memory alive."""
     array: Array
     shape: tuple[int, ...]
-    strides: tuple[int, ...]
+    strides: Optional[tuple[int, ...]]  # None: an opaque layout
     address: int
     n_bytes: int
 
@@ -169,11 +190,11 @@ def bind(port: Tensor, value: object, output: bool) -> Bound:
     if isinstance(value, (bool, int, float, np.generic)) and not output:
         value = _scalar(side, port, value)
     if isinstance(value, np.ndarray):
-        if _is_bytes_of(value, port):
+        if port.layout_id is None and _is_bytes_of(value, port):
             assert port.shape is not None
             known = port.strides if port.strides and None not in port.strides else None
             value = view(value, port.dtype, port.shape, known)  # type: ignore[arg-type]
-    elif not isinstance(value, View):
+    elif not isinstance(value, (View, Opaque)):
         raise wrong(f"{side} tensor {port.id} takes an array or a view, not "
                     f"{type(value).__name__}")
     try:
@@ -184,7 +205,12 @@ def bind(port: Tensor, value: object, output: bool) -> Bound:
         raise fail(_abi.STATUS_INVALID_DATA_TYPE,
                    f"{side} tensor {port.id} is {port.dtype}, the array {tensor.dtype}; "
                    "sinter.view gives bytes another data type")
-    memory = value.buffer if isinstance(value, View) else value
+    if tensor.layout_id != port.layout_id:
+        raise wrong(f"{side} tensor {port.id} has "
+                    f"{'strides' if port.layout_id is None else 'an opaque layout'}, the array "
+                    f"{'strides' if tensor.layout_id is None else 'an opaque layout'}"
+                    + (" of another id" if None not in (tensor.layout_id, port.layout_id) else ""))
+    memory = value.buffer if isinstance(value, (View, Opaque)) else value
     if output and not memory.flags.writeable:
         raise wrong(f"output tensor {port.id} is bound to an array that is read-only")
     shape: Any = tensor.shape
@@ -193,3 +219,47 @@ def bind(port: Tensor, value: object, output: bool) -> Bound:
     if isinstance(value, np.ndarray) and value.size:
         n_bytes = value.itemsize * (1 + sum((n - 1) * step for n, step in zip(shape, steps)))
     return Bound(value, shape, steps, memory.ctypes.data, n_bytes)
+
+
+# ---- opaque layouts ------------------------------------------------------------------------------
+
+def _over(array: Array, kind: str = "variable") -> Handle:
+    """The library's tensor over an array."""
+    if not isinstance(array, (np.ndarray, View, Opaque)):
+        raise wrong(f"reorder takes arrays and views, not {type(array).__name__}")
+    lt, pointer = to_logical(tensor_of(array, 0, kind)), c_void_p()
+    memory = array if isinstance(array, np.ndarray) else array.buffer
+    call("tensor_create", byref(pointer), None, byref(lt), memory.ctypes.data,
+         _abi.BYTES_TRUSTED if isinstance(array, np.ndarray) else memory.nbytes)
+    return Handle("tensor", pointer)
+
+
+def reorder(source: Array, target: Array) -> None:
+    """Copies all elements, of which one side has an opaque layout and the other one strides; data
+    type and shape are the same. 16 columns (the dim that is not K) from a multiple of 16 on lie
+    together in an opaque layout. Other Python threads run meanwhile.
+
+    A SinterError if they do not fit together, or if the target is read-only.
+    """
+    tensors = _over(source), _over(target)
+    if not (target if isinstance(target, np.ndarray) else target.buffer).flags.writeable:
+        raise wrong("the target of a reorder is read-only")
+    call("reorder", *tensors)
+
+
+def weights(array: Array, part: str, transpose_b: bool = False) -> Opaque:
+    """A copy of an array or a view in the layout in which MatMul reads its second operand at the
+    speed of memory; see Tensor.for_weights. An engine keeps the copy alone."""
+    if not isinstance(array, (np.ndarray, View)):
+        raise wrong(f"weights are an array or a view, not {type(array).__name__}")
+    made, size = tensor_of(array, 0, "variable").for_weights(part, transpose_b), c_size_t()
+    assert made.shape is not None and made.layout_id is not None
+    call("logical_tensor_get_bytes", byref(to_logical(made)), byref(size))
+    try:
+        memory = np.empty(size.value, np.uint8)
+    except (MemoryError, ValueError):
+        raise fail(_abi.STATUS_OUT_OF_MEMORY,
+                   f"no memory for {size.value} bytes of weights") from None
+    copy = Opaque(memory, made.dtype, made.shape, made.layout_id)  # type: ignore[arg-type]
+    reorder(array, copy)
+    return copy

@@ -49,6 +49,117 @@ def document(**changes):
     return {"graph": [op]}
 
 
+class Layouts(python_case.Case):
+    """Weights in the library's own layout."""
+
+    K, N, GROUP = 64, 24, 32
+
+    def setUp(self):
+        rng = np.random.default_rng(3)
+        self.codes = rng.integers(-8, 8, (self.N, self.K), np.int8)
+        self.scales = rng.uniform(0.5, 2, (self.N, self.K // self.GROUP)).astype(np.float32)
+        self.x = rng.uniform(-1, 1, (3, self.K)).astype(np.float32)
+        packed = sinter.pack(self.codes, "s4")
+        self.opaque = (sinter.weights(packed, "codes", transpose_b=True),
+                       sinter.weights(self.scales, "values", transpose_b=True))
+        self.packed = packed
+
+    def graph(self, codes, scales):
+        graph = sinter.Graph()
+        ports = [one if isinstance(one, sinter.Tensor) else graph.constant(one)
+                 for one in (codes, scales)]
+        x = graph.input("f32", [None, self.K])
+        w = graph.op("DynamicDequantize", ports, "f32", qtype="per_group",
+                     group_shape=[1, self.GROUP])
+        graph.op("MatMul", [x, w], transpose_b=True)
+        return graph, x
+
+    def wanted(self):
+        weights = self.codes * np.repeat(self.scales, self.GROUP, 1).astype(np.float64)
+        return self.x @ weights.T
+
+    def test_product(self):
+        graph, x = self.graph(*self.opaque)
+        self.near(graph.compile()({x: self.x})[0], self.wanted(), 1e-3)
+        (partition,) = graph.partitions()
+        compiled = partition.compile()
+        self.near(compiled({x: self.x})[0], self.wanted(), 1e-3)
+        self.assertIn("in tiles, as it was given", compiled.report())
+        ids = [port.layout_id for port in compiled.inputs if port.id != x.id]
+        self.assertEqual(ids, [one.layout_id for one in self.opaque])
+        again = sinter.Graph.from_json(graph.to_json())
+        found = again.compile()({0: self.opaque[0], 1: self.opaque[1], x.id: self.x})[0]
+        self.near(found, self.wanted(), 1e-3)
+
+    def test_there_and_back(self):
+        back = sinter.empty("s4", [self.N, self.K])
+        sinter.reorder(self.opaque[0], back)
+        self.assertTrue((sinter.unpack(back) == self.codes).all())
+        back = np.zeros_like(self.scales)
+        sinter.reorder(self.opaque[1], back)
+        self.assertTrue((back == self.scales).all())
+        some = sinter.weights(self.scales[16:], "values", transpose_b=True)
+        self.assertTrue((some.buffer == self.opaque[1].buffer[-some.buffer.size:]).all())
+
+    def test_tensors(self):
+        tensor = sinter.Tensor(4, "s8", (32, 16), (16, 1)).for_weights("codes")
+        self.assertIsNone(tensor.strides)
+        self.assertNotEqual(tensor, tensor.for_weights("codes", transpose_b=True))
+        for made, status, words in (
+                (sinter.Tensor(4, "f32", (32, 16)), "invalid_data_type", "does not take f32"),
+                (sinter.Tensor(4, "s8", (None, 16)), "invalid_shape", "one matrix"),
+                (sinter.Tensor(4, "s8", (2, 3, 4)), "invalid_shape", "one matrix")):
+            with self.fails(status, "tensor 4", words):
+                made.for_weights("codes")
+        with self.fails("invalid_arguments", "part"):
+            tensor.for_weights("code")
+        for layout, words in ((0, "0 is no id"), (99, "99 is no id"), (BIG, "layout_id"),
+                              (2**64, "layout_id"), (1.5, "layout_id")):
+            with self.fails("invalid_arguments", words):
+                sinter.Graph().op("ReLU", [sinter.Tensor(0, "s8", (4, 4), layout_id=layout)], "f32")
+        with self.fails("invalid_arguments", "strides and an opaque layout"):
+            sinter.Graph().op("ReLU", [sinter.Tensor(0, "s8", (4, 4), (4, 1), layout_id=1)], "f32")
+
+    def test_arrays(self):
+        codes, scales = self.opaque
+        with self.fails("invalid_arguments", "needs 1024 bytes, the buffer has 1023"):
+            sinter.Opaque(codes.buffer[:-1], "s4", codes.shape, codes.layout_id)
+        with self.fails("invalid_arguments", "contiguous"):
+            sinter.Opaque(np.zeros(4096, np.uint8)[::2], "s4", codes.shape, codes.layout_id)
+        with self.fails("invalid_arguments", "77 is no id of an opaque layout"):
+            sinter.Opaque(codes.buffer, "s4", codes.shape, 77)
+        with self.fails("invalid_arguments", "other data types or dims"):
+            sinter.reorder(codes, self.scales)
+        with self.fails("invalid_arguments", "the other one strides"):
+            sinter.reorder(codes, codes)
+        with self.fails("invalid_arguments", "arrays and views"):
+            sinter.reorder(codes, 5)
+        with self.fails("invalid_arguments", "an array or a view"):
+            sinter.weights([1, 2], "codes")
+        target = np.zeros_like(self.scales)
+        target.flags.writeable = False
+        with self.fails("invalid_arguments", "read-only"):
+            sinter.reorder(scales, target)
+
+    def test_what_is_bound(self):
+        codes, scales = self.opaque
+        graph, x = self.graph(
+            sinter.Tensor(10, "s4", codes.shape, layout_id=codes.layout_id),
+            sinter.Tensor(11, "f32", scales.shape, layout_id=scales.layout_id))
+        compiled = graph.compile()
+        for wrong, words in ((self.packed, "tensor 10 has an opaque layout, the array strides"),
+                             (sinter.weights(self.packed, "codes"), "of another id")):
+            with self.fails("invalid_arguments", words):
+                compiled({x: self.x, 10: wrong, 11: self.opaque[1]})
+        self.near(compiled({x: self.x, 10: codes, 11: self.opaque[1]})[0], self.wanted(), 1e-3)
+        plain, x = self.graph(self.packed, self.scales)
+        with self.fails("invalid_arguments", "tensor 0 has strides, the array an opaque layout"):
+            plain.compile()({x: self.x, 0: self.opaque[0]})
+        mixed, _ = self.graph(self.packed, self.opaque[1])
+        with self.fails("unimplemented", "tensor 1 has an opaque layout", "only a MatMul"):
+            mixed.compile()
+
+
 class Numbers(python_case.Case):
     """No number is cut to what fits into a field of the library."""
 

@@ -16,6 +16,7 @@ RUNNER = os.path.abspath(sys.argv.pop(1))
 sys.path.insert(0, os.path.join(ROOT, "tools"))
 from graph_json import Graph  # noqa: E402
 
+INT4 = os.path.join(ROOT, "models", "patterns", "matmul-weight-int4-kn.json")
 SDPA = os.path.join(ROOT, "models", "patterns", "sdpa-int4-kv.json")
 # Every dim of SDPA that follows from the number of tokens, 9.
 UNKNOWN_TOKENS = "1:1x3x16x?+2:1x3x2x?+3:1x3x2x?+8:1x1x5x?+11:1x3x?x16+12:1x3x?x2+13:1x3x?x2"
@@ -447,6 +448,31 @@ class Cli(unittest.TestCase):
             0,
         )
         self.assertEqual(sorted(os.listdir(folder)), ["5.npy", "9.npy"])
+
+    def test_opaque_layouts(self):
+        """Weights that a graph has in tiles are filled strided and packed; a dump has them too."""
+        with open(INT4, encoding="utf-8") as file:
+            graph = json.load(file)
+        for tensor, layout in zip(graph["graph"][0]["inputs"], (2, 4, 4)):
+            del tensor["stride"]
+            tensor |= {"layout_type": "opaque", "layout_id": layout}
+        case, dump = self.write("tiles.json", json.dumps(graph)), os.path.join(self.folder, "d")
+        for arguments in (
+            ["--mode=C", "--dump-graph=" + dump],
+            ["--mode=C", "--dynamic=4:?x160"],
+            ["--mode=P", "--min-time=0.01"],
+        ):
+            done = run(*arguments, "--case=" + case)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertEqual(done.stderr.count("warning"), 0, done.stderr)
+        with open(dump, encoding="utf-8") as file:
+            inputs = json.load(file)["graph"][0]["inputs"]
+        self.assertEqual([t["layout_id"] for t in inputs], [2, 4, 4])
+        done = run("--mode=C", "--case=" + dump)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        done = run("--mode=C", "--no-fuse", "--case=" + case)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("tensor 0 has an opaque layout: only a MatMul reads it", done.stdout)
 
     def test_warnings(self):
         with open(SDPA, encoding="utf-8") as file:

@@ -367,7 +367,8 @@ void gr_exec_lt(const gr_exec_t *x, uint64_t id, sinter_logical_tensor_t *lt)
 
 const sinter_logical_tensor_t *gr_exec_port(const gr_exec_t *x, const sinter_logical_tensor_t *port)
 {
-    const gr_buffer_t *b = gr_is_known(port) ? NULL : gr_exec_buffer(x, port->id);
+    const gr_buffer_t *b =
+        gr_is_known(port) || is_opaque(port) ? NULL : gr_exec_buffer(x, port->id);
 
     return b ? &b->lt : port;
 }
