@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from . import _abi
 from ._abi import LogicalTensor
-from ._library import (MOST_S64, MOST_U64, call, fail, instance, integer, items, parse, parse_or_none, shown,
-                       wrong)
+from ._library import (MOST_S64, MOST_U64, call, fail, instance, integer, items, parse,
+                       parse_or_none, shown, wrong)
 
 # How ml_dtypes spells what the library has another name for. Its other types have other values
 # (float8_e4m3 has infinities), or keep codes narrower than a byte one in a byte.

@@ -8,8 +8,8 @@ import numpy as np
 
 from . import _abi
 from ._abi import LogicalTensor
-from ._library import (MOST_U64, Handle, SinterError, call, fail, flag, integer, items, name_of, parse,
-                       shown, word, word_of, wrong)
+from ._library import (MOST_U64, Handle, SinterError, call, fail, flag, integer, items, name_of,
+                       parse, shown, word, word_of, wrong)
 from .arrays import Array, Opaque, View, bits, data_type_of, dense, empty, numpy_type, view
 
 

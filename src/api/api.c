@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/status.h"
 #include "graph/attr.h"
+#include "graph/layout.h"
 #include "graph/objects.h"
 #include "graph/schema.h"
 #include "numeric/dtype.h"

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "graph/layout.h"
 
 /* ---- ports ----------------------------------------------------------------------------------- */
 

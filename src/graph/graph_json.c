@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "graph/attr.h"
 #include "graph/graph.h"
+#include "graph/layout.h"
 #include "graph/schema.h"
 #include "numeric/dtype.h"
 

@@ -1,4 +1,4 @@
-#include "graph/tensor.h"
+#include "graph/layout.h"
 
 #include <inttypes.h>
 
@@ -21,11 +21,11 @@ uint64_t layout_id(tiled_t what, bool transposed)
     return id;
 }
 
-tiles_layout_t tiles_layout_of(const lt_t *lt)
+layout_t layout_of(const sinter_logical_tensor_t *lt)
 {
     const bool transposed = rows[lt->layout_id - 1].transposed;
     const int last = lt->ndims - 1;
-    tiles_layout_t l = {.what = rows[lt->layout_id - 1].what,
+    layout_t l = {.what = rows[lt->layout_id - 1].what,
                   .across = transposed && last > 0 ? last - 1 : last,
                   .along = last < 1     ? -1
                            : transposed ? last
@@ -35,9 +35,9 @@ tiles_layout_t tiles_layout_of(const lt_t *lt)
     return l;
 }
 
-bool layout_bytes(const lt_t *lt, int64_t *bytes)
+bool layout_bytes(const sinter_logical_tensor_t *lt, int64_t *bytes)
 {
-    const tiles_layout_t l = tiles_layout_of(lt);
+    const layout_t l = layout_of(lt);
     return l.what == TILED_VALUES
                ? tiles_of_values(lt->data_type, l.K, l.N, bytes)
                : tiles_of_codes(tiles_bits(l.what, lt->data_type), l.K, l.N, bytes);
@@ -53,7 +53,7 @@ static bool suits(tiled_t what, sinter_data_type_t type)
                                      type == sinter_bf16 || type == sinter_e8m0;
 }
 
-sinter_status_t layout_verify(const lt_t *lt, const char *where)
+sinter_status_t layout_verify(const sinter_logical_tensor_t *lt, const char *where)
 {
     int64_t bytes;
     if (lt->layout_id < 1 || lt->layout_id > LAYOUTS) {
@@ -74,9 +74,9 @@ sinter_status_t layout_verify(const lt_t *lt, const char *where)
                        "%s: tensor %" PRIu64 ": an opaque layout of %s does not take %s", where,
                        lt->id, part, dtype_traits(lt->data_type)->name);
     }
-    bool one = lt->ndims >= (what == TILED_VALUES ? 1 : 2) && lt_dims_known(lt);
-    for (int d = 0; one && d < lt->ndims - 2; d++) {
-        one = lt->dims[d] == 1;
+    bool one = lt->ndims >= (what == TILED_VALUES ? 1 : 2);
+    for (int d = 0; one && d < lt->ndims; d++) {
+        one = lt->dims[d] != SINTER_UNKNOWN_DIM && (d >= lt->ndims - 2 || lt->dims[d] == 1);
     }
     if (!one) {
         return sg_fail(sinter_invalid_shape,
@@ -93,7 +93,7 @@ sinter_status_t layout_verify(const lt_t *lt, const char *where)
 }
 
 /* A strided tensor as a matrix of K by N. */
-static groups_t matrix_of(const tiles_layout_t *l, const lt_t *lt, const void *data)
+static groups_t matrix_of(const layout_t *l, const sinter_logical_tensor_t *lt, const void *data)
 {
     return (groups_t){.data = data,
                       .type = dtype_traits(lt->data_type),
@@ -102,9 +102,10 @@ static groups_t matrix_of(const tiles_layout_t *l, const lt_t *lt, const void *d
                       .column = {lt->strides[l->across], 1}};
 }
 
-bool layout_pack(const lt_t *from, const void *data, const lt_t *to, void *to_data)
+bool layout_pack(const sinter_logical_tensor_t *from, const void *data,
+                 const sinter_logical_tensor_t *to, void *to_data)
 {
-    const tiles_layout_t l = tiles_layout_of(to);
+    const layout_t l = layout_of(to);
     const groups_t matrix = matrix_of(&l, from, data);
     if (l.what != TILED_VALUES) {
         return tiles_pack_codes(&matrix, l.what, l.K, l.N, to_data);
@@ -113,9 +114,10 @@ bool layout_pack(const lt_t *from, const void *data, const lt_t *to, void *to_da
     return true;
 }
 
-void layout_unpack(const lt_t *from, const void *data, const lt_t *to, void *to_data)
+void layout_unpack(const sinter_logical_tensor_t *from, const void *data,
+                   const sinter_logical_tensor_t *to, void *to_data)
 {
-    const tiles_layout_t l = tiles_layout_of(from);
+    const layout_t l = layout_of(from);
     const groups_t matrix = matrix_of(&l, to, to_data);
     if (l.what != TILED_VALUES) {
         tiles_unpack_codes(data, l.what, l.K, l.N, &matrix);

@@ -7,6 +7,7 @@
  * So the question is whether some sum of one position of each step of both lies in a window. */
 #include "base/alloc.h"
 #include "graph/layout.h"
+#include "graph/tensor.h"
 #include "numeric/dtype.h"
 
 /* The positions 0, apart, .., most * apart. */

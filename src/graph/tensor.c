@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "graph/layout.h"
 #include "numeric/dtype.h"
 
 bool lt_dims_known(const lt_t *lt)

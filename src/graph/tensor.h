@@ -6,8 +6,6 @@
 
 #include <sinter/sinter_types.h>
 
-#include "numeric/tiles.h"
-
 typedef sinter_logical_tensor_t lt_t;
 
 static inline bool dim_known(int64_t dim)
@@ -67,31 +65,6 @@ bool lt_merge(lt_t *into, const lt_t *from, const char **what);
  * many elements in the same row-major order. False: no strides do that, or a dim is unknown. */
 bool view_reshape(int ndims, const int64_t *dims, const int64_t *strides, int to_ndims,
                   const int64_t *to_dims, int64_t *to_strides);
-
-static inline bool lt_is_opaque(const lt_t *lt)
-{
-    return lt->layout_type == sinter_layout_type_opaque;
-}
-
-/* An opaque layout (docs/layouts.md). graph/layout.c. */
-typedef struct tiles_layout {
-    tiled_t what;
-    int across, along; /* dims of the columns and of K; -1: one value for all of K */
-    int64_t K, N;
-} tiles_layout_t;
-
-/* The layout of such a part of weights. transposed: columns are the dim before the last one. */
-uint64_t layout_id(tiled_t what, bool transposed);
-
-/* Of an opaque tensor that lt_verify has checked. */
-tiles_layout_t tiles_layout_of(const lt_t *lt);
-bool layout_bytes(const lt_t *lt, int64_t *bytes); /* false: too many */
-sinter_status_t layout_verify(const lt_t *lt, const char *where);
-
-/* Copies between an opaque tensor and a strided one of the same type and dims. False: a code does
- * not fit the layout. */
-bool layout_pack(const lt_t *from, const void *data, const lt_t *to, void *to_data);
-void layout_unpack(const lt_t *from, const void *data, const lt_t *to, void *to_data);
 
 /* JSON has no spelling for an unknown number of dims but one unknown dim: [INT64_MIN]. */
 static inline bool lt_is_any_rank(const lt_t *lt)

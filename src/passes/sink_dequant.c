@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "graph/layout.h"
 #include "graph/quant.h"
 #include "graph/quant_view.h"
 #include "graph/schema.h"

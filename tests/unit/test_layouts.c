@@ -1115,6 +1115,65 @@ static void test_two_readers(void)
     }
 }
 
+/* Scales of one dim, and an operand without elements. */
+static void test_other_shapes(void)
+{
+    static const struct {
+        const char *ops;
+        int transposed;
+    } graphs[] = {
+        {OP(1, DynamicDequantize,
+            ATTR("qtype", "string", "\"per_channel\"") ", " ATTR("axis", "s64", "0"),
+            T(0, s8, "19, 40") ", " T(1, f32, "19"),
+            T(3, f32, "19, 40")) ", " OP(2, MatMul, ATTR("transpose_b", "bool", "1"),
+                                         T(4, f32, "3, 40") ", " T(3, f32, "19, 40"),
+                                         T(5, f32, "3, 19")),
+         1},
+        {OP(1, DynamicDequantize,
+            ATTR("qtype", "string", "\"per_channel\"") ", " ATTR("axis", "s64", "1"),
+            T(0, u8, "64, 19") ", " T(1, f16, "19") ", " T(2, u8, "19"),
+            T(3, f32, "64, 19")) ", " OP(2, MatMul, "", T(4, f32, "3, 64") ", " T(3, f32, "64, 19"),
+                                         T(5, f32, "3, 19")),
+         0},
+        {OP(1, DynamicDequantize, ATTR("qtype", "string", "\"per_tensor\""),
+            T(0, s4, "64, 20") ", " T(1, bf16, "1"),
+            T(3, f32, "64, 20")) ", " OP(2, MatMul, "", T(4, f32, "2, 64") ", " T(3, f32, "64, 20"),
+                                         T(5, f32, "2, 20")),
+         0},
+        {OP(1, DynamicDequantize, ATTR("qtype", "string", "\"per_group\""),
+            T(0, s4, "64, 0") ", " T(1, bf16, "2, 0"),
+            T(3, f32, "64, 0")) ", " OP(2, MatMul, "", T(4, f32, "2, 64") ", " T(3, f32, "64, 0"),
+                                        T(5, f32, "2, 0")),
+         0},
+    };
+    for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++) {
+        model_t model, given;
+        e2e_ports_t ports;
+        packed_t packed;
+        sinter_compiled_partition_t *compiled = NULL;
+        load_text(&model, graphs[i].ops);
+        load_text(&given, graphs[i].ops);
+        tile_model(&given, graphs[i].transposed, 7);
+        sinter_partition_t *partition = e2e_partition(&given, NULL);
+        e2e_ports_make(&ports, &model, NULL, 1, 0);
+        pack_ports(&ports, graphs[i].transposed, &packed);
+        const sinter_status_t status =
+            sinter_partition_compile(partition, NULL, 0, NULL, 0, NULL, &compiled);
+        if (CHECK(status == sinter_success, "graph %zu: compile", i)) {
+            CHECK_THAT(!sinter_compiled_partition_execute(compiled, stream, ports.n_in,
+                                                          (const sinter_tensor_t *const *)packed.in,
+                                                          ports.n_out, ports.out, NULL, 0) &&
+                       e2e_compare(&model, &ports, sinter_fpmath_mode_strict, 0) == 0);
+        }
+        sinter_compiled_partition_destroy(&compiled);
+        sinter_partition_destroy(&partition);
+        free_packed(&ports, &packed);
+        e2e_ports_free(&ports);
+        model_free(&model);
+        model_free(&given);
+    }
+}
+
 /* No op makes such a layout: neither as an output nor between ops, fused or not. */
 static void test_outputs(void)
 {
@@ -1356,6 +1415,7 @@ int main(void)
     test_alone();
     test_other_ops();
     test_two_readers();
+    test_other_shapes();
     test_outputs();
     test_between();
     test_compile();

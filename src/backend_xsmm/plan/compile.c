@@ -14,6 +14,7 @@
 #include "backend_xsmm/step.h"
 #include "base/cpu.h"
 #include "base/status.h"
+#include "graph/layout.h"
 #include "graph/schema.h"
 
 /* ---- ports ----------------------------------------------------------------------------------- */

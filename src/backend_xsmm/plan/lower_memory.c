@@ -6,6 +6,7 @@
 #include "backend_xsmm/plan/lower.h"
 #include "backend_xsmm/step.h"
 #include "base/status.h"
+#include "graph/layout.h"
 #include "graph/schema.h"
 #include "graph/shape.h"
 
@@ -47,7 +48,7 @@ static void place(lowering_t *lo, int v, pv_kind_t kind, const lt_t *lt)
     }
     lo->plan->values[v].kind = kind;
     if (lt_is_opaque(&lo->g->values[v].lt)) {
-        const tiles_layout_t layout = tiles_layout_of(&lo->g->values[v].lt);
+        const layout_t layout = layout_of(&lo->g->values[v].lt);
         lo->plan->values[v].tiled = layout.what;
         lo->plan->values[v].across = layout.across;
         lo->plan->values[v].along = layout.along;

@@ -153,8 +153,8 @@ static void take_tiles(plan_t *plan, const step_t *step, matmul_params_t *m)
     if (given) {
         *tiles = (tiled_operand_t){b->data, b->scale, b->zp, b->scale_scale, b->zp_scale};
     } else {
-        const int last = plan->values[b->data].lt.ndims - 1,
-                  across = m->trans_b ? last - 1 : last, along = m->trans_b ? last : last - 1;
+        const int last = plan->values[b->data].lt.ndims - 1, across = m->trans_b ? last - 1 : last,
+                  along = m->trans_b ? last : last - 1;
         tiles->codes = lower_pack_tiles(plan, b->data, TILED_CODES, across, along);
         tiles->scale = lower_pack_tiles(plan, b->scale, TILED_VALUES, b->scale_dim[across],
                                         b->scale_dim[along]);

@@ -1,0 +1,34 @@
+/* Opaque layouts: how a tensor lies that MatMul reads as weights (docs/layouts.md). */
+#ifndef SINTER_SRC_LAYOUT_H
+#define SINTER_SRC_LAYOUT_H
+
+#include "base/status.h"
+#include "numeric/tiles.h"
+
+typedef struct layout {
+    tiled_t what;
+    int across, along; /* dims of the columns and of K; -1: one value for all of K */
+    int64_t K, N;
+} layout_t;
+
+static inline bool lt_is_opaque(const sinter_logical_tensor_t *lt)
+{
+    return lt->layout_type == sinter_layout_type_opaque;
+}
+
+/* The layout of such a part of weights. transposed: columns are the dim before the last one. */
+uint64_t layout_id(tiled_t what, bool transposed);
+
+/* Of an opaque tensor that lt_verify has checked. */
+layout_t layout_of(const sinter_logical_tensor_t *lt);
+bool layout_bytes(const sinter_logical_tensor_t *lt, int64_t *bytes); /* false: too many */
+sinter_status_t layout_verify(const sinter_logical_tensor_t *lt, const char *where);
+
+/* Copies between an opaque tensor and a strided one of the same type and dims. False: a code does
+ * not fit the layout. */
+bool layout_pack(const sinter_logical_tensor_t *from, const void *data,
+                 const sinter_logical_tensor_t *to, void *to_data);
+void layout_unpack(const sinter_logical_tensor_t *from, const void *data,
+                   const sinter_logical_tensor_t *to, void *to_data);
+
+#endif
