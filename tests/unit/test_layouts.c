@@ -507,12 +507,12 @@ static void test_arguments(void)
     sinter_logical_tensor_t lt = DENSE(5, s8, 32, 16);
     FAILS(sinter_logical_tensor_set_weights_layout(NULL, sinter_weights_codes, 0),
           invalid_arguments, NULL);
-    FAILS(set_layout(lt, (sinter_weights_part_t)2), invalid_arguments, NULL);
+    FAILS(set_layout(lt, (sinter_weights_part_t)3), invalid_arguments, NULL);
     FAILS(set_layout(lt, (sinter_weights_part_t)-1), invalid_arguments, NULL);
     lt.layout_type = sinter_layout_type_opaque;
     size_t bytes;
     sinter_tensor_t *tensor = NULL;
-    const uint64_t ids[] = {0, 5, 99, UINT64_MAX, UINT64_C(1) << 63};
+    const uint64_t ids[] = {0, 7, 99, UINT64_MAX, UINT64_C(1) << 63};
     for (int i = 0; i < 5; i++) {
         char words[100];
         snprintf(words, sizeof words, "tensor 5: %llu is no id of an opaque layout",

@@ -396,6 +396,8 @@ void emit_dynquant(const lowering_t *lo, int node, dynquant_params_t *p)
                                      .scale = n->n_out > 1 ? n->out[1] : -1,
                                      .zp = q->has_zp ? n->out[2] : -1,
                                      .high = q->high_port >= 0 ? n->out[q->high_port] : -1,
+                                     .scale_scale = -1,
+                                     .zp_scale = -1,
                                      .split = q->split,
                                      .offsets = q->offsets},
                              .kind = (int)q->kind,
