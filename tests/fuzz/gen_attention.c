@@ -346,7 +346,7 @@ static int probabilities(fz_t *f, const attention_t *a, int x)
 
     if (fz_chance(f, 25)) {
         for (int d = 0; d < t.ndims; d++) {
-            stats[d] = d != axis && fz_chance(f, 50) ? t.dims[d] : 1;
+            stats[d] = d != axis ? fz_part(f, t.dims[d], 50) : 1;
         }
         p = FZ_OP(f, softmax, type_near(f, a), t.ndims, t.dims, x,
                   fz_input(f, type_near(f, a), t.ndims, stats));

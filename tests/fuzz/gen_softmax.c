@@ -1,6 +1,8 @@
 /* SoftMax and LogSoftmax over any axis with what may follow them. */
 #include "fuzz.h"
 
+#include <string.h>
+
 void fz_gen_softmax(fz_t *f)
 {
     int64_t dims[FZ_MAX_RANK], stats[FZ_MAX_RANK], room = 8000;
@@ -22,9 +24,8 @@ void fz_gen_softmax(fz_t *f)
             size /= 2;
         }
         room /= size;
-        stats[d] = dims[d] = fz_dim(f, size, 1);
+        dims[d] = fz_dim(f, size, 1);
     }
-    stats[axis] = 1;
     x = fz_input(f, type, ndims, dims);
     if (safe) {
         f->tensors[x].dead_rows = axis + 1;
@@ -32,14 +33,17 @@ void fz_gen_softmax(fz_t *f)
         f->tensors[x].specials = fz_range(f, 1, 5);
     }
     if (fz_chance(f, 20)) {
-        x = fz_post_op(f, x);
+        x = fz_post_op(f, x); /* may enlarge unknown dims */
     }
+    memcpy(dims, f->tensors[x].dims, sizeof dims);
+    memcpy(stats, dims, sizeof stats);
+    stats[axis] = 1;
     type = fz_chance(f, 70) ? f->tensors[x].type : fz_float(f);
     if (!log && fz_chance(f, 25)) {
         int64_t sinks[FZ_MAX_RANK];
 
         for (int d = 0; d < ndims; d++) {
-            sinks[d] = fz_chance(f, 60) ? stats[d] : 1;
+            sinks[d] = fz_part(f, stats[d], 40);
         }
         x = FZ_OP(f, softmax, type, ndims, dims, x, fz_input(f, fz_float(f), ndims, sinks));
     } else {
