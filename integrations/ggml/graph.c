@@ -198,8 +198,7 @@ static void describe(const gs_builder_t *b, const gs_input_t *in, lt_t *lt)
     }
     if (in->plane >= 0 && gs_in_tiles(gs_root(t))) {
         sinter_logical_tensor_init(lt, in->id, type, in->rank, dims, property);
-        sinter_logical_tensor_set_weights_layout(
-            lt, in->plane == GS_CODES ? sinter_weights_codes : sinter_weights_values, 1);
+        gs_tile_plane(gs_layout_of(t->type), in->plane, lt);
     } else if (open) {
         sinter_logical_tensor_init(lt, in->id, type, in->rank, dims, property);
         lt->layout_type = sinter_layout_type_any;

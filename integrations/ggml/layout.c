@@ -170,13 +170,14 @@ static void pack_mxfp4(uint8_t *block, uint8_t *const *planes)
     pairs_to_nibbles(block + 1, planes[GS_CODES], 16, 0);
 }
 
-/* One row for each type: elements and bytes of a block, elements with one scale, and for each plane
- * the data type and the bytes that a block has there. */
-#define LAYOUT(type, name, elements, bytes, group, ...)                                      \
-    {                                                                                        \
-        GGML_TYPE_##type, elements, bytes, group, TYPES(__VA_ARGS__), unpack_##name, pack_##name \
+/* One row for each type: elements and bytes of a block, elements with one scale, how codes lie in
+ * tiles, and for each plane the data type and the bytes that a block has there. */
+#define LAYOUT(type, name, elements, bytes, group, part, ...)                            \
+    {                                                                                    \
+        GGML_TYPE_##type, elements, bytes, group, sinter_weights_##part,                 \
+            PLANES(__VA_ARGS__), unpack_##name, pack_##name                              \
     }
-#define TYPES(codes, n0, scales, n1, offsets, n2, scale_scales, n3, offset_scales, n4)  \
+#define PLANES(codes, n0, scales, n1, offsets, n2, scale_scales, n3, offset_scales, n4) \
     {sinter_##codes, sinter_##scales, sinter_##offsets, sinter_##scale_scales,          \
      sinter_##offset_scales},                                                           \
     {                                                                                   \
@@ -185,14 +186,20 @@ static void pack_mxfp4(uint8_t *block, uint8_t *const *planes)
 #define NONE data_type_undef, 0
 
 static const gs_layout_t layouts[] = {
-    LAYOUT(Q8_0, q8_0, 32, 34, 32, s8, 32, f16, 2, NONE, NONE, NONE),
-    LAYOUT(Q4_0, q4_0, 32, 18, 32, s4, 16, f16, 2, NONE, NONE, NONE),
-    LAYOUT(Q4_1, q4_1, 32, 20, 32, u4, 16, f16, 2, f16, 2, NONE, NONE),
-    LAYOUT(Q5_0, q5_0, 32, 22, 32, s8, 32, f16, 2, NONE, NONE, NONE),
-    LAYOUT(Q4_K, q4_k, 256, 144, 32, u4, 128, u8, 8, u8, 8, f16, 2, f16, 2),
-    LAYOUT(Q6_K, q6_k, 256, 210, 16, s8, 256, s8, 16, NONE, f16, 2, NONE),
-    LAYOUT(MXFP4, mxfp4, 32, 17, 32, f4_e2m1, 16, e8m0, 1, NONE, NONE, NONE),
+    LAYOUT(Q8_0, q8_0, 32, 34, 32, codes, s8, 32, f16, 2, NONE, NONE, NONE),
+    LAYOUT(Q4_0, q4_0, 32, 18, 32, codes, s4, 16, f16, 2, NONE, NONE, NONE),
+    LAYOUT(Q4_1, q4_1, 32, 20, 32, codes, u4, 16, f16, 2, f16, 2, NONE, NONE),
+    LAYOUT(Q5_0, q5_0, 32, 22, 32, codes_of_6_bits, s8, 32, f16, 2, NONE, NONE, NONE),
+    LAYOUT(Q4_K, q4_k, 256, 144, 32, codes, u4, 128, u8, 8, u8, 8, f16, 2, f16, 2),
+    LAYOUT(Q6_K, q6_k, 256, 210, 16, codes_of_6_bits, s8, 256, s8, 16, NONE, f16, 2, NONE),
+    LAYOUT(MXFP4, mxfp4, 32, 17, 32, codes, f4_e2m1, 16, e8m0, 1, NONE, NONE, NONE),
 };
+
+bool gs_tile_plane(const gs_layout_t *layout, int plane, sinter_logical_tensor_t *lt)
+{
+    return sinter_logical_tensor_set_weights_layout(
+               lt, plane == GS_CODES ? layout->codes : sinter_weights_values, 1) == sinter_success;
+}
 
 int gs_plane_group(const gs_layout_t *layout, int plane)
 {
@@ -326,8 +333,11 @@ static bool move_plane(const struct ggml_tensor *root, const strip_t *s, int pla
     const gs_layout_t *layout = gs_layout_of(root->type);
     const int64_t rows = root->ne[1] - row < TILE_ROWS ? root->ne[1] - row : TILE_ROWS;
     const size_t blocks = (size_t)row * blocks_of_row(root);
-    uint8_t *tiles = (uint8_t *)root->data + gs_plane_offset(root, plane) +
-                     blocks * (size_t)layout->plane_bytes[plane];
+    const int bytes = plane == GS_CODES && layout->codes == sinter_weights_codes_of_6_bits
+                          ? layout->elements * 6 / 8
+                          : layout->plane_bytes[plane];
+    uint8_t *tiles =
+        (uint8_t *)root->data + gs_plane_offset(root, plane) + blocks * (size_t)bytes;
     const sinter_dim_t dims[2] = {rows, root->ne[0] / gs_plane_group(layout, plane)};
     sinter_logical_tensor_t lines, strips;
     sinter_tensor_t *a = NULL, *b = NULL;
@@ -338,9 +348,7 @@ static bool move_plane(const struct ggml_tensor *root, const strip_t *s, int pla
                                          sinter_tensor_property_undef) == sinter_success;
     strips = lines;
     ok = ok &&
-         sinter_logical_tensor_set_weights_layout(
-             &strips, plane == GS_CODES ? sinter_weights_codes : sinter_weights_values, 1) ==
-             sinter_success &&
+         gs_tile_plane(layout, plane, &strips) &&
          sinter_tensor_create(&a, gs_engine(), &lines, s->planes[plane], SINTER_BYTES_TRUSTED) ==
              sinter_success &&
          sinter_tensor_create(&b, gs_engine(), &strips, tiles, SINTER_BYTES_TRUSTED) ==

@@ -24,12 +24,15 @@ typedef struct gs_layout {
     enum ggml_type type;
     int elements, bytes; /* of a block of ggml */
     int group;           /* elements with one scale */
+    sinter_weights_part_t codes; /* how they lie in tiles */
     sinter_data_type_t type_in[GS_PLANES];
     int plane_bytes[GS_PLANES]; /* that a block of ggml has in each plane */
     void (*unpack)(const uint8_t *block, uint8_t *const *planes);
     void (*pack)(uint8_t *block, uint8_t *const *planes);
 } gs_layout_t;
 
+/* Gives a plane of a tensor in tiles its layout. false: Sinter has none. */
+bool gs_tile_plane(const gs_layout_t *layout, int plane, sinter_logical_tensor_t *lt);
 /* Elements with one number in a plane. */
 int gs_plane_group(const gs_layout_t *layout, int plane);
 /* The layout of a type, or NULL where its blocks stay as they are. */
