@@ -29,6 +29,10 @@ bool tiles_of_values(sinter_data_type_t type, int64_t groups, int64_t N, int64_t
 static void load_codes(const groups_t *from, int64_t k, int64_t column, int n, uint8_t *code)
 {
     const int64_t first = codes_at(from, k, column), stride = from->row.stride;
+    if (stride == 1 && n == TILES_K && from->type->bits == 8) {
+        memcpy(code, from->data + first, TILES_K);
+        return;
+    }
     memset(code, 0, TILES_K);
     for (int i = 0; i < n; i++) {
         const int64_t at = first + i * stride;
@@ -59,31 +63,28 @@ static inline void put_nibbles(const uint8_t *bytes, uint8_t flip, unsigned char
     }
 }
 
-/* The upper two of six bits of a column. */
-static void put_upper(const uint8_t *code, unsigned char *lines)
-{
-    for (int k = 0; k < TILES_K; k++) {
-        unsigned char *to = &lines[k / 16 * LINE + k % 4];
-        const int shift = k % 16 / 4 * 2;
-        *to = (unsigned char)((shift == 0 ? 0 : *to) | code[k] >> 4 << shift);
-    }
-}
-
+/* A column of a tile: dwords of four codes, which every byte takes part in by itself. */
 static void put_codes(int bits, const uint8_t *code, uint8_t flip, unsigned char *tile)
 {
-    for (int k = 0; k < TILES_K; k += 4) {
-        if (bits == 8) {
-            memcpy(tile + k / 4 * LINE, code + k, 4);
-            continue;
+    enum { DWORDS = TILES_K / 4 };
+    const uint32_t low = 0x0f0f0f0f, two = 0x03030303, flips = flip * UINT32_C(0x01010101);
+    uint32_t x[DWORDS];
+    memcpy(x, code, TILES_K);
+    if (bits == 8) {
+        for (int i = 0; i < DWORDS; i++) {
+            memcpy(tile + i * LINE, &x[i], 4);
         }
-        for (int b = 0; b < 4; b++) {
-            unsigned char *to = &tile[k % 16 / 4 * LINE + b];
-            const int low = code[k + b] & 15;
-            *to = (unsigned char)(k < 16 ? low : (*to | low << 4) ^ flip);
-        }
+        return;
     }
-    if (bits == 6) {
-        put_upper(code, tile + 4 * LINE);
+    for (int j = 0; j < DWORDS / 2; j++) {
+        const uint32_t line = ((x[j] & low) | (x[DWORDS / 2 + j] & low) << 4) ^ flips;
+        memcpy(tile + j * LINE, &line, 4);
+    }
+    for (int h = 0; bits == 6 && h < 2; h++) {
+        const uint32_t *y = x + 4 * h;
+        const uint32_t line = (y[0] >> 4 & two) | (y[1] >> 4 & two) << 2 | (y[2] >> 4 & two) << 4 |
+                              (y[3] >> 4 & two) << 6;
+        memcpy(tile + (4 + h) * LINE, &line, 4);
     }
 }
 

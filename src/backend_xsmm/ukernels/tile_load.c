@@ -323,50 +323,65 @@ static void load_blocks(const tile_isa_t *isa, const matrix_t *m, rect_t at, flo
 
 /* ---- tiles of weights: numeric/tiles.h ------------------------------------------------------- */
 
-/* The values of a row for the columns of a strip. */
-static void read_strip(const groups_t *g, int64_t strip, int64_t row, float *to)
+/* n values of a plane from some place on; zero points as they are. */
+static void read_values(const tile_isa_t *isa, const groups_t *g, const unsigned char *base,
+                        int64_t at, int n, float *to)
 {
-    const bool zps = g->type->cls == DTYPE_INT, each = g->column.stride != 0;
+    const bool zps = g->type->cls == DTYPE_INT;
+    const float more = g->dtype == sinter_u8 ? 128 : 0;
+    dtype_bulk(zps ? sinter_s8 : g->dtype, isa->needs)->load(base, at, n, to);
+    for (int i = 0; more != 0 && i < n; i++) {
+        to[i] += more;
+    }
+}
+
+/* The values of a row for the columns of a strip. */
+static void read_strip(const tile_isa_t *isa, const groups_t *g, int64_t strip, int64_t row,
+                       float *to)
+{
+    const bool each = g->column.stride != 0;
     const int n = each && g->column.group == 1 ? TILES_COLUMNS : 1; /* that lie together */
     const int64_t line = g->row.stride == 0 ? 0 : row / g->row.group * TILES_COLUMNS;
-    const float more = g->dtype == sinter_u8 ? 128 : 0;
     for (int c = 0; c < TILES_COLUMNS; c += n) {
         const int64_t column = each ? (strip * TILES_COLUMNS + c) / g->column.group : 0;
-        const unsigned char *base = g->data + column / TILES_COLUMNS * g->strip;
-        const int64_t at = line + column % TILES_COLUMNS;
-        if (!zps) {
-            g->type->codec.load_f32(base, at, 1, n, to + c);
-        }
-        for (int i = 0; zps && i < n; i++) {
-            to[c + i] = (float)(int8_t)base[at + i] + more;
-        }
+        read_values(isa, g, g->data + column / TILES_COLUMNS * g->strip,
+                    line + column % TILES_COLUMNS, n, to + c);
     }
 }
 
 /* Scales or offsets, with what they are multiplied with. */
-static void read_scaled(const groups_t *g, const groups_t *by, int64_t strip, int64_t row,
-                        float *to)
+static void read_scaled(const tile_isa_t *isa, const groups_t *g, const groups_t *by,
+                        int64_t strip, int64_t row, float *to)
 {
     float factor[TILES_COLUMNS];
-    read_strip(g, strip, row, to);
+    read_strip(isa, g, strip, row, to);
     if (by->type != NULL) {
-        read_strip(by, strip, row, factor);
+        read_strip(isa, by, strip, row, factor);
         for (int c = 0; c < TILES_COLUMNS; c++) {
             to[c] *= factor[c];
         }
     }
 }
 
-/* Scales or zero points alone, which are a matrix of single elements. */
-static void load_values(const matrix_t *m, rect_t at, float *dst, int64_t ld)
+/* Scales or zero points alone, which are a matrix of single elements: rows of a strip follow one
+ * another. */
+static void load_values(const tile_isa_t *isa, const matrix_t *m, rect_t at, float *dst, int64_t ld)
 {
-    float x[TILES_COLUMNS];
+    enum { SOME = 32 };
+    const groups_t *g = &m->codes;
+    float x[SOME * TILES_COLUMNS];
     for (int c = 0, n; c < at.columns; c += n) {
         const int64_t column = at.column + c;
-        n = least(at.columns - c, (int)(TILES_COLUMNS - column % TILES_COLUMNS));
-        for (int r = 0; r < at.rows; r++) {
-            read_strip(&m->codes, column / TILES_COLUMNS, at.row + r, x);
-            memcpy(dst + r * ld + c, x + column % TILES_COLUMNS, (size_t)n * sizeof *x);
+        const int first = (int)(column % TILES_COLUMNS);
+        n = least(at.columns - c, TILES_COLUMNS - first);
+        for (int r = 0, rows; r < at.rows; r += rows) {
+            rows = least(at.rows - r, SOME);
+            read_values(isa, g, g->data + column / TILES_COLUMNS * g->strip,
+                        (at.row + r) * TILES_COLUMNS, rows * TILES_COLUMNS, x);
+            for (int i = 0; i < rows; i++) {
+                memcpy(dst + (r + i) * ld + c, x + i * TILES_COLUMNS + first,
+                       (size_t)n * sizeof *x);
+            }
         }
     }
 }
@@ -390,11 +405,11 @@ static void load_strip(const tile_isa_t *isa, const matrix_t *m, int64_t strip, 
         }
         if (has_scale && k / m->scale.row.group != scales) {
             scales = k / m->scale.row.group;
-            read_scaled(&m->scale, &m->scale_scale, strip, k, scale);
+            read_scaled(isa, &m->scale, &m->scale_scale, strip, k, scale);
         }
         if (has_zp && k / m->zp.row.group != zps) {
             zps = k / m->zp.row.group;
-            read_scaled(&m->zp, &m->zp_scale, strip, k, zp);
+            read_scaled(isa, &m->zp, &m->zp_scale, strip, k, zp);
         }
         const uint8_t *line = code[k % TILES_K];
         uint8_t packed[TILES_COLUMNS / 2];
@@ -429,7 +444,7 @@ void tile_load(const tile_isa_t *isa, const matrix_t *m, rect_t at, float *dst, 
                int pad_rows, int pad_columns)
 {
     if (m->codes.tiled == TILED_VALUES) {
-        load_values(m, at, dst, ld);
+        load_values(isa, m, at, dst, ld);
     } else if (m->codes.tiled != NOT_TILED) {
         load_tiles(isa, m, at, dst, ld);
     } else if (m->codes.block > 0) {
