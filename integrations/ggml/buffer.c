@@ -64,7 +64,8 @@ typedef struct piece {
 
 static piece_t piece_at(const struct ggml_tensor *tensor, size_t offset, size_t size)
 {
-    piece_t p = {.root = (struct ggml_tensor *)(uintptr_t)gs_root(tensor), .block_bytes = ggml_type_size(tensor->type)};
+    piece_t p = {.root = (struct ggml_tensor *)(uintptr_t)gs_root(tensor),
+                 .block_bytes = ggml_type_size(tensor->type)};
     const size_t at = (size_t)((uint8_t *)tensor->data - (uint8_t *)p.root->data) + offset;
     p.first = at / p.block_bytes;
     p.begin = at % p.block_bytes;

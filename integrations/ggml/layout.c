@@ -172,10 +172,10 @@ static void pack_mxfp4(uint8_t *block, uint8_t *const *planes)
 
 /* One row for each type: elements and bytes of a block, elements with one scale, how codes lie in
  * tiles, and for each plane the data type and the bytes that a block has there. */
-#define LAYOUT(type, name, elements, bytes, group, part, ...)                            \
-    {                                                                                    \
-        GGML_TYPE_##type, elements, bytes, group, sinter_weights_##part,                 \
-            PLANES(__VA_ARGS__), unpack_##name, pack_##name                              \
+#define LAYOUT(type, name, elements, bytes, group, part, ...)                                 \
+    {                                                                                         \
+        GGML_TYPE_##type, elements, bytes, group, sinter_weights_##part, PLANES(__VA_ARGS__), \
+            unpack_##name, pack_##name                                                        \
     }
 #define PLANES(codes, n0, scales, n1, offsets, n2, scale_scales, n3, offset_scales, n4) \
     {sinter_##codes, sinter_##scales, sinter_##offsets, sinter_##scale_scales,          \
@@ -253,8 +253,7 @@ static size_t blocks_of_row(const struct ggml_tensor *root)
 /* Blocks that there is room for. */
 static size_t room_of(const struct ggml_tensor *root)
 {
-    const size_t blocks =
-        (size_t)ggml_nelements(root) / (size_t)gs_layout_of(root->type)->elements;
+    const size_t blocks = (size_t)ggml_nelements(root) / (size_t)gs_layout_of(root->type)->elements;
     const size_t rows = ((size_t)root->ne[1] + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
     return may_tile(root) ? rows * blocks_of_row(root) : blocks;
 }
@@ -336,8 +335,7 @@ static bool move_plane(const struct ggml_tensor *root, const strip_t *s, int pla
     const int bytes = plane == GS_CODES && layout->codes == sinter_weights_codes_of_6_bits
                           ? layout->elements * 6 / 8
                           : layout->plane_bytes[plane];
-    uint8_t *tiles =
-        (uint8_t *)root->data + gs_plane_offset(root, plane) + blocks * (size_t)bytes;
+    uint8_t *tiles = (uint8_t *)root->data + gs_plane_offset(root, plane) + blocks * (size_t)bytes;
     const sinter_dim_t dims[2] = {rows, root->ne[0] / gs_plane_group(layout, plane)};
     sinter_logical_tensor_t lines, strips;
     sinter_tensor_t *a = NULL, *b = NULL;
@@ -347,8 +345,7 @@ static bool move_plane(const struct ggml_tensor *root, const strip_t *s, int pla
     bool ok = sinter_logical_tensor_init(&lines, 0, layout->type_in[plane], 2, dims,
                                          sinter_tensor_property_undef) == sinter_success;
     strips = lines;
-    ok = ok &&
-         gs_tile_plane(layout, plane, &strips) &&
+    ok = ok && gs_tile_plane(layout, plane, &strips) &&
          sinter_tensor_create(&a, gs_engine(), &lines, s->planes[plane], SINTER_BYTES_TRUSTED) ==
              sinter_success &&
          sinter_tensor_create(&b, gs_engine(), &strips, tiles, SINTER_BYTES_TRUSTED) ==

@@ -22,8 +22,8 @@ enum { GS_CODES, GS_SCALES, GS_OFFSETS, GS_SCALE_SCALES, GS_OFFSET_SCALES, GS_PL
 
 typedef struct gs_layout {
     enum ggml_type type;
-    int elements, bytes; /* of a block of ggml */
-    int group;           /* elements with one scale */
+    int elements, bytes;         /* of a block of ggml */
+    int group;                   /* elements with one scale */
     sinter_weights_part_t codes; /* how they lie in tiles */
     sinter_data_type_t type_in[GS_PLANES];
     int plane_bytes[GS_PLANES]; /* that a block of ggml has in each plane */

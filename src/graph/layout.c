@@ -8,8 +8,8 @@
 static const struct {
     tiled_t what;
     bool transposed;
-} rows[] = {{TILED_CODES, true}, {TILED_CODES, false}, {TILED_VALUES, true}, {TILED_VALUES, false},
-          {TILED_SIX, true},   {TILED_SIX, false}};
+} rows[] = {{TILED_CODES, true},   {TILED_CODES, false}, {TILED_VALUES, true},
+            {TILED_VALUES, false}, {TILED_SIX, true},    {TILED_SIX, false}};
 enum { LAYOUTS = sizeof rows / sizeof *rows };
 
 uint64_t layout_id(tiled_t what, bool transposed)
@@ -50,7 +50,7 @@ static bool suits(tiled_t what, sinter_data_type_t type)
     return what == TILED_SIX     ? number && t->bits == 8
            : what == TILED_CODES ? (number && t->bits >= 4) || type == sinter_f4_e2m1
                                  : number || type == sinter_f32 || type == sinter_f16 ||
-                                     type == sinter_bf16 || type == sinter_e8m0;
+                                       type == sinter_bf16 || type == sinter_e8m0;
 }
 
 sinter_status_t layout_verify(const sinter_logical_tensor_t *lt, const char *where)

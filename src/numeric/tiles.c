@@ -178,8 +178,7 @@ void tiles_codes(const unsigned char *tile, tiled_t as, sinter_data_type_t type,
                 to[k + b][c] = bits == 8 ? byte : k < 16 ? byte & 15 : byte >> 4;
                 if (bits == 6) {
                     const int two = upper[4 * c + b] >> k % 16 / 4 * 2 & 3;
-                    to[k + b][c] =
-                        (uint8_t)((to[k + b][c] | two << 4) - tiles_zero_of_six(type));
+                    to[k + b][c] = (uint8_t)((to[k + b][c] | two << 4) - tiles_zero_of_six(type));
                 }
             }
         }
@@ -199,9 +198,9 @@ void tiles_unpack_codes(const unsigned char *from, tiled_t as, int64_t K, int64_
                     const int64_t at = codes_at(to, k + i, n + c);
                     unsigned char *byte = groups_output(to, at);
                     const int shift = bits == 4 ? (int)(at % 2) * 4 : 0;
-                    *byte = bits == 8 ? code[i][c]
-                                      : (unsigned char)((*byte & (0xf0 >> shift)) |
-                                                        code[i][c] << shift);
+                    *byte = bits == 8
+                                ? code[i][c]
+                                : (unsigned char)((*byte & (0xf0 >> shift)) | code[i][c] << shift);
                 }
             }
         }

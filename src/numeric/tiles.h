@@ -1,22 +1,26 @@
 /* How weights lie as kernels read them: in tiles.
  *
  * A strip is 16 columns of the weights with all of K. It consists of tiles of 32 elements of K,
- * one after the other. A tile consists of lines of 64 bytes: a dword for each column. Codes of 4
- * bits have four lines; byte b of a dword of line j has the code of k = 4 j + b in its lower half
- * and that of k = 16 + 4 j + b in its upper half. Codes of 8 bits have eight lines; byte b has
- * that of k = 4 j + b. Codes of 8 bits that fit 6, counted from zero (of s8, -32 is the first one),
- * have four lines of their lower four bits, as codes of 4 bits have, and two of the upper two: byte
- * b of line j has those of k = 16 j + 4 i + b in bits 2 i and 2 i + 1. Of s4 the sign bit is flipped, so that codes count from zero. Scales,
- * offsets and zero points have planes of their own: for each strip and each group of K, those of
- * 16 columns follow one another, zero points as signed bytes, less 128 where their type is u8.
- * Columns and elements of K that the weights lack have codes of 0 and scales and offsets of 0. */
+ * one after the other. A tile consists of lines of 64 bytes: a dword for each column.
+ *
+ * - Codes of 4 bits have four lines; byte b of a dword of line j has the code of k = 4 j + b in its
+ *   lower half and that of k = 16 + 4 j + b in its upper half. Of s4 the sign bit is flipped, so
+ *   that codes count from zero.
+ * - Codes of 8 bits have eight lines; byte b has that of k = 4 j + b.
+ * - Codes of 8 bits that fit 6, counted from zero (of s8, -32 is the first one), have four lines of
+ *   their lower four bits, as codes of 4 bits have, and two of the upper two: byte b of a dword of
+ *   line j has those of k = 16 j + 4 i + b in its bits 2 i and 2 i + 1.
+ *
+ * Scales, offsets and zero points have planes of their own: for each strip and each group of K,
+ * those of 16 columns follow one another, integers as signed bytes, less 128 where their type is
+ * u8. Columns and elements of K that the weights lack have codes of 0 and scales and offsets of
+ * 0. */
 #ifndef SINTER_SRC_NUMERIC_TILES_H
 #define SINTER_SRC_NUMERIC_TILES_H
 
 #include "numeric/groups.h"
 
 enum { TILES_COLUMNS = 16, TILES_K = 32 };
-
 
 static inline int64_t tiles_strips(int64_t N)
 {

@@ -387,7 +387,8 @@ static void check_values_of(const tiles_table_t *table, const weights_t *w, cons
         for (int n = 0; n < 20; n++) {
             const int at = first * 32 + k;
             const bool in = n < 16 && at < tiles * 32;
-            const double want = in ? w->value[at][n] : -7, bound = in ? w->size[at][n] * 0x1p-22 : 0;
+            const double want = in ? w->value[at][n] : -7,
+                         bound = in ? w->size[at][n] * 0x1p-22 : 0;
             wrong += !(fabs((double)to[k][n] - want) <= bound);
         }
     }
@@ -457,9 +458,10 @@ static void test_extremes(const tiles_table_t *table)
             for (int k = 0; k < 64; k++) {
                 for (int n = 0; n < 16; n++) {
                     const int six = codes[i] == sinter_s8 ? 31 : 63;
-                    const unsigned char code = (unsigned char)(i > 4                  ? six
-                                                               : codes[i] == sinter_s4 ? 8
-                                                                                       : largest[i]);
+                    const unsigned char code =
+                        (unsigned char)(i > 4                   ? six
+                                        : codes[i] == sinter_s4 ? 8
+                                                                : largest[i]);
                     float x;
                     dtype_traits(codes[i])->codec.load_f32(&code, 0, 1, 1, &x);
                     w.value[k][n] =

@@ -101,7 +101,7 @@ static void map_groups(const quant_t *q, operand_t *op)
     }
 }
 
-/* The scales of scales or offsets: *value becomes what they are multiplied with, *scale the factors,
+/* Scales or offsets that are codes themselves: *value becomes these, *scale their factors,
  * and *groups how many of a row share one. */
 static sinter_status_t scales_of(const node_t *n, int port, int *value, int *scale, int64_t *groups)
 {
@@ -309,12 +309,8 @@ static sinter_status_t emit_stores(emitter_t *e, int ci)
 
 sinter_status_t emit_operand(lowering_t *lo, const node_t *n, int port, operand_t *op)
 {
-    *op = (operand_t){.data = n->in[port],
-                      .scale = -1,
-                      .zp = -1,
-                      .high = -1,
-                      .scale_scale = -1,
-                      .zp_scale = -1};
+    *op = (operand_t){
+        .data = n->in[port], .scale = -1, .zp = -1, .high = -1, .scale_scale = -1, .zp_scale = -1};
     memset(op->scale_dim, -1, sizeof(op->scale_dim));
     memset(op->zp_dim, -1, sizeof(op->zp_dim));
     if (n->in_dequant != NULL && n->in_dequant[port] != NULL) {

@@ -172,9 +172,9 @@ static bool values_in_tiles(const plan_t *plan, int value, int by, int across, i
 {
     const lt_t *lt = &plan->values[value].lt;
     return lies_in_tiles(plan, value, TILED_VALUES, across, along) &&
-           (by < 0 || (across >= 0 && along >= 0 &&
-                       lies_in_tiles(plan, by, TILED_VALUES, across, along) &&
-                       plan->values[by].lt.dims[across] == lt->dims[across]));
+           (by < 0 ||
+            (across >= 0 && along >= 0 && lies_in_tiles(plan, by, TILED_VALUES, across, along) &&
+             plan->values[by].lt.dims[across] == lt->dims[across]));
 }
 
 /* Whether B, if its codes lie in tiles, lies in those of this product, with all of its parts. */
@@ -190,8 +190,8 @@ static bool reads_tiles(const plan_t *plan, const step_t *step, int value)
            lies_in_tiles(plan, b->data, TILED_CODES, across, along) &&
            (b->scale < 0 || values_in_tiles(plan, b->scale, b->scale_scale, b->scale_dim[across],
                                             b->scale_dim[along])) &&
-           (b->zp < 0 || values_in_tiles(plan, b->zp, b->zp_scale, b->zp_dim[across],
-                                         b->zp_dim[along])) &&
+           (b->zp < 0 ||
+            values_in_tiles(plan, b->zp, b->zp_scale, b->zp_dim[across], b->zp_dim[along])) &&
            b->split == sinter_data_type_undef;
 }
 

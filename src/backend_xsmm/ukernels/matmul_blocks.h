@@ -78,13 +78,13 @@ typedef struct blocks_codes {
     int64_t stride;            /* bytes from column to column, or from strip to strip */
     int skip;                  /* elements of a tile that are not wanted */
     int columns, n, block;     /* elements of a column and of a block of it */
-    int bits;            /* 4 or 8, in tiles also 6 */
-    const int8_t *table; /* of 4 bits: by code */
-    uint8_t flip;        /* of 6 and 8 bits: w = ((code - less) ^ flip) as a signed byte */
-    int less;            /* of 6 bits, else 0 */
-    const float *zp;     /* [block][column]: what is subtracted from w; NULL: nothing */
-    float zp_less;       /* zero points are less by this */
-    int32_t times;       /* start = times * (sum of w) */
+    int bits;                  /* 4 or 8, in tiles also 6 */
+    const int8_t *table;       /* of 4 bits: by code */
+    uint8_t flip;              /* of 6 and 8 bits: w = ((code - less) ^ flip) as a signed byte */
+    int less;                  /* of 6 bits, else 0 */
+    const float *zp;           /* [block][column]: what is subtracted from w; NULL: nothing */
+    float zp_less;             /* zero points are less by this */
+    int32_t times;             /* start = times * (sum of w) */
 } blocks_codes_t;
 
 /* Lines of memory that are wanted next. Products fetch them into the second-level cache, a few at

@@ -350,8 +350,8 @@ static void read_strip(const tile_isa_t *isa, const groups_t *g, int64_t strip, 
 }
 
 /* Scales or offsets, with what they are multiplied with. */
-static void read_scaled(const tile_isa_t *isa, const groups_t *g, const groups_t *by,
-                        int64_t strip, int64_t row, float *to)
+static void read_scaled(const tile_isa_t *isa, const groups_t *g, const groups_t *by, int64_t strip,
+                        int64_t row, float *to)
 {
     float factor[TILES_COLUMNS];
     read_strip(isa, g, strip, row, to);

@@ -35,7 +35,7 @@ typedef struct tiles_strip {
     int64_t zp_group;                 /* and those that share a zero point or an offset */
     /* The first and the last 16 elements of a tile have scales, or offsets, of their own. */
     bool halves, offset_halves;
-    int zp_bias;                      /* added to zero points */
+    int zp_bias; /* added to zero points */
     tiles_values_t scale_type, offset_type;
     /* What scales and offsets are multiplied with, and tiles that share it, whole groups of them;
      * NULL: nothing. */
@@ -66,7 +66,8 @@ typedef struct tiles_table {
      * magnitude, whose codes are dequantised before they are multiplied. */
     void (*floats)(const tiles_strip_t *b, const codes_type_t *type, const float *values,
                    const float *x, const float *sums, int rows, bool each, float *out, int64_t ldo);
-    /* NULL: there are no floats but those of `each`. to[k * ld + column]: the values of some tiles of a strip, whose first K is 0. */
+    /* to[k * ld + column]: the values of some tiles of a strip, from tile `first` on, whose first k
+     * is 0. NULL: `floats` takes `each` only. */
     void (*load)(const tiles_strip_t *b, const codes_type_t *type, const float *values,
                  int64_t first, int tiles, float *to, int64_t ld);
 } tiles_table_t;

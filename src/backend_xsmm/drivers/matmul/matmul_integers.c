@@ -217,8 +217,7 @@ static void bind_values(const matmul_config_t *c, const matrix_t *b, blocks_stat
                  : st->nibbles && b->codes.dtype == sinter_u4 ? BLOCKS_NIBBLE
                                                               : 0;
     st->shifted = !st->folded && (b->zp.type != NULL || st->offset != 0);
-    st->floats =
-        st->shifted && b->zp.type != NULL && (b->offsets || b->zp.type->cls != DTYPE_INT);
+    st->floats = st->shifted && b->zp.type != NULL && (b->offsets || b->zp.type->cls != DTYPE_INT);
 }
 
 void blocks_bind(const matmul_config_t *c, matmul_state_t *all)
@@ -474,7 +473,8 @@ static void pack_codes(const matmul_task_t *t, int64_t k, int n, int64_t c, int 
         tiles ? codes->data + c / TILES_COLUMNS * codes->strip + k / TILES_K * tiles_bytes(bits)
               : groups_byte(codes, codes_at(codes, k, c));
     const blocks_codes_t columns = {.data = data,
-                                    .stride = tiles ? codes->strip : codes->column.stride * bits / 8,
+                                    .stride =
+                                        tiles ? codes->strip : codes->column.stride * bits / 8,
                                     .skip = (int)(k % TILES_K),
                                     .columns = cols,
                                     .n = n,
@@ -486,8 +486,8 @@ static void pack_codes(const matmul_task_t *t, int64_t k, int n, int64_t c, int 
                                     .zp = st->folded ? zp : NULL,
                                     .zp_less = st->words ? st->offset : 0,
                                     .times = buf->times};
-    (tiles ? t->c->blocks->pack_tiles
-           : t->c->blocks->pack_codes)(&columns, st->words, buf->b.byte, buf->b.start);
+    (tiles ? t->c->blocks->pack_tiles : t->c->blocks->pack_codes)(&columns, st->words, buf->b.byte,
+                                                                  buf->b.start);
 }
 
 /* kn elements of the strip at column c of the panel, from block i of a span on. */
@@ -514,7 +514,8 @@ static void load_b(const matmul_task_t *t, int64_t k, int kn, int c, int i)
 static blocks_fetch_t part_of(const groups_t *g, rect_t at, int part, int parts)
 {
     const bool down = g->row.stride == 1;
-    if (g->type == NULL || g->tiled != NOT_TILED || at.rows < 1 || (!down && g->column.stride != 1)) {
+    if (g->type == NULL || g->tiled != NOT_TILED || at.rows < 1 ||
+        (!down && g->column.stride != 1)) {
         return (blocks_fetch_t){.lines = 0};
     }
     const int64_t rows = (at.rows - 1) / g->row.group + 1,

@@ -30,12 +30,8 @@ static bool values_of(sinter_data_type_t type, tiles_values_t *values)
     static const struct {
         sinter_data_type_t type;
         tiles_values_t values;
-    } rows[] = {{sinter_f32, TILES_F32},
-                {sinter_f16, TILES_F16},
-                {sinter_bf16, TILES_BF16},
-                {sinter_e8m0, TILES_E8M0},
-                {sinter_s8, TILES_S8},
-                {sinter_u8, TILES_U8}};
+    } rows[] = {{sinter_f32, TILES_F32},   {sinter_f16, TILES_F16}, {sinter_bf16, TILES_BF16},
+                {sinter_e8m0, TILES_E8M0}, {sinter_s8, TILES_S8},   {sinter_u8, TILES_U8}};
     bool found = false;
     for (size_t i = 0; i < sizeof rows / sizeof *rows && !found; i++) {
         *values = rows[i].values;
@@ -108,8 +104,7 @@ const char *matmul_refuse_tiles(const plan_t *plan, const step_t *step)
         return A_IS_CODES;
     }
     const bool given = plan->values[b->data].tiled != NOT_TILED;
-    if (!given && !has_features(plan->features, NEEDS_AVX512) &&
-        refuse_mode(&problem) != NULL) {
+    if (!given && !has_features(plan->features, NEEDS_AVX512) && refuse_mode(&problem) != NULL) {
         return "without AVX-512, products of floats read B where it lies";
     }
     const char *many = matmul_refuse_rows(&problem, TILES_ROWS);
@@ -313,8 +308,8 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     SG_TRY(matmul_bind(self, p, &c->panel, st));
     matmul_bind_tiles(self->needs, p, st);
     take_way(ways_matmul_tiles, NULL, c, st, choice);
-    choice->shared_bytes = (size_t)p->frame->shares *
-                           tiles_buffers(c->kind, st->K, (int)st->rows, NULL, &buffers);
+    choice->shared_bytes =
+        (size_t)p->frame->shares * tiles_buffers(c->kind, st->K, (int)st->rows, NULL, &buffers);
     st->blocks = (blocks_state_t){0};
     matmul_choose_panel(st, p->frame->shares);
     SG_TRY(matmul_count(p->step, st));
@@ -364,7 +359,8 @@ static bool load_rows(tiles_task_t *w)
             const limb_rows_t to = limb_rows_from(&w->buf.ints, tile * TILES_K, tile);
             if (w->c->kind != NO_INTEGERS) {
                 usable =
-                    w->st->tiled.table->quantise(from, MM_LDA, rows, limbs_of(w->c->kind), &to) && usable;
+                    w->st->tiled.table->quantise(from, MM_LDA, rows, limbs_of(w->c->kind), &to) &&
+                    usable;
                 continue;
             }
             for (int r = 0; r < rows; r++) {
@@ -404,10 +400,10 @@ static void multiply(tiles_task_t *w, int rows, bool each, float *acc)
         const tiles_strip_t b = matmul_strip(tiled, (w->t.n0 + c) / TILES_COLUMNS);
         if (w->c->kind == NO_INTEGERS || each) {
             tiled->table->floats(&b, tiled->type, tiled->values, w->buf.x, w->buf.sums, rows, each,
-                                acc + c, MM_PANEL);
+                                 acc + c, MM_PANEL);
         } else {
-            tiled->table->ints(&b, tiled->type, tiled->bytes, &w->buf.ints, rows, limbs_of(w->c->kind),
-                              acc + c, MM_PANEL);
+            tiled->table->ints(&b, tiled->type, tiled->bytes, &w->buf.ints, rows,
+                               limbs_of(w->c->kind), acc + c, MM_PANEL);
         }
     }
 }
