@@ -17,13 +17,14 @@ static size_t row_offset(const tensor_t *t, const tensor_t *like, int64_t i)
 
 static bool get_rows_of_blocks(const tensor_t *t)
 {
-    return gs_has_blocks(t->src[0]);
+    return gs_has_blocks(t->src[0]) || gs_in_tiles(gs_root(t->src[0]));
 }
 
 static const char *refuse_get_rows(const tensor_t *t)
 {
     const tensor_t *data = t->src[0], *rows = t->src[1];
-    const bool decoded = gs_has_blocks(data) && ggml_get_type_traits(data->type)->to_float;
+    const bool decoded =
+        get_rows_of_blocks(t) && ggml_get_type_traits(data->type)->to_float != NULL;
     const char *why = decoded ? gs_broken_blocks(data) : gs_unreadable(data);
     if (why) {
         return why;
@@ -59,20 +60,28 @@ static bool translate_get_rows(gs_builder_t *b, const tensor_t *t)
            (!cast || gs_convert(b, &some, &y)) && gs_done(b, &y, 2, order);
 }
 
-/* Few rows of a table in blocks. */
+/* Few rows of a table in blocks, or in tiles, from which a row comes back as blocks. */
 static bool loop_get_rows(const tensor_t *t)
 {
     const tensor_t *table = t->src[0], *ids = t->src[1];
     const struct ggml_type_traits *traits = ggml_get_type_traits(table->type);
-    for (int64_t i = 0; i < ids->ne[0]; i++) {
+    const size_t bytes = ggml_row_size(table->type, table->ne[0]);
+    void *blocks = malloc(bytes);
+    bool ok = blocks != NULL;
+    for (int64_t i = 0; i < ids->ne[0] && ok; i++) {
         const int32_t row = *(const int32_t *)((const char *)ids->data + (size_t)i * ids->nb[0]);
-        if (row < 0 || row >= table->ne[1]) {
-            return false;
+        ok = row >= 0 && row < table->ne[1];
+        if (ok && gs_has_blocks(table)) {
+            memcpy(blocks, (const char *)table->data + (size_t)row * table->nb[1], bytes);
+        } else if (ok) {
+            ggml_backend_tensor_get(table, blocks, (size_t)row * table->nb[1], bytes);
         }
-        traits->to_float((const char *)table->data + (size_t)row * table->nb[1],
-                         (float *)((char *)t->data + (size_t)i * t->nb[1]), t->ne[0]);
+        if (ok) {
+            traits->to_float(blocks, (float *)((char *)t->data + (size_t)i * t->nb[1]), t->ne[0]);
+        }
     }
-    return true;
+    free(blocks);
+    return ok;
 }
 
 const gs_special_t gs_get_rows = {.translate = translate_get_rows,
@@ -88,8 +97,8 @@ static bool set_rows_takes_loop(const tensor_t *t)
 {
     const tensor_t *rows = t->src[0], *slots = t->src[1];
     const bool direct =
-        gs_is_float(t) ||
-        (!gs_has_blocks(t) && (t->type == GGML_TYPE_Q8_0 || t->type == GGML_TYPE_MXFP4));
+        gs_is_float(t) || (!gs_has_blocks(t) && !gs_in_tiles(gs_root(t)) &&
+                           (t->type == GGML_TYPE_Q8_0 || t->type == GGML_TYPE_MXFP4));
     return !direct || t->ne[2] != 1 || t->ne[3] != 1 || rows->ne[2] != 1 || rows->ne[3] != 1 ||
            ggml_nrows(slots) != 1 || !ggml_is_contiguous(t) || gs_root(t)->ne[0] != t->ne[0];
 }

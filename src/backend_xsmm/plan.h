@@ -39,28 +39,32 @@ typedef struct frame {
     int shares; /* in choose: of the step */
 } frame_t;
 
+/* Factors of scales that are codes: the value, and how many scales along K share one. */
+typedef struct factors_of_scales {
+    int value;
+    int64_t groups;
+} factors_of_scales_t;
+
 /* One matrix operand: codes and how they become numbers. data, scale, zp and high are values; -1:
  * none. scale_dim[d] is the dim of the scales that belongs to dim d of the data; -1: there is none.
  * group_size[d] is what group_shape says about d, 0: nothing. Then the groups along d have
  * dims[d] / scale dims[scale_dim[d]] elements; for -1 a group is all of the dim.
- * Static scales and zero points are constant values (f32, s32). scale_scale and zp_scale: what
- * scales, or offsets, are multiplied with; so many groups of scale or zp along K share each. Only
- * a MatMul's B in tiles has them. split: data (u4) and high (u2) are
- * the low and the high plane of codes of that type. */
+ * Static scales and zero points are constant values (f32, s32). split: data (u4) and high (u2) are
+ * the low and the high plane of codes of that type. scale_by and zp_by: what scales, or offsets, are
+ * multiplied with, NULL: nothing; only a MatMul's B in tiles has them. */
 typedef struct operand {
     int data, scale, zp, high;
     sinter_data_type_t split; /* undef: data holds the codes, high is not used */
     bool offsets; /* zp has offsets: scale * code + offset, in the groups of the scales */
     int8_t scale_dim[SINTER_MAX_NDIMS], zp_dim[SINTER_MAX_NDIMS];
     int64_t group_size[SINTER_MAX_NDIMS];
-    int scale_scale, zp_scale; /* values; -1: none */
-    int64_t scale_groups, zp_groups;
+    const factors_of_scales_t *scale_by, *zp_by;
 } operand_t;
 
-/* The same in tiles (numeric/tiles.h). zp: zero points or offsets; -1: none, as of the scales of
- * scales and offsets. */
+/* The same in tiles (numeric/tiles.h). zp: zero points or offsets; -1: none. Factors of scales and
+ * offsets are those of the operand. */
 typedef struct tiled_operand {
-    int codes, scale, zp, scale_scale, zp_scale;
+    int codes, scale, zp;
 } tiled_operand_t;
 
 typedef enum step_kind {

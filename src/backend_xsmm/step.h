@@ -96,8 +96,8 @@ static inline void see_operand(const operand_t *op, unsigned access, step_see_t 
     see(to, op->scale, access);
     see(to, op->zp, access);
     see(to, op->high, access);
-    see(to, op->scale_scale, access);
-    see(to, op->zp_scale, access);
+    see(to, op->scale_by != NULL ? op->scale_by->value : -1, access);
+    see(to, op->zp_by != NULL ? op->zp_by->value : -1, access);
 }
 
 static inline void see_dynquant(const dynquant_params_t *p, step_see_t see, void *to)

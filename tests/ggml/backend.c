@@ -394,8 +394,9 @@ static void random_blocks(enum ggml_type type, uint8_t *blocks, int64_t elements
     free(values);
 }
 
-/* Bytes that are set in pieces of any size come back, and the tensors on both sides keep theirs. */
-static void check_pieces(enum ggml_type type, int64_t columns, int64_t rows)
+/* Bytes that are set in pieces of any size come back, and the tensors on both sides keep theirs.
+ * weights: in a buffer for weights, where matrices are in tiles. */
+static void check_pieces(enum ggml_type type, int64_t columns, int64_t rows, bool weights)
 {
     struct ggml_context *context = make_context();
     struct ggml_tensor *tensors[3];
@@ -406,6 +407,9 @@ static void check_pieces(enum ggml_type type, int64_t columns, int64_t rows)
     }
     const size_t size = ggml_nbytes(tensors[0]);
     ggml_backend_buffer_t buffer = allocate(context);
+    if (weights) {
+        ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    }
     got = malloc(size);
     must(got != NULL, "no memory");
     for (int i = 0; i < 3; i++) {
@@ -438,6 +442,65 @@ static void check_pieces(enum ggml_type type, int64_t columns, int64_t rows)
     free(got);
     ggml_backend_buffer_free(buffer);
     ggml_free(context);
+}
+
+/* Weights in a buffer for them: products with them, and rows of them, are those of the numbers that
+ * ggml's own functions find in the blocks. Mode strict. */
+static void check_weights(enum ggml_type type, int64_t columns, int64_t rows, int64_t tokens)
+{
+    struct ggml_context *home = make_context(), *c = make_context();
+    struct ggml_tensor *w = ggml_new_tensor_2d(home, type, columns, rows);
+    ggml_backend_buffer_t weights = allocate(home);
+    ggml_backend_buffer_set_usage(weights, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    struct ggml_tensor *x = ggml_new_tensor_2d(c, GGML_TYPE_F32, columns, tokens);
+    struct ggml_tensor *ids = ggml_new_tensor_1d(c, GGML_TYPE_I32, 1);
+    struct ggml_tensor *product = ggml_mul_mat(c, w, x), *row = ggml_get_rows(c, w, ids);
+    ggml_backend_buffer_t buffer = allocate(c);
+    const size_t size = ggml_nbytes(w);
+    uint8_t *blocks = malloc(size);
+    float *numbers = malloc((size_t)(columns * rows) * sizeof(float)),
+          *in = malloc((size_t)(columns * tokens) * sizeof(float)),
+          *out = malloc((size_t)(rows * tokens) * sizeof(float)),
+          *one = malloc((size_t)columns * sizeof(float));
+    must(blocks && numbers && in && out && one, "no memory");
+    uint32_t state = (uint32_t)type + 7;
+    random_blocks(type, blocks, columns * rows, &state);
+    ggml_get_type_traits(type)->to_float(blocks, numbers, columns * rows);
+    for (int64_t i = 0; i < columns * tokens; i++) {
+        in[i] = (float)(next(&state) >> 8) / (1 << 23) - 1.0f;
+    }
+    const int32_t last = (int32_t)rows - 1;
+    ggml_backend_tensor_set(w, blocks, 0, size);
+    ggml_backend_tensor_set(x, in, 0, ggml_nbytes(x));
+    ggml_backend_tensor_set(ids, &last, 0, sizeof(last));
+    bool good =
+        compute(c, product) == GGML_STATUS_SUCCESS && compute(c, row) == GGML_STATUS_SUCCESS;
+    ggml_backend_tensor_get(product, out, 0, ggml_nbytes(product));
+    ggml_backend_tensor_get(row, one, 0, ggml_nbytes(row));
+    good = good && !memcmp(one, numbers + last * columns, (size_t)columns * sizeof(float));
+    for (int64_t i = 0; i < rows * tokens; i++) {
+        double want = 0, most = 0;
+        for (int64_t k = 0; k < columns; k++) {
+            const double term =
+                (double)numbers[i % rows * columns + k] * (double)in[i / rows * columns + k];
+            want += term;
+            most += fabs(term);
+        }
+        good = good && fabs((double)out[i] - want) <= most * 1e-5;
+    }
+    char what[160];
+    snprintf(what, sizeof(what), "weights of %s, %d columns, %d rows, %d tokens",
+             ggml_type_name(type), (int)columns, (int)rows, (int)tokens);
+    check(good, what);
+    free(blocks);
+    free(numbers);
+    free(in);
+    free(out);
+    free(one);
+    ggml_backend_buffer_free(buffer);
+    ggml_backend_buffer_free(weights);
+    ggml_free(c);
+    ggml_free(home);
 }
 
 /* ---- indices outside of a tensor ------------------------------------------------------------- */
@@ -1019,8 +1082,12 @@ int main(void)
     check_shapes();
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         if (ggml_is_quantized(types[i])) {
-            check_pieces(types[i], 32, 1);
-            check_pieces(types[i], 96, 7);
+            check_pieces(types[i], 32, 1, false);
+            check_pieces(types[i], 96, 7, false);
+            check_pieces(types[i], 96, 37, true);
+            check_weights(types[i], 96, 37, 1);
+            check_weights(types[i], 1024, 80, 5);
+            check_weights(types[i], 96, 37, 40);
             check_views(types[i], 32);
             check_host_blocks(types[i]);
         }
@@ -1035,8 +1102,13 @@ int main(void)
         }
     }
     for (size_t i = 0; i < sizeof(large) / sizeof(large[0]); i++) {
-        check_pieces(large[i], 256, 1);
-        check_pieces(large[i], 768, 5);
+        check_pieces(large[i], 256, 1, false);
+        check_pieces(large[i], 768, 5, false);
+        check_pieces(large[i], 768, 37, true);
+        check_weights(large[i], 768, 37, 1);
+        check_weights(large[i], 1024, 80, 5);
+        check_weights(large[i], 768, 37, 40);
+        check_new_weights(large[i], 1);
         check_views(large[i], 256);
         check_host_blocks(large[i]);
     }

@@ -101,25 +101,29 @@ static void map_groups(const quant_t *q, operand_t *op)
     }
 }
 
-/* Scales or offsets that are codes themselves: *value becomes these, *scale their factors,
- * and *groups how many of a row share one. */
-static sinter_status_t scales_of(const node_t *n, int port, int *value, int *scale, int64_t *groups)
+/* Scales or offsets that are codes themselves: *value becomes these, *by their factors. */
+static sinter_status_t factors_of(lowering_t *lo, const node_t *n, int port, int *value,
+                                  const factors_of_scales_t **by)
 {
     const node_t *inner = n->in_dequant != NULL && port >= 0 ? n->in_dequant[port] : NULL;
     if (inner == NULL) {
         return sinter_success;
     }
     const quant_geom_t *geom = &inner->quant->geom;
-    *value = inner->in[0];
-    *scale = inner->in[1];
-    *groups = 1;
+    factors_of_scales_t *factors = ARENA_NEW(&lo->plan->arena, factors_of_scales_t, 1);
+    if (factors == NULL) {
+        return sinter_out_of_memory;
+    }
+    *factors = (factors_of_scales_t){inner->in[1], 1};
     for (int d = 0; d < geom->ndims; d++) {
-        if (geom->scale_group[d] > 1 && *groups > 1) {
+        if (geom->scale_group[d] > 1 && factors->groups > 1) {
             return sg_fail(sinter_unimplemented, "%s: scales of scales for blocks of several dims",
                            node_label(n));
         }
-        *groups = geom->scale_group[d] > 1 ? geom->scale_group[d] : *groups;
+        factors->groups = geom->scale_group[d] > 1 ? geom->scale_group[d] : factors->groups;
     }
+    *value = inner->in[0];
+    *by = factors;
     return sinter_success;
 }
 
@@ -139,7 +143,8 @@ static sinter_status_t quant_values(lowering_t *lo, const node_t *n, bool int_zp
             node_label(n), geom->axis, graph_message_id(lo->g, n->in[0]), q->readers[0].op);
     }
     map_groups(q, op);
-    op->scale = op->zp = op->high = op->scale_scale = op->zp_scale = -1;
+    op->scale = op->zp = op->high = -1;
+    op->scale_by = op->zp_by = NULL;
     op->offsets = q->offsets;
     if (q->high_port >= 0) {
         op->high = n->in[q->high_port];
@@ -148,8 +153,8 @@ static sinter_status_t quant_values(lowering_t *lo, const node_t *n, bool int_zp
     if (q->scales == NULL) {
         op->scale = q->scale_input >= 0 ? n->in[q->scale_input] : -1;
         op->zp = q->zp_input >= 0 ? n->in[q->zp_input] : -1;
-        SG_TRY(scales_of(n, q->scale_input, &op->scale, &op->scale_scale, &op->scale_groups));
-        return scales_of(n, q->zp_input, &op->zp, &op->zp_scale, &op->zp_groups);
+        SG_TRY(factors_of(lo, n, q->scale_input, &op->scale, &op->scale_by));
+        return factors_of(lo, n, q->zp_input, &op->zp, &op->zp_by);
     }
     /* A floating node is emitted once for each cluster that needs it, but needs its constants
      * once. */
@@ -309,8 +314,7 @@ static sinter_status_t emit_stores(emitter_t *e, int ci)
 
 sinter_status_t emit_operand(lowering_t *lo, const node_t *n, int port, operand_t *op)
 {
-    *op = (operand_t){
-        .data = n->in[port], .scale = -1, .zp = -1, .high = -1, .scale_scale = -1, .zp_scale = -1};
+    *op = (operand_t){.data = n->in[port], .scale = -1, .zp = -1, .high = -1};
     memset(op->scale_dim, -1, sizeof(op->scale_dim));
     memset(op->zp_dim, -1, sizeof(op->zp_dim));
     if (n->in_dequant != NULL && n->in_dequant[port] != NULL) {
@@ -392,8 +396,6 @@ void emit_dynquant(const lowering_t *lo, int node, dynquant_params_t *p)
                                      .scale = n->n_out > 1 ? n->out[1] : -1,
                                      .zp = q->has_zp ? n->out[2] : -1,
                                      .high = q->high_port >= 0 ? n->out[q->high_port] : -1,
-                                     .scale_scale = -1,
-                                     .zp_scale = -1,
                                      .split = q->split,
                                      .offsets = q->offsets},
                              .kind = (int)q->kind,

@@ -151,7 +151,7 @@ static void take_tiles(plan_t *plan, const step_t *step, matmul_params_t *m)
         return; /* without memory, kernels that read B where it lies run */
     }
     if (given) {
-        *tiles = (tiled_operand_t){b->data, b->scale, b->zp, b->scale_scale, b->zp_scale};
+        *tiles = (tiled_operand_t){b->data, b->scale, b->zp};
     } else {
         const int last = plan->values[b->data].lt.ndims - 1, across = m->trans_b ? last - 1 : last,
                   along = m->trans_b ? last : last - 1;
@@ -161,20 +161,20 @@ static void take_tiles(plan_t *plan, const step_t *step, matmul_params_t *m)
         tiles->zp = b->zp < 0 ? -1
                               : lower_pack_tiles(plan, b->zp, TILED_VALUES, b->zp_dim[across],
                                                  b->zp_dim[along]);
-        tiles->scale_scale = tiles->zp_scale = -1;
     }
     m->tiles = tiles;
 }
 
 /* Whether scales or offsets lie in tiles, and what they are multiplied with does, column by column.
  */
-static bool values_in_tiles(const plan_t *plan, int value, int by, int across, int along)
+static bool values_in_tiles(const plan_t *plan, int value, const factors_of_scales_t *by,
+                            int across, int along)
 {
     const lt_t *lt = &plan->values[value].lt;
     return lies_in_tiles(plan, value, TILED_VALUES, across, along) &&
-           (by < 0 ||
-            (across >= 0 && along >= 0 && lies_in_tiles(plan, by, TILED_VALUES, across, along) &&
-             plan->values[by].lt.dims[across] == lt->dims[across]));
+           (by == NULL || (across >= 0 && along >= 0 &&
+                           lies_in_tiles(plan, by->value, TILED_VALUES, across, along) &&
+                           plan->values[by->value].lt.dims[across] == lt->dims[across]));
 }
 
 /* Whether B, if its codes lie in tiles, lies in those of this product, with all of its parts. */
@@ -185,13 +185,14 @@ static bool reads_tiles(const plan_t *plan, const step_t *step, int value)
     const int last = plan->values[b->data].lt.ndims - 1, across = m->trans_b ? last - 1 : last,
               along = m->trans_b ? last : last - 1;
     const bool part = value == b->data || value == b->scale || value == b->zp ||
-                      value == b->scale_scale || value == b->zp_scale;
+                      (b->scale_by != NULL && value == b->scale_by->value) ||
+                      (b->zp_by != NULL && value == b->zp_by->value);
     return part && m->conv == NULL && last > 0 &&
            lies_in_tiles(plan, b->data, TILED_CODES, across, along) &&
-           (b->scale < 0 || values_in_tiles(plan, b->scale, b->scale_scale, b->scale_dim[across],
+           (b->scale < 0 || values_in_tiles(plan, b->scale, b->scale_by, b->scale_dim[across],
                                             b->scale_dim[along])) &&
            (b->zp < 0 ||
-            values_in_tiles(plan, b->zp, b->zp_scale, b->zp_dim[across], b->zp_dim[along])) &&
+            values_in_tiles(plan, b->zp, b->zp_by, b->zp_dim[across], b->zp_dim[along])) &&
            b->split == sinter_data_type_undef;
 }
 
@@ -224,7 +225,7 @@ static void layouts(plan_t *plan, step_t *step)
 static void report(const plan_t *plan, const step_t *step, textbuf_t *text)
 {
     const matmul_params_t *m = &step->p.matmul;
-    const tiled_operand_t none = {-1, -1, -1, -1, -1}, *tiles = m->tiles != NULL ? m->tiles : &none;
+    const tiled_operand_t none = {-1, -1, -1}, *tiles = m->tiles != NULL ? m->tiles : &none;
     const int packed[] = {m->b.data,    m->b.scale,   m->b.zp,  m->conv != NULL ? m->taps : -1,
                           tiles->codes, tiles->scale, tiles->zp};
     if (plan->values[m->b.data].shows == IN_BLOCKS) {

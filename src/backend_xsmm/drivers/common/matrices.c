@@ -117,17 +117,17 @@ static void bind_strips(const operand_t *op, const frame_t *frame, int64_t K, gr
 }
 
 /* The scales of scales or offsets, each for so many of their groups along K. */
-static void bind_scales(int value, int64_t groups, const frame_t *frame, int64_t K,
-                        const groups_t *of, groups_t *to)
+static void bind_factors(const factors_of_scales_t *by, const frame_t *frame, int64_t K,
+                         const groups_t *of, groups_t *to)
 {
-    if (value < 0) {
+    if (by == NULL) {
         return;
     }
-    const bound_t *b = &frame->v[value];
+    const bound_t *b = &frame->v[by->value];
     *to = (groups_t){.data = b->data,
                      .type = dtype_traits(b->dtype),
                      .dtype = b->dtype,
-                     .row = {of->row.stride, of->row.group * groups},
+                     .row = {of->row.stride, of->row.group * by->groups},
                      .column = {1, 1},
                      .tiled = b->tiled};
     tiles_of_values(b->dtype, axis_groups(&to->row, K), TILES_COLUMNS, &to->strip);
@@ -152,9 +152,8 @@ sinter_status_t matrices_bind(const operand_t *op, bool trans, const frame_t *fr
     }
     bind_strips(op, frame, out->dims[rows], parts);
     const int64_t K = out->dims[rows];
-    bind_scales(op->scale_scale, op->scale_groups, frame, K, &out->base.scale,
-                &out->base.scale_scale);
-    bind_scales(op->zp_scale, op->zp_groups, frame, K, &out->base.zp, &out->base.zp_scale);
+    bind_factors(op->scale_by, frame, K, &out->base.scale, &out->base.scale_scale);
+    bind_factors(op->zp_by, frame, K, &out->base.zp, &out->base.zp_scale);
     return sinter_success;
 }
 

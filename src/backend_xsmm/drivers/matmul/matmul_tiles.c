@@ -40,13 +40,12 @@ static bool values_of(sinter_data_type_t type, tiles_values_t *values)
     return found;
 }
 
-/* by: a value that they are multiplied with; -1: none. */
-static bool are_scales(const plan_t *plan, int value, int by)
+static bool are_scales(const plan_t *plan, int value, const factors_of_scales_t *by)
 {
     tiles_values_t values;
     const sinter_data_type_t type = plan->values[value].lt.data_type;
-    return values_of(type, &values) && (by >= 0 || dtype_traits(type)->cls != DTYPE_INT) &&
-           (by < 0 || are_scales(plan, by, -1));
+    return values_of(type, &values) && (by != NULL || dtype_traits(type)->cls != DTYPE_INT) &&
+           (by == NULL || are_scales(plan, by->value, NULL));
 }
 
 static bool are_zero_points(const plan_t *plan, const operand_t *b)
@@ -54,7 +53,7 @@ static bool are_zero_points(const plan_t *plan, const operand_t *b)
     const sinter_data_type_t codes = plan->values[b->data].lt.data_type;
     const dtype_traits_t *t = dtype_traits(plan->values[b->zp].lt.data_type);
     return b->offsets
-               ? are_scales(plan, b->zp, b->zp_scale)
+               ? are_scales(plan, b->zp, b->zp_by)
                : t->cls == DTYPE_INT && t->bits <= 8 && dtype_traits(codes)->cls == DTYPE_INT;
 }
 
@@ -124,7 +123,7 @@ const char *matmul_refuse_tiles(const plan_t *plan, const step_t *step)
         }
     }
     if (codes_type(lt->data_type) == NULL || b->split != sinter_data_type_undef ||
-        !are_scales(plan, b->scale, b->scale_scale) || (zp != NULL && !are_zero_points(plan, b))) {
+        !are_scales(plan, b->scale, b->scale_by) || (zp != NULL && !are_zero_points(plan, b))) {
         return "no tiles for the data types of B";
     }
     const char *why = refuse_values(plan, b, b->scale, b->scale_dim, across, along);
@@ -232,13 +231,13 @@ static bool are_halves(const groups_t *g, int64_t K)
 }
 
 /* What scales or offsets are multiplied with. */
-static void bind_scales(const problem_t *p, int value, const groups_t *g, const unsigned char **at,
-                        int64_t *span, tiles_values_t *type)
+static void bind_factors(const groups_t *g, const unsigned char **at, int64_t *span,
+                         tiles_values_t *type)
 {
-    if (value >= 0) {
-        *at = p->frame->v[value].data;
+    if (g->type != NULL) {
+        *at = g->data;
         *span = g->row.group / TILES_K;
-        values_of(p->frame->v[value].dtype, type);
+        values_of(g->dtype, type);
     }
 }
 
@@ -271,10 +270,10 @@ void matmul_bind_tiles(features_t features, const problem_t *p, matmul_state_t *
     tiles_of_codes(tiles_bits(codes->tiled, codes->dtype), K, TILES_COLUMNS, &to->codes);
     tiles_of_values(scale->dtype, axis_groups(&b->scale.row, K), TILES_COLUMNS, &to->scales);
     tiles_of_values(zp != NULL ? zp->dtype : sinter_f32, groups, TILES_COLUMNS, &to->zps);
-    bind_scales(p, m->tiles->scale_scale, &b->scale_scale, &to->first.scale_scale,
-                &to->first.scale_span, &to->first.scale_scale_type);
-    bind_scales(p, m->tiles->zp_scale, &b->zp_scale, &to->first.offset_scale,
-                &to->first.offset_span, &to->first.offset_scale_type);
+    bind_factors(&b->scale_scale, &to->first.scale_scale, &to->first.scale_span,
+                 &to->first.scale_scale_type);
+    bind_factors(&b->zp_scale, &to->first.offset_scale, &to->first.offset_span,
+                 &to->first.offset_scale_type);
     to->scale_scales = b->scale_scale.strip;
     to->zp_scales = b->zp_scale.strip;
     if (b->codes.type->bits == 4) {
