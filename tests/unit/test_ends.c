@@ -1,5 +1,7 @@
 /* Elementwise functions at the ends, signs of zeros included: at infinities, NaN and zeros, and Pow
- * against C's pow; in f32, f16, bf16 and f64, alone, between other ops, and op by op. */
+ * against C's pow; in f32, f16, bf16 and f64, alone, between other ops, and op by op. Rotary
+ * embeddings and Hadamard transforms of elements next to the largest and the least floats: what
+ * fits f32 is finite, and what is subnormal has its digits. */
 #include <float.h>
 #include <math.h>
 
@@ -167,6 +169,127 @@ static void test_extremes(void)
     }
 }
 
+/* ---- sums of large elements ------------------------------------------------------------------ */
+
+enum { LARGEST = 1024 }; /* elements of a block */
+static const double u = 0x1p-24, half_of_least = 0x1p-150;
+
+/* Whether got is want within a bound; a want that is beyond f32, or may be, is not compared. */
+static bool within(double got, double want, double bound)
+{
+    return fabs(want) + bound > (double)FLT_MAX || fabs(got - want) <= bound;
+}
+
+/* Elements of a magnitude, with signs of a pattern: all alike, those of row n - 1 of the matrix,
+ * alternating, or drawn with magnitudes of their own. */
+static double element(int pattern, int i, int n, double size)
+{
+    const unsigned draw = (unsigned)(i + 7) * 2654435761u;
+    switch (pattern) {
+    case 0:
+        return size;
+    case 1:
+        return __builtin_parity((unsigned)(i & (n - 1))) ? -size : size;
+    case 2:
+        return i % 2 ? -size : size;
+    default:
+        return (draw >> 31 ? -size : size) * (double)(draw >> 8 & 0xFFFF) / 0x1p16;
+    }
+}
+
+static const double sizes[] = {FLT_MAX, FLT_MAX / 2, 0x1p125, 0x1p120, 1, 0x1p-126, 0x1p-149 * 77};
+enum { SIZES = sizeof sizes / sizeof *sizes, PATTERNS = 4 };
+
+/* docs/numerics.md: a sum in f32 for each level, and the factor. */
+static void check_hadamard(int n, int pattern, double size)
+{
+    static float x[LARGEST], y[LARGEST];
+    const int levels = __builtin_ctz((unsigned)n) + 3, row = n < 64 ? 64 : n;
+    char spec[120];
+    snprintf(spec, sizeof spec, "HadamardTransform block_size=%d 1:f32:1x%d -> 2:f32:1x%d", n, row,
+             row);
+    const spec_port_t ports[] = {{1, x}, {2, y}, {0, NULL}};
+    for (int i = 0; i < row; i++) {
+        x[i] = (float)element(pattern, i, n, size);
+    }
+    CHECK(spec_run(spec, sinter_partition_policy_fusion, ports) == sinter_success, "%s: %s", spec,
+          sinter_last_error_message());
+    int bad = 0, first = 0;
+    double wanted = 0;
+    for (int i = 0; i < row; i++) {
+        double sum = 0, magnitudes = 0;
+        for (int k = 0; k < n; k++) {
+            const double v = x[i / n * n + k];
+            sum += __builtin_parity((unsigned)(i & k)) ? -v : v;
+            magnitudes += fabs(v);
+        }
+        const double want = sum / sqrt(n),
+                     bound = levels * (u * magnitudes / sqrt(n) + half_of_least);
+        if (!within((double)y[i], want, bound)) {
+            wanted = bad++ ? wanted : want;
+            first = bad == 1 ? i : first;
+        }
+    }
+    CHECK(bad == 0, "%s, elements %d of %g: %d of %d are wrong, %d is %g instead of %g", spec,
+          pattern, size, bad, row, first, (double)y[first], wanted);
+}
+
+static void test_hadamard(void)
+{
+    for (int n = 1; n <= LARGEST; n *= 2) {
+        for (int i = 0; i < PATTERNS * SIZES; i++) {
+            check_hadamard(n, i / SIZES, sizes[i % SIZES]);
+        }
+    }
+}
+
+/* Tables of cosines and sines above 1, or a scale: products of large elements are beyond f32 where
+ * their difference is not. */
+static void check_rotary(const char *how, bool pairs, double scale, double table, double size,
+                         int pattern)
+{
+    enum { HEADS = 2, HEAD = 38, TURNED = HEAD / 2 };
+    static float x[HEADS * HEAD], y[HEADS * HEAD], cosine[TURNED], sine[TURNED];
+    char spec[300];
+    const spec_port_t ports[] = {{1, x}, {2, cosine}, {3, sine}, {4, y}, {0, NULL}};
+    snprintf(spec, sizeof spec,
+             "RotaryEmbedding %s scale=%g 1:f32:1x2x1x38 2:f32:1x1x19 3:f32:1x1x19 -> "
+             "4:f32:1x2x1x38",
+             how, scale);
+    for (int i = 0; i < HEADS * HEAD; i++) {
+        x[i] = (float)element(pattern, i, HEAD, size);
+    }
+    for (int i = 0; i < TURNED; i++) {
+        cosine[i] = (float)(table * cos(0.37 * i));
+        sine[i] = (float)(table * sin(0.37 * i));
+    }
+    CHECK(spec_run(spec, sinter_partition_policy_fusion, ports) == sinter_success, "%s: %s", spec,
+          sinter_last_error_message());
+    int bad = 0;
+    for (int i = 0; i < HEADS * TURNED; i++) {
+        const int h = i / TURNED * HEAD, k = i % TURNED, at = h + (pairs ? 2 * k : k),
+                  to = at + (pairs ? 1 : TURNED);
+        const double c = scale * (double)cosine[k], s = scale * (double)sine[k], a = (double)x[at],
+                     b = (double)x[to],
+                     all = fmax(fabs(a * c) + fabs(b * s), fabs(b * c) + fabs(a * s)),
+                     bound = 4 * u * all + 2 * half_of_least;
+        bad += !within((double)y[at], a * c - b * s, bound) +
+               !within((double)y[to], b * c + a * s, bound);
+    }
+    CHECK(bad == 0, "%s, elements %d of %g, tables of %g: %d of %d are wrong", spec, pattern, size,
+          table, bad, HEADS * HEAD);
+}
+
+static void test_rotary(void)
+{
+    for (int i = 0; i < PATTERNS * SIZES; i++) {
+        for (int k = 0; k < 2 * 3; k++) {
+            check_rotary(k % 2 ? "interleaved=1" : "", k % 2, k / 2 == 1 ? 1.25 : 1,
+                         k / 2 == 2 ? 3 : 1, sizes[i % SIZES], i / SIZES);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -174,5 +297,7 @@ int main(int argc, char **argv)
     test_unary();
     test_pow();
     test_extremes();
+    test_hadamard();
+    test_rotary();
     return check_finish();
 }

@@ -1,6 +1,8 @@
 /* RotaryEmbedding and HadamardTransform, a row at a time (rows.h): a row is a head, or all heads of
  * a token that lie side by side. Angles are found once for all heads: a first phase writes the
- * cosines and sines of each token, scaled, into shared memory as floats. */
+ * cosines and sines of each token, scaled, into shared memory as floats, and behind those of all
+ * tokens the largest magnitude of each token's: only above 1 may a product overflow. */
+#include <float.h>
 #include <math.h>
 
 #include "backend_xsmm/drivers/common/box.h"
@@ -9,6 +11,7 @@
 #include "backend_xsmm/kernel.h"
 #include "backend_xsmm/ukernels/eltwise.h"
 #include "base/status.h"
+#include "numeric/dtype_bits.h"
 
 typedef struct rotary_state {
     rows_t rows;
@@ -26,7 +29,7 @@ static const bound_t *bound_or_none(const frame_t *frame, int value)
 
 static size_t angle_bytes(const rotary_state_t *st)
 {
-    return scratch_round((size_t)(st->batch * st->tokens * st->half) * 2 * sizeof(float));
+    return scratch_round((size_t)(st->batch * st->tokens * (2 * st->half + 1)) * sizeof(float));
 }
 
 static sinter_status_t choose(const kernel_t *self, const problem_t *problem, const void *config,
@@ -118,13 +121,48 @@ static void find_angles(const rotary_state_t *st, double scale, int64_t b, int64
     }
 }
 
+/* Magnitudes have the order of their bits, which compilers compare in vectors; NaN is above all. */
+static float largest_magnitude(const float *x, int64_t n)
+{
+    int32_t most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const int32_t magnitude = (int32_t)(bits_of_f32(x[i]) & INT32_MAX);
+        most = magnitude > most ? magnitude : most;
+    }
+    return f32_of_bits((uint32_t)most);
+}
+
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 /* What rows_work hands on: the state, and the angles that the first phase found. */
 typedef struct rotation {
     const rotary_state_t *st;
-    const float *angles;
+    const float *angles, *most;
 } rotation_t;
+
+/* Whether one of n products with numbers up to `most` may be beyond f32, or is NaN. */
+static bool products_overflow(const float *x, int64_t n, float most)
+{
+    const float limit = FLT_MAX / 2 / most;
+    int above = 0;
+    for (int64_t i = 0; i < n; i++) {
+        above |= !(fabsf(x[i]) <= limit);
+    }
+    return above;
+}
+
+/* x * cosine or x * sine may be beyond f32, and yet their sum may fit. */
+static void turn_in_double(float *x, const float *cosine, const float *sine, int64_t half,
+                           bool pairs)
+{
+    const int64_t step = pairs ? 2 : 1, other = pairs ? 1 : half;
+    for (int64_t i = 0; i < half; i++) {
+        float *at = x + i * step;
+        const double a = at[0], b = at[other];
+        at[0] = (float)(a * cosine[i] - b * sine[i]);
+        at[other] = (float)(b * cosine[i] + a * sine[i]);
+    }
+}
 
 static void rotate(const void *state, const problem_t *p, row_t *now)
 {
@@ -133,11 +171,16 @@ static void rotate(const void *state, const problem_t *p, row_t *now)
     const int64_t *row = now->index;
     float *x = now->x;
     for (int64_t h = 0; h < st->heads; h++) {
-        const float *cosine = r->angles + (row[0] * st->tokens + row[st->sequence]) * 2 * st->half;
-        if (p->step->p.rotary.interleaved) {
-            st->fn->turn_pairs(x + h * st->head, cosine, cosine + st->half, (int)st->half);
+        const int64_t token = row[0] * st->tokens + row[st->sequence];
+        const float *cosine = r->angles + token * 2 * st->half, *sine = cosine + st->half,
+                    most = r->most[token];
+        float *head = x + h * st->head;
+        if (!(most <= 1) && products_overflow(head, 2 * st->half, most)) {
+            turn_in_double(head, cosine, sine, st->half, p->step->p.rotary.interleaved);
+        } else if (p->step->p.rotary.interleaved) {
+            st->fn->turn_pairs(head, cosine, sine, (int)st->half);
         } else {
-            st->fn->turn_halves(x + h * st->head, cosine, cosine + st->half, (int)st->half);
+            st->fn->turn_halves(head, cosine, sine, (int)st->half);
         }
     }
     for (int64_t at = 0; st->block > 0 && at < st->rows.row; at += st->block) {
@@ -149,7 +192,7 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
                  const worker_t *w)
 {
     const rotary_state_t *st = state;
-    float *angles = w->shared;
+    float *angles = w->shared, *most = angles + st->batch * st->tokens * 2 * st->half;
     (void)self, (void)config;
     if (w->phase == 0) {
         int64_t begin, end;
@@ -157,11 +200,12 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
         for (int64_t i = begin; i < end; i++) {
             find_angles(st, p->step->p.rotary.scale, i / st->tokens, i % st->tokens,
                         angles + i * 2 * st->half);
+            most[i] = largest_magnitude(angles + i * 2 * st->half, 2 * st->half);
         }
         return;
     }
     static const row_ops_t turn = {.change = rotate};
-    const rotation_t r = {st, angles};
+    const rotation_t r = {st, angles, most};
     rows_work(&st->rows, p, w, (unsigned char *)w->shared + angle_bytes(st), &turn, &r);
 }
 
