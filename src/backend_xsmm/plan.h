@@ -50,8 +50,8 @@ typedef struct factors_of_scales {
  * group_size[d] is what group_shape says about d, 0: nothing. Then the groups along d have
  * dims[d] / scale dims[scale_dim[d]] elements; for -1 a group is all of the dim.
  * Static scales and zero points are constant values (f32, s32). split: data (u4) and high (u2) are
- * the low and the high plane of codes of that type. scale_by and zp_by: what scales, or offsets, are
- * multiplied with, NULL: nothing; only a MatMul's B in tiles has them. */
+ * the low and the high plane of codes of that type. scale_by and zp_by: what scales, or offsets,
+ * are multiplied with, NULL: nothing; only a MatMul's B in tiles has them. */
 typedef struct operand {
     int data, scale, zp, high;
     sinter_data_type_t split; /* undef: data holds the codes, high is not used */
