@@ -29,6 +29,7 @@ typedef struct selection_case {
                                 the same as with them */
     bool products;           /* the report says whether libxsmm multiplies */
     const char *never;       /* what the report must not say; NULL: nothing in particular */
+    bool tiles;              /* tensors 10 and 11, codes and scales, have opaque layouts */
 } selection_case_t;
 
 /* ---- the graphs ------------------------------------------------------------------------------ */
@@ -334,6 +335,25 @@ static const selection_case_t cases[] = {
             VNNI = {"matmul_tiles_f32_avx512",
                     {"matmul_tiles_int8_vnni " MODE_HAS_NO_INTEGERS,
                      "reads tensor 11, which is constant, in tiles"}}}},
+    {.what = "one row, codes given in tiles, strict",
+     .graph = CONSTANT("1"),
+     .tiles = true,
+     .at = {GENERIC = {"matmul_panel_f32_generic", {"reads tensor 10 in tiles, as it was given"}},
+            AVX2 = {"matmul_tiles_f32_avx2",
+                    {"matmul_tiles_int8_avx2 " MODE_HAS_NO_INTEGERS, "tiles of B: f32 FMA"}},
+            AVX512 = {"matmul_tiles_f32_avx512",
+                      {"matmul_rows_f32_avx512 refused: B lies in tiles"}},
+            VNNI = {"matmul_tiles_f32_avx512", {"reads tensor 11 in tiles, as it was given"}}}},
+    {.what = "17 rows, codes given in tiles, int8",
+     .graph = CONSTANT("17"),
+     .tiles = true,
+     .mode = sinter_fpmath_mode_int8,
+     .apply_to_int = true,
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
+            AVX2 = {"matmul_blocks_int8_avx2",
+                    {"matmul_tiles_int8_avx2 refused: more than 16 rows share one B"}},
+            AVX512 = {"matmul_panel_f32_avx512", {0}}, VNNI = {"matmul_blocks_int8_vnni", {0}},
+            AVX2_VNNI = {"matmul_blocks_int8_avxvnni", {0}}}},
     {.what = "16 rows, constant codes along K, int8",
      .graph = CONSTANT("16"),
      .mode = sinter_fpmath_mode_int8,
@@ -799,9 +819,23 @@ static void run(const selection_case_t *c, sinter_engine_t *engine, bool own, bo
         status = status == sinter_success
                      ? sinter_partition_set_fpmath_mode(partition, c->mode, c->apply_to_int)
                      : status;
-        status = status == sinter_success
-                     ? sinter_partition_compile(partition, engine, 0, NULL, 0, NULL, &compiled)
-                     : status;
+        sinter_logical_tensor_t tiles[3];
+        size_t n_tiles = 0;
+        if (c->tiles) {
+            status = status == sinter_success ? sinter_partition_get_inputs(partition, 3, tiles)
+                                              : status;
+            n_tiles = 3;
+        }
+        for (size_t i = 0; i < n_tiles && status == sinter_success; i++) {
+            status = tiles[i].id < 10
+                         ? status
+                         : sinter_logical_tensor_set_weights_layout(
+                               &tiles[i],
+                               tiles[i].id == 10 ? sinter_weights_codes : sinter_weights_values, 1);
+        }
+        status = status == sinter_success ? sinter_partition_compile(partition, engine, n_tiles,
+                                                                     tiles, 0, NULL, &compiled)
+                                          : status;
         status =
             status == sinter_success ? sinter_compiled_partition_report(compiled, &report) : status;
         CHECK(status == sinter_success, "%s: %s", c->what, sinter_last_error_message());

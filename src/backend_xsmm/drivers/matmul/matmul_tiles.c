@@ -103,7 +103,8 @@ const char *matmul_refuse_tiles(const plan_t *plan, const step_t *step)
         return A_IS_CODES;
     }
     const bool given = plan->values[b->data].tiled != NOT_TILED;
-    if (!given && !has_features(plan->features, NEEDS_AVX512) && refuse_mode(&problem) != NULL) {
+    const bool floats = given || has_features(plan->features, NEEDS_AVX512);
+    if (tiles_table(plan->features) == NULL || (!floats && refuse_mode(&problem) != NULL)) {
         return "without AVX-512, products of floats read B where it lies";
     }
     const char *many = matmul_refuse_rows(&problem, TILES_ROWS);
