@@ -275,7 +275,7 @@ enum { PACKED_ROWS = 32 };
 int matmul_packs_strips(const plan_t *plan, const step_t *step);
 
 /* Why B does not lie in tiles (numeric/tiles.h) for the step's kernels for few rows, if it is
- * constant; NULL: it should. */
+ * constant or given in tiles; NULL: it should. */
 const char *matmul_refuse_tiles(const plan_t *plan, const step_t *step);
 /* Why a kernel that reads B by its strides does not. */
 const char *matmul_refuse_layout(const problem_t *p);

@@ -360,7 +360,7 @@ static const selection_case_t cases[] = {
      .apply_to_int = true,
      .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
             AVX2 = {"matmul_tiles_int8_avx2",
-                    {"  chosen at execute: matmul_tiles_int8_avx2 (up to 16 rows and constant B), "
+                    {"  chosen at execute: matmul_tiles_int8_avx2 (up to 16 rows and B in tiles), "
                      "else matmul_rows_int8_avx2",
                      "tiles of B: 8-bit integers"}},
             AVX512 = {"matmul_tiles_f32_avx512", {0}},
@@ -372,11 +372,11 @@ static const selection_case_t cases[] = {
      .apply_to_int = true,
      .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
             AVX2 = {"matmul_tiles_int8_avx2",
-                    {"  chosen at execute: matmul_tiles_int8_avx2 (up to 16 rows and constant B), "
+                    {"  chosen at execute: matmul_tiles_int8_avx2 (up to 16 rows and B in tiles), "
                      "else matmul_rows_int8_avx2 (up to 16 rows that share one B), else "}},
             AVX512 = {"matmul_tiles_f32_avx512", {0}},
             VNNI = {"matmul_tiles_int8_vnni",
-                    {"  chosen at execute: matmul_tiles_int8_vnni (up to 16 rows and constant B)"}},
+                    {"  chosen at execute: matmul_tiles_int8_vnni (up to 16 rows and B in tiles)"}},
             AVX2_VNNI = {"matmul_tiles_int8_avxvnni", {0}}}},
     {.what = "one row of codes, codes along K, strict",
      .graph = CODES_OF_A("1") ALONG_K("1", FLOAT_A("1")),

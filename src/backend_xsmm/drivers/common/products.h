@@ -19,7 +19,7 @@ static inline int limbs_of(integers_t kind)
 static inline limb_rows_t carve_limbs(unsigned char *base, size_t *at, size_t high, size_t low,
                                       size_t blocks, size_t offsets)
 {
-    limb_rows_t a;
+    limb_rows_t a = {.first = NULL};
     a.byte[0] = carve(base, at, high, 1);
     a.byte[1] = carve(base, at, low, 1);
     a.scale = carve(base, at, blocks, sizeof(float));

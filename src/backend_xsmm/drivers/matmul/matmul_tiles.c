@@ -1,7 +1,7 @@
-/* The matmul kernels for few rows of A and constant weights, which lie in tiles of the constant
- * cache (numeric/tiles.h). Rows of A are brought into the form that the micro-kernels want; rows
- * that do not suit integers, or whose sums might leave the range of floats, are multiplied one by
- * one with codes that are dequantised first. */
+/* The matmul kernels for few rows of A and weights in tiles (numeric/tiles.h), which the caller has
+ * given or the constant cache has made. Rows of A are brought into the form that the micro-kernels
+ * want; rows that do not suit integers, or whose sums might leave the range of floats, are
+ * multiplied one by one with codes that are dequantised first. */
 #include <string.h>
 
 #include "backend_xsmm/drivers/common/products.h"
@@ -456,7 +456,7 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
 }
 
 #define TILES                                                                                  \
-    .step = STEP_MATMUL, .phases = 2, .takes = "up to 16 rows and constant B", .setup = setup, \
+    .step = STEP_MATMUL, .phases = 2, .takes = "up to 16 rows and B in tiles", .setup = setup, \
     .choose = choose, .start = matmul_start, .work = work
 const driver_t driver_matmul_tiles = {TILES, .arithmetic = IN_F32, .refuse = refuse_floats};
 const driver_t driver_matmul_tiles_int8 = {TILES, .arithmetic = IN_INT8, .refuse = refuse_ints};
