@@ -585,9 +585,11 @@ static int fits_tiles(const fz_tensor_t *t, int codes, int ndims)
 
 void fz_perhaps_in_tiles(fz_t *f, int x, int transpose_b, int percent)
 {
+    if (f->n_ops == 0) {
+        return;
+    }
     const fz_op_t *op = &f->ops[f->n_ops - 1];
-    int fits =
-        f->n_ops > 0 && op->kind == sinter_op_dynamic_dequantize && op->out[0] == x && op->n_in > 1;
+    int fits = op->kind == sinter_op_dynamic_dequantize && op->out[0] == x && op->n_in > 1;
 
     for (int i = 0; fits && i < op->n_attrs; i++) {
         fits = op->attrs[i].id != sinter_op_attr_split_type;
