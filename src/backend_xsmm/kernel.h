@@ -246,7 +246,12 @@ typedef struct refusal {
     const char *besides;
 } refusal_t;
 
-enum { MOST_CANDIDATES = 8, MOST_REFUSALS = 24 };
+enum {
+    MOST_CANDIDATES = 12,
+    MOST_REFUSALS = 0
+#define SINTER_KERNEL(name, driver, needs) +1
+#include "backend_xsmm/kernels.def"
+};
 
 typedef struct selection {
     const kernel_t *kernels[MOST_CANDIDATES];
