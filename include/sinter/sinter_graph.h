@@ -273,14 +273,16 @@ SINTER_API sinter_status_t sinter_logical_tensor_init_unknown(sinter_logical_ten
 SINTER_API sinter_status_t sinter_logical_tensor_get_bytes(const sinter_logical_tensor_t *lt,
                                                            size_t *bytes);
 
-/* Gives a logical tensor the opaque layout in which MatMul reads its second operand at the speed of
- * memory, so that an engine owns weights in that layout only. part: what the tensor is of the
- * operand; transpose_b: MatMul's attribute, not 0: the last dim is K. All of the operand (codes,
- * scales, and zero points or offsets if there are any) must have it. The tensor is one matrix: its
- * other dims are 1. No op writes such a tensor, and no other op reads one: compile says so.
- * sinter_invalid_shape: it is no matrix, or dims are not known; sinter_invalid_data_type: there is
- * no such layout for the type; sinter_invalid_arguments: it is a host scalar. *lt is then as it
- * was. sinter_reorder converts, docs/layouts.md describes the layouts. Thread-safe. */
+/* Gives a logical tensor the opaque layout in which MatMul reads its second operand fastest. An
+ * engine can then own its weights in that layout and free all other copies. `part` says which part
+ * of the operand the tensor is. transpose_b is the attribute of the MatMul: if it is not 0, the
+ * last dim is K. All parts of the operand (codes, scales, and zero points or offsets if there are
+ * any) must have such a layout. The tensor is one matrix: its other dims are 1. No op writes such a
+ * tensor and no other op reads one; compile refuses both.
+ * sinter_invalid_shape: the tensor is not a matrix, or its dims are not known;
+ * sinter_invalid_data_type: there is no such layout for its type; sinter_invalid_arguments: it is a
+ * host scalar. After an error *lt is unchanged. sinter_reorder converts, and docs/layouts.md
+ * describes the layouts. Thread-safe. */
 SINTER_API sinter_status_t sinter_logical_tensor_set_weights_layout(sinter_logical_tensor_t *lt,
                                                                     sinter_weights_part_t part,
                                                                     int transpose_b);

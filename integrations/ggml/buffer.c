@@ -57,15 +57,14 @@ void gs_forget_copies(const struct ggml_tensor *tensor)
 /* The bytes of ggml's blocks that lie in planes, in pieces: as many whole blocks as follow one
  * another, or a part of one block. */
 typedef struct piece {
-    struct ggml_tensor *root;
+    const struct ggml_tensor *root;
     size_t block_bytes, first, count; /* blocks of the root */
     size_t begin, size;               /* in the first block; of the piece */
 } piece_t;
 
 static piece_t piece_at(const struct ggml_tensor *tensor, size_t offset, size_t size)
 {
-    piece_t p = {.root = (struct ggml_tensor *)(uintptr_t)gs_root(tensor),
-                 .block_bytes = ggml_type_size(tensor->type)};
+    piece_t p = {.root = gs_root(tensor), .block_bytes = ggml_type_size(tensor->type)};
     const size_t at = (size_t)((uint8_t *)tensor->data - (uint8_t *)p.root->data) + offset;
     p.first = at / p.block_bytes;
     p.begin = at % p.block_bytes;
@@ -82,7 +81,7 @@ static bool is_whole(const piece_t *p)
 
 enum { MOST_BLOCK_BYTES = 256 }; /* Q6_K has 210 */
 
-/* The host's functions have no way to say that they failed. */
+/* set_tensor and get_tensor return nothing, so that the log has to tell of an error. */
 static void lost(const struct ggml_tensor *tensor)
 {
     GGML_LOG_ERROR("Sinter: out of memory, bytes of %s are lost\n", tensor->name);

@@ -294,8 +294,11 @@ static void convert(const gs_layout_t *layout, bool pack, size_t count, uint8_t 
     uint8_t *planes[GS_PLANES];
     memcpy(planes, from, sizeof(planes));
     for (size_t i = 0; i < count; i++) {
-        (pack ? layout->pack(blocks + i * (size_t)layout->bytes, planes)
-              : layout->unpack(blocks + i * (size_t)layout->bytes, planes));
+        if (pack) {
+            layout->pack(blocks + i * (size_t)layout->bytes, planes);
+        } else {
+            layout->unpack(blocks + i * (size_t)layout->bytes, planes);
+        }
         for (int p = 0; p < GS_PLANES; p++) {
             planes[p] += layout->plane_bytes[p];
         }
@@ -404,7 +407,8 @@ static bool convert_tiles(const struct ggml_tensor *root, bool pack, size_t firs
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-bool gs_unpack_blocks(struct ggml_tensor *root, size_t first, size_t count, const uint8_t *blocks)
+bool gs_unpack_blocks(const struct ggml_tensor *root, size_t first, size_t count,
+                      const uint8_t *blocks)
 {
     const gs_layout_t *layout = gs_layout_of(root->type);
     uint8_t *planes[GS_PLANES], *from = (uint8_t *)(uintptr_t)blocks;

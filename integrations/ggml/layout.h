@@ -47,7 +47,8 @@ void gs_use_tiles(struct ggml_tensor *root);
 bool gs_in_tiles(const struct ggml_tensor *root);
 /* Blocks of a tensor that is not a view, to planes or tiles and back. Several threads may do so at
  * once for other blocks. false: out of memory. */
-bool gs_unpack_blocks(struct ggml_tensor *root, size_t first, size_t count, const uint8_t *blocks);
+bool gs_unpack_blocks(const struct ggml_tensor *root, size_t first, size_t count,
+                      const uint8_t *blocks);
 bool gs_pack_blocks(const struct ggml_tensor *root, size_t first, size_t count, uint8_t *blocks);
 
 #endif

@@ -145,8 +145,8 @@ static gs_value_t value_in_order(const gs_builder_t *b, const tensor_t *t, const
 
 /* ---- quantised tensors ----------------------------------------------------------------------- */
 
-/* *x, numbers of a plane, times those that `by` has for more elements each; nothing if there are
- * none. */
+/* *x becomes the numbers of a plane, multiplied with those of the plane `by` if the type has
+ * that. */
 static bool scale_plane(gs_builder_t *b, const gs_layout_t *layout, int rank, const int *order,
                         int plane, int by, const lt_t *planes, lt_t *x)
 {

@@ -30,7 +30,8 @@ typedef struct bound {
     /* Elements of a block, and from one block to the next: the last dim lies in blocks, within
      * which its stride is 1. 0: no blocks. Only a MatMul's B does. */
     int64_t block, block_stride;
-    /* Strides are then those of the tensor that it was copied from, or of a dense one. */
+    /* If it lies in tiles, strides are those of the tensor that it was copied from, or those of a
+     * dense tensor. */
     tiled_t tiled;
 } bound_t;
 
@@ -61,8 +62,8 @@ typedef struct operand {
     const factors_of_scales_t *scale_by, *zp_by;
 } operand_t;
 
-/* The same in tiles (numeric/tiles.h). zp: zero points or offsets; -1: none. Factors of scales and
- * offsets are those of the operand. */
+/* The same in tiles (numeric/tiles.h). zp: zero points or offsets; -1: none. The operand has the
+ * factors of scales and offsets. */
 typedef struct tiled_operand {
     int codes, scale, zp;
 } tiled_operand_t;

@@ -35,10 +35,10 @@ typedef struct groups {
      * one block to the next. All functions but codes_of_block know the first block only. 0: none.
      */
     int64_t block, block_stride;
-    /* In tiles, whose K are the rows: strides mean nothing then, and tile_load alone reads it.
-     * strip: bytes of one. */
+    /* Where it lies in tiles, whose K are the rows, strides are not used but that 0 still says that
+     * all groups have one value. */
     tiled_t tiled;
-    int64_t strip;
+    int64_t strip; /* bytes of a strip of tiles */
 } groups_t;
 
 /* A matrix at one batch index. */

@@ -4,8 +4,6 @@
 
 #include "base/alloc.h"
 
-enum { LINE = 4 * TILES_COLUMNS }; /* bytes */
-
 static bool is_zero_point(sinter_data_type_t type)
 {
     return dtype_traits(type)->cls == DTYPE_INT;
@@ -59,11 +57,11 @@ static inline void put_nibbles(const uint8_t *bytes, uint8_t flip, unsigned char
     odd = x >> 4 | (last & 0xf0);
     x = __builtin_shufflevector(even, odd, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
     for (int j = 0; j < 4; j++) {
-        memcpy(tile + j * LINE, (const uint8_t *)&x + 4 * j, 4);
+        memcpy(tile + j * TILES_LINE, (const uint8_t *)&x + 4 * j, 4);
     }
 }
 
-/* A column of a tile: dwords of four codes, which every byte takes part in by itself. */
+/* Puts a column into a tile. The arithmetic is on dwords of four codes; no bit leaves its byte. */
 static void put_codes(int bits, const uint8_t *code, uint8_t flip, unsigned char *tile)
 {
     enum { DWORDS = TILES_K / 4 };
@@ -72,19 +70,19 @@ static void put_codes(int bits, const uint8_t *code, uint8_t flip, unsigned char
     memcpy(x, code, TILES_K);
     if (bits == 8) {
         for (int i = 0; i < DWORDS; i++) {
-            memcpy(tile + i * LINE, &x[i], 4);
+            memcpy(tile + i * TILES_LINE, &x[i], 4);
         }
         return;
     }
     for (int j = 0; j < DWORDS / 2; j++) {
         const uint32_t line = ((x[j] & low) | (x[DWORDS / 2 + j] & low) << 4) ^ flips;
-        memcpy(tile + j * LINE, &line, 4);
+        memcpy(tile + j * TILES_LINE, &line, 4);
     }
     for (int h = 0; bits == 6 && h < 2; h++) {
         const uint32_t *y = x + 4 * h;
         const uint32_t line = (y[0] >> 4 & two) | (y[1] >> 4 & two) << 2 | (y[2] >> 4 & two) << 4 |
                               (y[3] >> 4 & two) << 6;
-        memcpy(tile + (4 + h) * LINE, &line, 4);
+        memcpy(tile + (4 + h) * TILES_LINE, &line, 4);
     }
 }
 
@@ -99,7 +97,7 @@ static bool to_six(uint8_t *code, sinter_data_type_t type)
     return all < 64;
 }
 
-/* Columns that there are none of. */
+/* Fills a tile with codes of 0, for the columns that the weights lack. */
 static void clear_tile(int bits, sinter_data_type_t type, unsigned char *tile)
 {
     uint8_t code[TILES_K];
@@ -170,8 +168,8 @@ void tiles_codes(const unsigned char *tile, tiled_t as, sinter_data_type_t type,
     const int bits = tiles_bits(as, type);
     const uint8_t flip = flip_of(type);
     for (int k = 0; k < TILES_K; k += 4) {
-        const unsigned char *line = tile + (bits == 8 ? k : k % 16) / 4 * LINE,
-                            *upper = tile + (4 + k / 16) * LINE;
+        const unsigned char *line = tile + (bits == 8 ? k : k % 16) / 4 * TILES_LINE,
+                            *upper = tile + (4 + k / 16) * TILES_LINE;
         for (int c = 0; c < TILES_COLUMNS; c++) {
             for (int b = 0; b < 4; b++) {
                 const uint8_t byte = line[4 * c + b] ^ flip;

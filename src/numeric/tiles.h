@@ -20,7 +20,7 @@
 
 #include "numeric/groups.h"
 
-enum { TILES_COLUMNS = 16, TILES_K = 32 };
+enum { TILES_COLUMNS = 16, TILES_K = 32, TILES_LINE = 4 * TILES_COLUMNS /* bytes */ };
 
 static inline int64_t tiles_strips(int64_t N)
 {
@@ -33,7 +33,7 @@ static inline int64_t tiles_along(int64_t K)
     return K / TILES_K + (K % TILES_K != 0);
 }
 
-/* The bits of a code of 4 bits that differ in a tile. */
+/* The bits that are flipped in a code of 4 bits when it is put into a tile. */
 static inline int tiles_flip(sinter_data_type_t type)
 {
     return type == sinter_s4 ? 8 : 0;
@@ -50,7 +50,7 @@ static inline int tiles_bytes(int bits)
     return TILES_COLUMNS * TILES_K * bits / 8;
 }
 
-/* Which of six bits stands for 0. */
+/* The six bits that stand for a code of 0. */
 static inline int tiles_zero_of_six(sinter_data_type_t type)
 {
     return type == sinter_s8 ? 32 : 0;

@@ -1056,6 +1056,20 @@ static void check_allocations(void)
           "memory enough again");
 }
 
+/* A type with planes, of `unit` elements in a block. */
+static void check_quantised(enum ggml_type type, int64_t unit)
+{
+    check_pieces(type, unit, 1, false);
+    check_pieces(type, 3 * unit, 5, false);
+    check_pieces(type, 3 * unit, 7, false);
+    check_pieces(type, 3 * unit, 37, true);
+    check_weights(type, 3 * unit, 37, 1);
+    check_weights(type, 1024, 80, 5);
+    check_weights(type, 3 * unit, 37, 40);
+    check_views(type, unit);
+    check_host_blocks(type);
+}
+
 int main(void)
 {
     static const enum ggml_type types[] = {GGML_TYPE_F32,  GGML_TYPE_F16,  GGML_TYPE_BF16,
@@ -1102,15 +1116,8 @@ int main(void)
         }
     }
     for (size_t i = 0; i < sizeof(large) / sizeof(large[0]); i++) {
-        check_pieces(large[i], 256, 1, false);
-        check_pieces(large[i], 768, 5, false);
-        check_pieces(large[i], 768, 37, true);
-        check_weights(large[i], 768, 37, 1);
-        check_weights(large[i], 1024, 80, 5);
-        check_weights(large[i], 768, 37, 40);
+        check_quantised(large[i], 256);
         check_new_weights(large[i], 1);
-        check_views(large[i], 256);
-        check_host_blocks(large[i]);
     }
     for (size_t i = 0; i < sizeof(without_planes) / sizeof(without_planes[0]); i++) {
         check_views(without_planes[i], 32);

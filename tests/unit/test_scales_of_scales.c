@@ -179,22 +179,23 @@ static void check_product(const weights_t *w, const numbers_t *n, int rows,
         y[i] = NAN;
     }
     must(sinter_compiled_graph_execute(whole, stream));
-    /* Of the largest of 128 elements, which share a scale at most. */
+    /* Of the largest of SHARE elements: no more than these share a scale of an activation. */
+    enum { SHARE = 128 };
     const double part = mode == sinter_fpmath_mode_strict ? 0
                         : mode == sinter_fpmath_mode_int8 ? 0x1p-7
                                                           : 0x1p-8;
     double worst = 0;
     for (int r = 0; r < rows; r++) {
-        double most = 0;
+        const float *x = n->x + r * K;
+        double most[K / SHARE] = {0};
         for (int k = 0; k < K; k++) {
-            most = fmax(most, fabs((double)n->x[r * K + k]));
+            most[k / SHARE] = fmax(most[k / SHARE], fabs((double)x[k]));
         }
         for (int c = 0; c < N; c++) {
             double want = 0, bound = 0;
             for (int k = 0; k < K; k++) {
-                const double x = (double)n->x[r * K + k];
-                want += x * n->weight[c][k];
-                bound += n->size[c][k] * (fabs(x) * 0x1p-18 + most * part);
+                want += (double)x[k] * n->weight[c][k];
+                bound += n->size[c][k] * (fabs((double)x[k]) * 0x1p-18 + most[k / SHARE] * part);
             }
             const double off = fabs((double)y[r * N + c] - want) / bound;
             worst = off <= worst ? worst : off;

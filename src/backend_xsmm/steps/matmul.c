@@ -177,7 +177,7 @@ static bool values_in_tiles(const plan_t *plan, int value, const factors_of_scal
                            plan->values[by->value].lt.dims[across] == lt->dims[across]));
 }
 
-/* Whether B, if its codes lie in tiles, lies in those of this product, with all of its parts. */
+/* Whether `value` is a part of B, and all parts of B lie in the tiles that this product reads. */
 static bool reads_tiles(const plan_t *plan, const step_t *step, int value)
 {
     const matmul_params_t *m = &step->p.matmul;

@@ -116,7 +116,7 @@ static void bind_strips(const operand_t *op, const frame_t *frame, int64_t K, gr
     }
 }
 
-/* The scales of scales or offsets, each for so many of their groups along K. */
+/* The factors of scales or offsets. */
 static void bind_factors(const factors_of_scales_t *by, const frame_t *frame, int64_t K,
                          const groups_t *of, groups_t *to)
 {

@@ -517,10 +517,6 @@ sinter_status_t matmul_bind(const kernel_t *self, const problem_t *p, const matm
     }
     const bound_t *b = &p->frame->v[m->b.data];
     st->tiled.table = NULL;
-    if (b->tiled != NOT_TILED && m->tiles != NULL) {
-        /* Those that multiply floats, which load them. */
-        matmul_bind_tiles((features_t){self->needs.bits & (NEEDS_AVX512)}, p, st);
-    }
     st->strips = b->strip > 0;
     if (st->strips && st->rows > 0 && st->N > 0) {
         st->strip_stride = b->strides[0] / ((st->N - 1) / b->strip + 1);
@@ -587,7 +583,12 @@ void matmul_add_ways(const matmul_config_t *c, matmul_state_t *st, choice_t *cho
 static sinter_status_t choose(const kernel_t *self, const problem_t *p, const void *config,
                               void *state, choice_t *choice)
 {
+    const matmul_params_t *m = &p->step->p.matmul;
     SG_TRY(matmul_bind(self, p, config, state));
+    if (m->tiles != NULL && p->frame->v[m->b.data].tiled != NOT_TILED) {
+        /* Without VNNI: the tables of integers load no floats. */
+        matmul_bind_tiles((features_t){self->needs.bits & (NEEDS_AVX512)}, p, state);
+    }
     choice->shared_bytes = matmul_shared(config, state);
     matmul_add_ways(config, state, choice);
     return sinter_success;

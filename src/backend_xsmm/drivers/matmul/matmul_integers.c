@@ -30,7 +30,7 @@ static bool are_integers(const problem_t *p, int value)
     return value < 0 || dtype_traits(problem_type(p, value))->cls == DTYPE_INT;
 }
 
-/* Codes of offsets are no integers once they are multiplied with their scales. */
+/* Whether zero points are integers. Offsets are not: where they are codes, these have scales. */
 static bool has_integer_zps(const problem_t *p, const operand_t *b)
 {
     return b->zp >= 0 && !b->offsets && are_integers(p, b->zp);

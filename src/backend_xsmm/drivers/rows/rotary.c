@@ -1,7 +1,7 @@
 /* RotaryEmbedding and HadamardTransform, a row at a time (rows.h): a row is a head, or all heads of
  * a token that lie side by side. Angles are found once for all heads: a first phase writes the
- * cosines and sines of each token, scaled, into shared memory as floats, and behind those of all
- * tokens the largest magnitude of each token's: only above 1 may a product overflow. */
+ * cosines and sines of each token, scaled, into shared memory as floats. Behind them it writes the
+ * largest magnitude of them for each token: where that is above 1, products may overflow. */
 #include <float.h>
 #include <math.h>
 
