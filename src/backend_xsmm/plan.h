@@ -62,12 +62,6 @@ typedef struct operand {
     const factors_of_scales_t *scale_by, *zp_by;
 } operand_t;
 
-/* The same in tiles (numeric/tiles.h). zp: zero points or offsets; -1: none. The operand has the
- * factors of scales and offsets. */
-typedef struct tiled_operand {
-    int codes, scale, zp;
-} tiled_operand_t;
-
 typedef enum step_kind {
 #define SINTER_STEP(kind, name, driver) STEP_##kind,
 #include "backend_xsmm/steps.def"
@@ -97,8 +91,10 @@ typedef struct matmul_params {
     const conv_params_t *conv;
     /* Of a convolution: codes of b in strips as integers are multiplied with; -1: none. */
     int taps;
-    const tiled_operand_t *tiles; /* B for kernels of few rows; NULL: it does not lie in tiles, */
-    const char *why_no_tiles;     /* and why; itself NULL: nobody has asked */
+    /* b lies in tiles that the micro-kernels of tiles take (numeric/tiles.h): the tensors that the
+     * caller has given, or copies, if the constant cache has room for them. */
+    bool tiled;
+    const char *why_no_tiles; /* NULL: it does, or nobody has asked */
     /* A value whose dims are those of the output: the first stored one, or one without data. */
     int out_dims;
 } matmul_params_t;
@@ -330,6 +326,7 @@ typedef struct plan_value {
      * `across` and whose K is the dim `along`, -1 where one value is for all of K. */
     tiled_t tiled;
     int across;
+    int set; /* PACKED, tiled: the first part of the same operand; parts follow one another */
     /* VIEW: the StaticReshape, StaticTranspose or Slice that makes this from base; BACKWARDS: base
      * from this. Or the Concat that makes base; this is then the place of its input `part`. */
     const node_t *op;

@@ -289,6 +289,25 @@ static sinter_status_t take_copy(const plan_t *plan, frame_mem_t *fm, const step
     return sinter_success;
 }
 
+/* Parts of one operand lie in tiles, or none does: where there was no room for one of them, the
+ * others are not used. k: of packed values. */
+static void keep_whole_set(const plan_t *plan, frame_mem_t *fm, int k)
+{
+    const int first = plan->n_values - plan->n_packed, i = first + k, set = plan->values[i].set;
+    bool whole = true;
+    if (plan->values[i].tiled == NOT_TILED || set != i) {
+        return;
+    }
+    for (int n = k; n < plan->n_packed && plan->values[first + n].set == set; n++) {
+        whole = whole && fm->constants[n] != NULL;
+    }
+    for (int n = k; n < plan->n_packed && plan->values[first + n].set == set && !whole; n++) {
+        constants_give(&plan->engine->constants, fm->constants[n]);
+        fm->constants[n] = NULL;
+        fm->v[first + n] = fm->v[plan->values[first + n].base];
+    }
+}
+
 sinter_status_t frame_pack(const plan_t *plan, frame_mem_t *fm, const void *owner)
 {
     for (int k = 0; k < plan->n_packed; k++) {
@@ -309,6 +328,9 @@ sinter_status_t frame_pack(const plan_t *plan, frame_mem_t *fm, const void *owne
         } else {
             fm->v[i] = *base;
         }
+    }
+    for (int k = 0; k < plan->n_packed; k++) {
+        keep_whole_set(plan, fm, k);
     }
     bool moved = false;
     for (int s = 0; s < plan->n_steps; s++) {

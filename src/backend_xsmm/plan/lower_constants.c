@@ -47,11 +47,12 @@ int lower_pack_strips(plan_t *plan, int value, int strip)
     return plan->n_values - 1;
 }
 
-int lower_pack_tiles(plan_t *plan, int value, tiled_t what, int across, int along)
+int lower_pack_tiles(plan_t *plan, int value, tiled_t what, int across, int along, int set)
 {
     plan_value_t *packed = add_packed(plan, value, along);
     packed->tiled = what;
     packed->across = across;
+    packed->set = set;
     return plan->n_values - 1;
 }
 

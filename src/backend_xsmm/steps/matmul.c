@@ -134,35 +134,28 @@ static bool lies_in_tiles(const plan_t *plan, int value, tiled_t what, int acros
            (v->along == along || (along < 0 && v->lt.dims[v->along] == 1));
 }
 
-/* Makes B the tiles that kernels for few rows want: the tensors themselves, or copies of constants.
- * Scales and zero points have one value for each column, see matmul_refuse_tiles. */
+/* Makes B tiles where kernels read them: they are given, or become copies of constants. Scales and
+ * zero points have one value for each column, see matmul_refuse_tiles. */
 static void take_tiles(plan_t *plan, const step_t *step, matmul_params_t *m)
 {
-    const operand_t *b = &m->b;
+    operand_t *b = &m->b;
     const bool given = plan->values[b->data].tiled != NOT_TILED;
     m->why_no_tiles = !given && (!lower_is_constant(plan, b->data) ||
                                  (b->scale >= 0 && !lower_is_constant(plan, b->scale)) ||
                                  (b->zp >= 0 && !lower_is_constant(plan, b->zp)))
                           ? "B is not constant"
                           : matmul_refuse_tiles(plan, step);
-    tiled_operand_t *tiles =
-        m->why_no_tiles == NULL ? ARENA_NEW(&plan->arena, tiled_operand_t, 1) : NULL;
-    if (tiles == NULL) {
-        return; /* without memory, kernels that read B where it lies run */
-    }
-    if (given) {
-        *tiles = (tiled_operand_t){b->data, b->scale, b->zp};
-    } else {
+    m->tiled = m->why_no_tiles == NULL;
+    if (m->tiled && !given) {
         const int last = plan->values[b->data].lt.ndims - 1, across = m->trans_b ? last - 1 : last,
-                  along = m->trans_b ? last : last - 1;
-        tiles->codes = lower_pack_tiles(plan, b->data, TILED_CODES, across, along);
-        tiles->scale = lower_pack_tiles(plan, b->scale, TILED_VALUES, b->scale_dim[across],
-                                        b->scale_dim[along]);
-        tiles->zp = b->zp < 0 ? -1
-                              : lower_pack_tiles(plan, b->zp, TILED_VALUES, b->zp_dim[across],
-                                                 b->zp_dim[along]);
+                  along = m->trans_b ? last : last - 1, set = plan->n_values;
+        b->data = lower_pack_tiles(plan, b->data, TILED_CODES, across, along, set);
+        b->scale = lower_pack_tiles(plan, b->scale, TILED_VALUES, b->scale_dim[across],
+                                    b->scale_dim[along], set);
+        b->zp = b->zp < 0 ? -1
+                          : lower_pack_tiles(plan, b->zp, TILED_VALUES, b->zp_dim[across],
+                                             b->zp_dim[along], set);
     }
-    m->tiles = tiles;
 }
 
 /* Whether scales or offsets lie in tiles, and what they are multiplied with does, column by column.
@@ -205,15 +198,12 @@ static void layouts(plan_t *plan, step_t *step)
     if (plan->values[b->data].tiled != NOT_TILED) {
         return;
     }
-    /* No kernel of many rows reads B. */
-    const problem_t problem = {.plan = plan, .step = step};
-    const bool few = step->p.matmul.tiles != NULL && matmul_rows_of(&problem) >= 0;
     if (taps > 0 && lower_is_constant(plan, b->data)) {
         step->p.matmul.taps = lower_pack_strips(plan, b->data, taps);
         plan->values[step->p.matmul.taps].taps = true;
     } else if (strip > 0) {
         b->data = lower_pack_strips(plan, b->data, strip);
-    } else if (dim >= 0 && !few) {
+    } else if (dim >= 0) {
         b->data = lower_pack(plan, b->data, dim,
                              64 * 8 / dtype_traits(plan->values[b->data].lt.data_type)->bits);
         b->scale = lower_pack(plan, b->scale, b->scale_dim[dim], 1);
@@ -225,14 +215,12 @@ static void layouts(plan_t *plan, step_t *step)
 static void report(const plan_t *plan, const step_t *step, textbuf_t *text)
 {
     const matmul_params_t *m = &step->p.matmul;
-    const tiled_operand_t none = {-1, -1, -1}, *tiles = m->tiles != NULL ? m->tiles : &none;
-    const int packed[] = {m->b.data,    m->b.scale,   m->b.zp,  m->conv != NULL ? m->taps : -1,
-                          tiles->codes, tiles->scale, tiles->zp};
+    const int packed[] = {m->b.data, m->b.scale, m->b.zp, m->conv != NULL ? m->taps : -1};
     if (plan->values[m->b.data].shows == IN_BLOCKS) {
         text_add(text, "  reads tensor %llu in place, in the blocks that its dims say\n",
                  (unsigned long long)plan->values[plan->values[m->b.data].base].lt.id);
     }
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 4; i++) {
         const plan_value_t *v = packed[i] >= 0 ? &plan->values[packed[i]] : NULL;
         if (i < 3 && v != NULL && v->kind == PV_INPUT && v->tiled != NOT_TILED) {
             text_add(text, "  reads tensor %llu in tiles, as it was given\n",
@@ -255,7 +243,7 @@ static void report(const plan_t *plan, const step_t *step, textbuf_t *text)
 const step_ops_t step_matmul = {.classes = OP_MATMUL | OP_CONVOLUTION,
                                 .chains_once = true,
                                 .products = true,
-                                .packed_values = 6,
+                                .packed_values = 3,
                                 .emit = emit,
                                 .visit = visit,
                                 .work = work,

@@ -75,9 +75,19 @@ int64_t matmul_stride_of_b(const problem_t *p, int from_end)
     return problem_stride(p, m->b.data, m->trans_b ? 3 - from_end : from_end);
 }
 
+int matmul_lies_in_tiles(const problem_t *p)
+{
+    const int b = p->step->p.matmul.b.data;
+    const plan_value_t *v = &p->plan->values[b];
+    return p->frame != NULL        ? p->frame->v[b].tiled != NOT_TILED
+           : v->tiled == NOT_TILED ? 0
+           : v->kind == PV_INPUT   ? 1
+                                   : (int)problem_answer(p, -1);
+}
+
 const char *matmul_refuse_layout(const problem_t *p)
 {
-    return p->plan->values[p->step->p.matmul.b.data].tiled != NOT_TILED ? "B lies in tiles" : NULL;
+    return matmul_lies_in_tiles(p) == 1 ? "B lies in tiles" : NULL;
 }
 
 const char *matmul_refuse_b(const problem_t *p, bool decoder, bool scaled)
@@ -585,7 +595,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
 {
     const matmul_params_t *m = &p->step->p.matmul;
     SG_TRY(matmul_bind(self, p, config, state));
-    if (m->tiles != NULL && p->frame->v[m->b.data].tiled != NOT_TILED) {
+    if (m->tiled && matmul_lies_in_tiles(p) == 1) {
         /* Without VNNI: the tables of integers load no floats. */
         matmul_bind_tiles((features_t){self->needs.bits & (NEEDS_AVX512)}, p, state);
     }

@@ -192,7 +192,9 @@ const char *matmul_refuse_b(const problem_t *p, bool decoder, bool scaled);
 /* Why a kernel for few rows does not. */
 const char *matmul_refuse_rows(const problem_t *p, int most);
 int64_t matmul_rows_of(const problem_t *p); /* that share one B; -1: not known */
-/* st->tiled, from the operand that plan.h calls tiles; K and b are bound. */
+/* Whether B lies in tiles: 1 or 0; -1: only execute knows whether the constant cache has room. */
+int matmul_lies_in_tiles(const problem_t *p);
+/* st->tiled, from an operand that plan.h calls tiled; K and b are bound. */
 void matmul_bind_tiles(features_t features, const problem_t *p, matmul_state_t *st);
 /* Strip i of it. */
 tiles_strip_t matmul_strip(const tiled_b_t *b, int64_t i);

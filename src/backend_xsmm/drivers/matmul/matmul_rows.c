@@ -130,8 +130,7 @@ static size_t reserve_bytes(const rows_config_t *c, const problem_t *p)
     const int64_t K = problem_dim(p, b->data, p->step->p.matmul.trans_b ? 1 : 2);
     size_t most = 0;
     for (int way = IN_ONE_LIMB;
-         way <= IN_FLOATS && (matmul_rows_of(p) < 0 || p->step->p.matmul.tiles != NULL) && K > 0;
-         way++) {
+         way <= IN_FLOATS && (matmul_rows_of(p) < 0 || p->step->p.matmul.tiled) && K > 0; way++) {
         const int elems = way == IN_FLOATS  ? c->floats->layout.elems
                           : c->type != NULL ? c->type->elems
                                             : 0;

@@ -95,21 +95,14 @@ const char *matmul_refuse_tiles(const plan_t *plan, const step_t *step)
                *zp = b->zp < 0 ? NULL : &plan->values[b->zp].lt;
     const int last = lt->ndims - 1, across = m->trans_b ? last - 1 : last,
               along = m->trans_b ? last : last - 1;
-    const problem_t problem = {.plan = plan, .step = step};
     if (m->conv != NULL) {
         return "rows of A are patches of an image";
     }
     if (m->a.scale >= 0) {
         return A_IS_CODES;
     }
-    const bool given = plan->values[b->data].tiled != NOT_TILED;
-    const bool floats = given || has_features(plan->features, NEEDS_AVX512);
-    if (tiles_table(plan->features) == NULL || (!floats && refuse_mode(&problem) != NULL)) {
-        return "without AVX-512, products of floats read B where it lies";
-    }
-    const char *many = matmul_refuse_rows(&problem, TILES_ROWS);
-    if (many != NULL) {
-        return many;
+    if (tiles_table(plan->features) == NULL) {
+        return "without AVX2, products read B where it lies";
     }
     if (scale == NULL) {
         return "B has no scales";
@@ -131,26 +124,21 @@ const char *matmul_refuse_tiles(const plan_t *plan, const step_t *step)
     return why != NULL || b->zp < 0 ? why : refuse_values(plan, b, b->zp, b->zp_dim, across, along);
 }
 
-/* Only execute knows whether the constant cache has room for tiles. */
-static bool has_tiles(const problem_t *p, int value)
-{
-    return value < 0 || problem_answer(p, p->frame == NULL ? -1 : 1) < 0 ||
-           p->frame->v[value].tiled != NOT_TILED;
-}
-
 static const char *refuse_floats(const kernel_t *self, const problem_t *p)
 {
     const matmul_params_t *m = &p->step->p.matmul;
-    (void)self;
-    if (m->tiles == NULL) {
+    if (!m->tiled) {
         return m->why_no_tiles != NULL ? m->why_no_tiles : "B is not constant";
     }
     const char *why = matmul_refuse_rows(p, TILES_ROWS);
-    return why != NULL ? why
-           : has_tiles(p, m->tiles->codes) && has_tiles(p, m->tiles->scale) &&
-                   has_tiles(p, m->tiles->zp)
-               ? NULL
-               : "the constant cache has no room for tiles of B";
+    if (why != NULL) {
+        return why;
+    }
+    if (self->driver->arithmetic == IN_F32 &&
+        matmul_refuse_rows(p, tiles_table(self->needs)->most_rows) != NULL) {
+        return "floats that are unpacked for all rows at once are faster";
+    }
+    return matmul_lies_in_tiles(p) == 0 ? "the constant cache has no room for tiles of B" : NULL;
 }
 
 static const char *refuse_ints(const kernel_t *self, const problem_t *p)
@@ -247,8 +235,8 @@ void matmul_bind_tiles(features_t features, const problem_t *p, matmul_state_t *
     const matmul_params_t *m = &p->step->p.matmul;
     const matrix_t *b = &st->b.base;
     const int64_t K = st->K;
-    const bound_t *codes = &p->frame->v[m->tiles->codes], *scale = &p->frame->v[m->tiles->scale],
-                  *zp = m->tiles->zp < 0 ? NULL : &p->frame->v[m->tiles->zp];
+    const bound_t *codes = &p->frame->v[m->b.data], *scale = &p->frame->v[m->b.scale],
+                  *zp = m->b.zp < 0 ? NULL : &p->frame->v[m->b.zp];
     tiled_b_t *to = &st->tiled;
     *to = (tiled_b_t){.table = tiles_table(features), .type = codes_type(codes->dtype)};
     to->first = (tiles_strip_t){.codes = codes->data,
