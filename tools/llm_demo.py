@@ -215,7 +215,8 @@ class Runs:
                        if k not in ("GGML_BACKEND_PATH", "SINTER_VERBOSE")}
         if backend:
             environment["GGML_BACKEND_PATH"] = backend
-            environment.setdefault("SINTER_GGML_FPMATH", self.options.fpmath)
+            if self.options.fpmath:
+                environment["SINTER_GGML_FPMATH"] = self.options.fpmath
         if verbose:
             environment["SINTER_VERBOSE"] = verbose
         command = [self.python, "-B", os.path.join(ROOT, "tools", "llm_demo_host.py"),
@@ -326,8 +327,8 @@ def main():
     parser.add_argument("--tokens", type=int, default=64, help="the most to be written")
     parser.add_argument("--threads", type=int, default=min(os.cpu_count(), 8))
     parser.add_argument("--cache", default="f16", choices=["f16", "bf16", "q8_0", "q4_0"])
-    parser.add_argument("--fpmath", default="int8", help="Sinter's mode; int8 allows what the "
-                        "CPU backend does: activations of 8 bits where weights are quantised")
+    parser.add_argument("--fpmath", help="Sinter's mode; without it what the CPU backend does: "
+                        "activations of 8 bits where weights are quantised")
     parser.add_argument("--backend", help="a libggml-sinter.so that is built already")
     options = parser.parse_args()
     if options.tokens < 2:
@@ -348,7 +349,8 @@ def main():
         if version != cpu["version"]:
             sys.exit(f"the headers are of ggml {version}, llama.cpp has {cpu['version']}")
         backend = built(ggml)
-    sinter = runs.measured(f"Sinter in the same llama.cpp, mode {options.fpmath}", "Sinter",
+    mode = f", mode {options.fpmath}" if options.fpmath else ""
+    sinter = runs.measured(f"Sinter in the same llama.cpp{mode}", "Sinter",
                            os.path.abspath(backend))
     compare(cpu, sinter)
     rates(cpu, sinter, options.threads, len(os.sched_getaffinity(0)))

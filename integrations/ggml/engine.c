@@ -110,17 +110,23 @@ sinter_engine_t *gs_engine(void)
     return engine;
 }
 
-/* SINTER_GGML_FPMATH: a name of an fpmath mode; strict without it. */
-sinter_fpmath_mode_t gs_fpmath(void)
+/* What SINTER_GGML_FPMATH says; `asked` is false where it names no fpmath mode. */
+static bool asked;
+static sinter_fpmath_mode_t asked_mode;
+
+static void read_fpmath(void)
 {
-    static int mode = -1;
-    if (mode < 0) {
-        const char *name = getenv("SINTER_GGML_FPMATH");
-        sinter_fpmath_mode_t parsed = sinter_fpmath_mode_strict;
-        if (name && !sinter_fpmath_mode_parse(name, &parsed)) {
-            fprintf(stderr, "sinter: ggml: SINTER_GGML_FPMATH=%s is no fpmath mode\n", name);
-        }
-        mode = (int)parsed;
+    const char *name = getenv("SINTER_GGML_FPMATH");
+    asked = name && sinter_fpmath_mode_parse(name, &asked_mode);
+    if (name && !asked) {
+        fprintf(stderr, "sinter: ggml: SINTER_GGML_FPMATH=%s is no fpmath mode\n", name);
     }
-    return (sinter_fpmath_mode_t)mode;
+}
+
+/* ggml's contract for products with quantised weights is activations of 8 bits. */
+sinter_fpmath_mode_t gs_fpmath(bool exact)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_fpmath);
+    return asked ? asked_mode : exact ? sinter_fpmath_mode_strict : sinter_fpmath_mode_int8;
 }

@@ -2,12 +2,14 @@
 #ifndef SINTER_GGML_ENGINE_H
 #define SINTER_GGML_ENGINE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <sinter/sinter.h>
 
 sinter_engine_t *gs_engine(void); /* NULL: out of memory */
-sinter_fpmath_mode_t gs_fpmath(void);
+/* The fpmath mode of products. exact: of those whose precision hint asks for f32. */
+sinter_fpmath_mode_t gs_fpmath(bool exact);
 
 /* Where SINTER_VERBOSE lists dispatch, these print on stderr: a reason, the first time that it
  * occurs, with the node that it is about; and at the end how often each has occurred, and what was

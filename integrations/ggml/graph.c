@@ -16,9 +16,9 @@ bool gs_builder_open(gs_builder_t *b, const gs_tensors_t *tensors, int first, in
     b->values = calloc((size_t)tensors->count + 1, sizeof(*b->values));
     b->versions = calloc((size_t)tensors->count + 1, sizeof(*b->versions));
     return b->values && b->versions &&
-           sinter_graph_create_with_fpmath_mode(&b->graph, gs_engine(), sinter_cpu, gs_fpmath(),
-                                                gs_fpmath() != sinter_fpmath_mode_strict) ==
-               sinter_success;
+           sinter_graph_create_with_fpmath_mode(
+               &b->graph, gs_engine(), sinter_cpu, gs_fpmath(false),
+               gs_fpmath(false) != sinter_fpmath_mode_strict) == sinter_success;
 }
 
 void gs_builder_free(gs_builder_t *b)
@@ -27,7 +27,74 @@ void gs_builder_free(gs_builder_t *b)
     gs_ports_free(&b->ports);
     free(b->values);
     free(b->versions);
+    free(b->exact);
     *b = (gs_builder_t){0};
+}
+
+bool gs_keep_exact(gs_builder_t *b)
+{
+    uint64_t *exact = gs_grown(b->exact, b->n_exact, &b->exact_capacity, sizeof(*exact));
+    if (!exact) {
+        return gs_fail(b, "out of memory");
+    }
+    b->exact = exact;
+    exact[b->n_exact++] = b->ids;
+    return true;
+}
+
+/* Whether some op of a partition must be exact. */
+static sinter_status_t has_exact(const gs_builder_t *b, const sinter_partition_t *partition,
+                                 bool *found)
+{
+    size_t count = 0;
+    sinter_status_t status = sinter_partition_get_op_num(partition, &count);
+    uint64_t *ops = malloc((count + 1) * sizeof(*ops));
+    *found = false;
+    if (!ops) {
+        return sinter_out_of_memory;
+    }
+    if (status == sinter_success) {
+        status = sinter_partition_get_ops(partition, count, ops);
+    }
+    for (size_t i = 0; i < count && status == sinter_success; i++) {
+        for (int k = 0; k < b->n_exact; k++) {
+            *found |= ops[i] == b->exact[k];
+        }
+    }
+    free(ops);
+    return status;
+}
+
+/* Divides the graph, and gives partitions with an op that must be exact the mode of these. The
+ * other ops of such a partition are more exact than they need be. */
+static sinter_status_t filter(const gs_builder_t *b)
+{
+    const sinter_fpmath_mode_t mode = gs_fpmath(true);
+    size_t count = 0;
+    sinter_status_t status = sinter_graph_filter(b->graph, sinter_partition_policy_fusion);
+    if (status == sinter_success) {
+        status = sinter_graph_get_partition_num(b->graph, &count);
+    }
+    sinter_partition_t **partitions = calloc(count + 1, sizeof(*partitions));
+    if (!partitions) {
+        return sinter_out_of_memory;
+    }
+    if (status == sinter_success) {
+        status = sinter_graph_get_partitions(b->graph, count, partitions);
+    }
+    for (size_t i = 0; i < count && status == sinter_success; i++) {
+        bool exact = false;
+        status = has_exact(b, partitions[i], &exact);
+        if (status == sinter_success && exact) {
+            status = sinter_partition_set_fpmath_mode(partitions[i], mode,
+                                                      mode != sinter_fpmath_mode_strict);
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        sinter_partition_destroy(&partitions[i]);
+    }
+    free(partitions);
+    return status;
 }
 
 sinter_compiled_graph_t *gs_builder_compile(gs_builder_t *b)
@@ -43,6 +110,7 @@ sinter_compiled_graph_t *gs_builder_compile(gs_builder_t *b)
     }
     if (sinter_graph_set_ports(b->graph, 0, NULL, (size_t)count, outputs) != sinter_success ||
         sinter_graph_finalize(b->graph) != sinter_success ||
+        (b->n_exact > 0 && filter(b) != sinter_success) ||
         sinter_graph_compile(b->graph, gs_engine(), 0, NULL, &compiled) != sinter_success) {
         compiled = NULL;
     }

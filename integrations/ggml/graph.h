@@ -61,6 +61,8 @@ typedef struct gs_builder {
     gs_value_t *values;   /* of each tensor */
     gs_value_t *versions; /* of roots that a node of the graph has written */
     gs_ports_t ports;
+    uint64_t *exact; /* the ops whose nodes ask for f32 */
+    int n_exact, exact_capacity;
     char why[256]; /* the node cannot be a part of this graph */
 } gs_builder_t;
 
@@ -78,6 +80,9 @@ bool gs_add_parts(gs_builder_t *b, sinter_op_kind_t kind, int count, const sinte
 #define gs_add(b, kind, ...) \
     gs_added(b, sinter_graph_add((b)->graph, ++(b)->ids, kind, __VA_ARGS__))
 bool gs_added(gs_builder_t *b, sinter_status_t status);
+
+/* The op that was added last must be computed in f32: its node has that precision hint. */
+bool gs_keep_exact(gs_builder_t *b);
 
 /* A tensor within the graph. */
 lt_t gs_inner(gs_builder_t *b, sinter_data_type_t type);

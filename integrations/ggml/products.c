@@ -42,6 +42,16 @@ static const char *refuse_mul_mat(const tensor_t *t)
                                                              : "weights that are repeated in dim 3";
 }
 
+/* Whether a hint asks for more than activations of 8 bits: for sums in f32, as for all of the
+ * product in earlier versions of ggml, or for activations that keep more bits. */
+static bool wants_exact(const tensor_t *t)
+{
+    enum { OF_SUMS = 0, OF_ACTIVATION = 3, EIGHT_BITS = 30 /* GGML_PREC_Q8, where there is one */ };
+    const int activation = t->op_params[OF_ACTIVATION];
+    return t->op_params[OF_SUMS] == GGML_PREC_F32 ||
+           (activation != GGML_PREC_DEFAULT && activation < EIGHT_BITS);
+}
+
 static bool translate_mul_mat(gs_builder_t *b, const tensor_t *t)
 {
     const tensor_t *weights = t->src[0], *activation = t->src[1];
@@ -58,6 +68,7 @@ static bool translate_mul_mat(gs_builder_t *b, const tensor_t *t)
     y = grouped ? gs_inner(b, sinter_f32) : gs_result(b, rank, gs_plain_order(rank));
     return gs_add(b, sinter_op_matmul, sinter_in(&x), sinter_in(&w), sinter_out(&y),
                   sinter_attr_bool(sinter_op_attr_transpose_b, 1)) &&
+           (!wants_exact(t) || gs_keep_exact(b)) &&
            (grouped ? done_grouped(b, &y, groups, gs_plain_order(4))
                     : gs_done(b, &y, rank, gs_plain_order(rank)));
 }

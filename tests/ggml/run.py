@@ -427,6 +427,10 @@ def test(arguments, work):
         perplexities(programs["perplexity"], model, os.path.join(sources, TEXT), environment)
         return 1 if long_tokens(programs["greedy"], model, work, environment) else 0
     print(run([programs["backend"]], env=environment).splitlines()[-1])
+    for mode in MODES:
+        said = run([programs["backend"], "products"],
+                   env=dict(environment, SINTER_GGML_FPMATH=mode))
+        print(f"{mode}, products:", said.splitlines()[-1])
     failed = check_tokens(programs["greedy"], os.path.join(binaries, "ggml-rpc-server"), model,
                            work, environment)
     failed += check_logits(programs["logits"], work, environment)

@@ -94,7 +94,6 @@ class Host:
         environment.pop("GGML_BACKEND_PATH", None)
         if backend:
             environment["GGML_BACKEND_PATH"] = backend
-            environment.setdefault("SINTER_GGML_FPMATH", "int8")
             if cap == "avx2":
                 environment["SINTER_MAX_CPU_ISA"] = "avx2"
         self.process = subprocess.Popen([program, model, "Sinter" if backend else "cpu"],
