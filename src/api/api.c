@@ -405,10 +405,10 @@ sinter_status_t sinter_reorder(const sinter_tensor_t *from, sinter_tensor_t *to)
     }
     if (!lt_is_opaque(b)) {
         SG_TRY(lt_verify(b, true, "reorder"));
-        layout_unpack(a, from->data, b, to->data);
+        layout_unpack(from->engine->features, a, from->data, b, to->data);
         return sinter_success;
     }
-    return layout_pack(a, from->data, b, to->data)
+    return layout_pack(to->engine->features, a, from->data, b, to->data)
                ? sinter_success
                : sg_fail(sinter_invalid_arguments,
                          "reorder: tensor %llu has codes that do not fit 6 bits, as the layout of "

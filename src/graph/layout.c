@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "base/status.h"
+#include "numeric/tiles_bulk.h"
 
 /* An id is the place of its row plus one. */
 static const struct {
@@ -102,25 +103,25 @@ static groups_t matrix_of(const layout_t *l, const sinter_logical_tensor_t *lt, 
                       .column = {lt->strides[l->across], 1}};
 }
 
-bool layout_pack(const sinter_logical_tensor_t *from, const void *data,
+bool layout_pack(features_t features, const sinter_logical_tensor_t *from, const void *data,
                  const sinter_logical_tensor_t *to, void *to_data)
 {
     const layout_t l = layout_of(to);
     const groups_t matrix = matrix_of(&l, from, data);
     if (l.what != TILED_VALUES) {
-        return tiles_pack_codes(&matrix, l.what, l.K, l.N, to_data);
+        return tiles_bulk_pack_codes(features, &matrix, l.what, l.K, l.N, to_data);
     }
-    tiles_pack_values(&matrix, l.K, l.N, to_data);
+    tiles_bulk_pack_values(features, &matrix, l.K, l.N, to_data);
     return true;
 }
 
-void layout_unpack(const sinter_logical_tensor_t *from, const void *data,
+void layout_unpack(features_t features, const sinter_logical_tensor_t *from, const void *data,
                    const sinter_logical_tensor_t *to, void *to_data)
 {
     const layout_t l = layout_of(from);
     const groups_t matrix = matrix_of(&l, to, to_data);
     if (l.what != TILED_VALUES) {
-        tiles_unpack_codes(data, l.what, l.K, l.N, &matrix);
+        tiles_bulk_unpack_codes(features, data, l.what, l.K, l.N, &matrix);
     } else {
         tiles_unpack_values(data, l.K, l.N, &matrix);
     }

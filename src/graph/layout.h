@@ -26,9 +26,9 @@ sinter_status_t layout_verify(const sinter_logical_tensor_t *lt, const char *whe
 
 /* Copies between an opaque tensor and a strided one of the same type and dims. False: a code does
  * not fit the layout. */
-bool layout_pack(const sinter_logical_tensor_t *from, const void *data,
+bool layout_pack(features_t features, const sinter_logical_tensor_t *from, const void *data,
                  const sinter_logical_tensor_t *to, void *to_data);
-void layout_unpack(const sinter_logical_tensor_t *from, const void *data,
+void layout_unpack(features_t features, const sinter_logical_tensor_t *from, const void *data,
                    const sinter_logical_tensor_t *to, void *to_data);
 
 #endif

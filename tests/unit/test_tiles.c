@@ -12,7 +12,7 @@
 #include "check.h"
 
 #include "backend_xsmm/ukernels/tiles.h"
-#include "numeric/tiles.h"
+#include "numeric/tiles_bulk.h"
 
 enum { MOST_K = 256, MOST_N = 40, PLANE = 1 << 16, ROOM = TILES_ROWS };
 
@@ -46,8 +46,11 @@ static int tiled_code(const unsigned char *plane, sinter_data_type_t type, bool 
     return six ? (unsigned char)((low | high << 4) - (type == sinter_s8 ? 32 : 0)) : low ^ flip;
 }
 
-static void check_codes(sinter_data_type_t type, bool six, int64_t K, int64_t N, int64_t row,
-                        int64_t column)
+/* What packs and unpacks: these features. */
+static features_t has;
+
+static void check_codes(sinter_data_type_t type, bool six, int64_t K, int64_t N, int64_t first,
+                        int64_t row, int64_t column)
 {
     static unsigned char data[PLANE], plane[PLANE + 1], back[PLANE];
     const int bits = dtype_traits(type)->bits, in_tile = six ? 6 : bits;
@@ -56,7 +59,7 @@ static void check_codes(sinter_data_type_t type, bool six, int64_t K, int64_t N,
     const groups_t from = {.data = data,
                            .type = dtype_traits(type),
                            .dtype = type,
-                           .first = 3,
+                           .first = first,
                            .row = {row, 1},
                            .column = {column, 1}};
     int64_t bytes = 0;
@@ -66,32 +69,34 @@ static void check_codes(sinter_data_type_t type, bool six, int64_t K, int64_t N,
     CHECK_THAT(tiles_of_codes(in_tile, K, N, &bytes) &&
                bytes == strips * tiles * 512 * in_tile / 8);
     memset(plane, 0xa5, sizeof plane);
-    CHECK_THAT(tiles_pack_codes(&from, as, K, N, plane));
+    CHECK_THAT(tiles_bulk_pack_codes(has, &from, as, K, N, plane));
     int64_t wrong = 0;
     for (int64_t k = 0; k < tiles * 32; k++) {
         for (int64_t n = 0; n < strips * 16; n++) {
-            const int want = k < K && n < N ? code_of(data, bits, 3 + k * row + n * column) : 0;
+            const int want = k < K && n < N ? code_of(data, bits, first + k * row + n * column) : 0;
             wrong += tiled_code(plane, type, six, tiles, k, n) != want;
         }
     }
     CHECK(wrong == 0 && plane[bytes] == 0xa5,
-          "%s, K %lld, N %lld, strides %lld and %lld: %lld codes are elsewhere",
-          sinter_data_type_name(type), (long long)K, (long long)N, (long long)row,
-          (long long)column, (long long)wrong);
+          "features %x, %s, K %lld, N %lld, from %lld, strides %lld and %lld: %lld codes are "
+          "elsewhere",
+          has.bits, sinter_data_type_name(type), (long long)K, (long long)N, (long long)first,
+          (long long)row, (long long)column, (long long)wrong);
     groups_t to = from;
     to.data = back;
     memcpy(back, data, sizeof back);
     for (int64_t k = 0; k < K; k++) {
         for (int64_t n = 0; n < N; n++) {
-            const int64_t at = 3 + k * row + n * column;
+            const int64_t at = first + k * row + n * column;
             back[at * bits / 8] ^= (unsigned char)(bits == 8 ? 0xff : 15 << at % 2 * 4);
         }
     }
-    tiles_unpack_codes(plane, as, K, N, &to);
+    tiles_bulk_unpack_codes(has, plane, as, K, N, &to);
     CHECK_THAT(memcmp(back, data, sizeof back) == 0);
     if (six && K > 0 && N > 0) { /* no other code is taken */
-        data[3] = type == sinter_s8 ? 32 : 64;
-        CHECK_THAT(!tiles_pack_codes(&from, as, K, N, plane));
+        const int64_t k = draw((uint32_t)K), n = draw((uint32_t)N);
+        data[first + k * row + n * column] = type == sinter_s8 ? 32 : 64;
+        CHECK_THAT(!tiles_bulk_pack_codes(has, &from, as, K, N, plane));
     }
 }
 
@@ -114,7 +119,7 @@ static void check_values(sinter_data_type_t type, int64_t groups, int64_t N, int
     CHECK_THAT(tiles_of_values(type, groups, N, &bytes) &&
                bytes == (N + 15) / 16 * groups * 16 * each);
     memset(plane, 0xa5, sizeof plane);
-    tiles_pack_values(&from, groups, N, plane);
+    tiles_bulk_pack_values(has, &from, groups, N, plane);
     for (int64_t g = 0; g < groups; g++) {
         for (int64_t n = 0; n < (N + 15) / 16 * 16; n++) {
             const unsigned char *at = plane + ((n / 16 * groups + g) * 16 + n % 16) * each;
@@ -130,8 +135,10 @@ static void check_values(sinter_data_type_t type, int64_t groups, int64_t N, int
             }
         }
     }
-    CHECK(wrong == 0 && plane[bytes] == 0xa5, "%s, %lld groups, N %lld: %lld values are elsewhere",
-          sinter_data_type_name(type), (long long)groups, (long long)N, (long long)wrong);
+    CHECK(wrong == 0 && plane[bytes] == 0xa5,
+          "features %x, %s, %lld groups, N %lld, strides %lld and %lld: %lld values are elsewhere",
+          has.bits, sinter_data_type_name(type), (long long)groups, (long long)N, (long long)row,
+          (long long)column, (long long)wrong);
 }
 
 static void test_packing(void)
@@ -140,20 +147,30 @@ static void test_packing(void)
                                                sinter_u8, sinter_s8, sinter_u8},
                                     values[] = {sinter_f32, sinter_f16, sinter_bf16, sinter_e8m0,
                                                 sinter_s4,  sinter_u4,  sinter_s8,   sinter_u8};
-    static const int64_t K[] = {1, 31, 32, 33, 64, 100, 256}, N[] = {1, 15, 16, 17, 40};
+    static const int64_t K[] = {1, 31, 32, 33, 64, 100, 256}, N[] = {1, 15, 16, 17, 40, 250};
     for (int t = 0; t < 7; t++) {
-        for (int i = 0; i < 7 * 5; i++) {
+        const bool six = t > 4;
+        for (int i = 0; i < 7 * 6; i++) {
             const int64_t k = K[i % 7], n = N[i / 7];
-            check_codes(codes[t], t > 4, k, n, 1, k); /* along K */
-            check_codes(codes[t], t > 4, k, n, 1, k + 1 + k % 2);
-            check_codes(codes[t], t > 4, k, n, n, 1);         /* along N */
-            check_codes(codes[t], t > 4, k, n, 3, 3 * k + 2); /* with gaps */
+            check_codes(codes[t], six, k, n, 4, 1, k); /* along K */
+            check_codes(codes[t], six, k, n, 3, 1, k);
+            check_codes(codes[t], six, k, n, 4, 1, k + 1 + k % 2);
+            check_codes(codes[t], six, k, n, 4, n, 1); /* along N */
+            check_codes(codes[t], six, k, n, 4, n + 6, 1);
+            check_codes(codes[t], six, k, n, 3, n, 1);
+            check_codes(codes[t], six, k, n, 3, n < 100 ? 3 : k, n < 100 ? 3 * k + 2 : 1);
+            check_codes(codes[t], six, k, n, 4, 0, 1); /* the same row again and again */
         }
     }
     for (int t = 0; t < 8; t++) {
-        for (int i = 0; i < 7 * 5; i++) {
-            check_values(values[t], K[i % 7], N[i / 7], 1, K[i % 7]);
-            check_values(values[t], K[i % 7], N[i / 7], N[i / 7] + 1, 1);
+        for (int i = 0; i < 7 * 6; i++) {
+            const int64_t groups = K[i % 7], n = N[i / 7];
+            if (n < 100 || groups < 64) {
+                check_values(values[t], groups, n, 1, groups);
+                check_values(values[t], groups, n, n + 1, 1);
+                check_values(values[t], groups, n, 2, groups);
+                check_values(values[t], groups, n, 0, 1);
+            }
         }
     }
 }
@@ -511,12 +528,13 @@ static void test_unusable(const tiles_table_t *table)
 int main(void)
 {
     test_packing();
+    has = cpu_features();
+    test_packing();
     test_sizes();
 #if defined(__x86_64__)
     for (int level = sinter_isa_generic; level < LEVELS; level++) {
         const char *name = sinter_cpu_isa_name((sinter_cpu_isa_t)level);
-        const features_t has = features_of_level((sinter_cpu_isa_t)level);
-        const tiles_table_t *table = tiles_table(has);
+        const tiles_table_t *table = tiles_table(features_of_level((sinter_cpu_isa_t)level));
         if (table == NULL) {
             continue;
         }

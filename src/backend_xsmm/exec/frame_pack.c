@@ -5,7 +5,7 @@
 #include "backend_xsmm/exec/frame.h"
 #include "backend_xsmm/ukernels/tile.h"
 #include "base/status.h"
-#include "numeric/tiles.h"
+#include "numeric/tiles_bulk.h"
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
@@ -168,7 +168,7 @@ static void pack_strips(const constant_key_t *key, int64_t from, float *to,
     }
 }
 
-static void pack_tiles(const constant_key_t *key, void *memory)
+static void pack_tiles(features_t features, const constant_key_t *key, void *memory)
 {
     const int along = key->along;
     const groups_t from = {.data = key->data,
@@ -178,19 +178,19 @@ static void pack_tiles(const constant_key_t *key, void *memory)
                            .column = {key->strides[key->across], 1}};
     const int64_t K = along < 0 ? 1 : key->dims[along], N = key->dims[key->across];
     if (key->tiled == TILED_CODES) {
-        tiles_pack_codes(&from, TILED_CODES, K, N, memory);
+        tiles_bulk_pack_codes(features, &from, TILED_CODES, K, N, memory);
     } else {
-        tiles_pack_values(&from, K, N, memory);
+        tiles_bulk_pack_values(features, &from, K, N, memory);
     }
 }
 
 static void pack(const constant_key_t *key, void *memory, const void *user)
 {
+    const plan_t *plan = user;
     if (key->tiled != NOT_TILED) {
-        pack_tiles(key, memory);
+        pack_tiles(plan->features, key, memory);
         return;
     }
-    const plan_t *plan = user;
     const int batch = key->ndims - 2, along = key->packed[batch] == 1 ? batch : batch + 1;
     const sinter_data_type_t type = (sinter_data_type_t)key->type;
     if (key->strip > 0 && type != sinter_f32) {

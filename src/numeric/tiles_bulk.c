@@ -1,0 +1,274 @@
+#include "numeric/tiles_bulk.h"
+
+#include <string.h>
+
+#include "numeric/quant_rows.h"
+
+/* NULL: the functions of numeric/tiles.h are all that there is. */
+static const tiles_vectors_t *vectors(features_t features)
+{
+#if defined(__x86_64__)
+    if (has_features(features, NEEDS_AVX2)) {
+        return &tiles_avx2;
+    }
+#endif
+    (void)features;
+    return NULL;
+}
+
+/* The same matrix from this row and column on. */
+static groups_t groups_from(const groups_t *g, int64_t row, int64_t column)
+{
+    groups_t at = *g;
+    at.first = codes_at(g, row, column);
+    return at;
+}
+
+/* ---- codes ----------------------------------------------------------------------------------- */
+
+/* The bits of codes of 8 bits that are kept; 0: all of them. */
+static int kept_bits(tiled_t as)
+{
+    return as == TILED_SIX ? 6 : 0;
+}
+
+static uint8_t flip_of(sinter_data_type_t type)
+{
+    return (uint8_t)(tiles_flip(type) * 0x11);
+}
+
+/* Codes of 4 bits whose columns, or rows, all begin a byte. */
+static bool begin_bytes(const groups_t *codes, int64_t stride)
+{
+    return codes->type->bits == 8 || (codes->first % 2 == 0 && stride % 2 == 0);
+}
+
+/* How codes become tiles. */
+typedef struct form {
+    const tiles_vectors_t *v;
+    int bits, kept; /* of a code of the source; of it in a tile, 0: all */
+    uint8_t flip, zero;
+} form_t;
+
+/* Tiles are made in a buffer that stays in the cache, and go past the caches from there. That of
+ * six bits is made from tiles of 8 bits, a cache line of each column or row at a time. */
+enum { BUFFER = 4096, WHOLE = TILES_COLUMNS * TILES_K };
+
+/* n tiles of a strip. False: some codes do not fit the bits that are kept. */
+static bool tiles_along_k(const form_t *f, const unsigned char *from, int64_t apart, int64_t n,
+                          unsigned char *to)
+{
+    unsigned char pair[TILES_PAIR * WHOLE];
+    bool fit = true;
+    if (f->bits == 4) {
+        f->v->nibbles_along_k(from, apart, n, f->flip, to);
+    } else if (f->kept == 0) {
+        f->v->dwords_along_k(from, apart, n, to);
+    } else {
+        for (int64_t t = 0; t < n; t++) {
+            const int64_t which = t % TILES_PAIR;
+            if (which == 0) {
+                f->v->dwords_along_k(from + t * TILES_K, apart, n - t > 1 ? TILES_PAIR : 1, pair);
+            }
+            fit =
+                f->v->keep(pair + which * WHOLE, f->kept, f->zero, to + t * tiles_bytes(f->kept)) &&
+                fit;
+        }
+    }
+    return fit;
+}
+
+/* One tile of each of some strips, one behind the other. The same. */
+static bool tiles_along_n(const form_t *f, const unsigned char *from, int64_t apart, int64_t strips,
+                          unsigned char *to)
+{
+    unsigned char pair[TILES_PAIR * WHOLE];
+    bool fit = true;
+    if (f->bits == 4) {
+        f->v->nibbles_along_n(from, apart, strips, f->flip, to, tiles_bytes(4));
+    } else if (f->kept == 0) {
+        f->v->bytes_along_n(from, apart, strips, to, tiles_bytes(8));
+    } else {
+        for (int64_t s = 0; s < strips; s++) {
+            const int64_t which = s % TILES_PAIR;
+            if (which == 0) {
+                f->v->bytes_along_n(from + s * TILES_COLUMNS, apart, TILES_PAIR, pair, WHOLE);
+            }
+            fit =
+                f->v->keep(pair + which * WHOLE, f->kept, f->zero, to + s * tiles_bytes(f->kept)) &&
+                fit;
+        }
+    }
+    return fit;
+}
+
+bool tiles_bulk_pack_codes(features_t features, const groups_t *from, tiled_t as, int64_t K,
+                           int64_t N, unsigned char *to)
+{
+    const form_t f = {.v = vectors(features),
+                      .bits = from->type->bits,
+                      .kept = kept_bits(as),
+                      .flip = flip_of(from->dtype),
+                      .zero = kept_bits(as) != 0 ? (uint8_t)tiles_zero_of_six(from->dtype) : 0};
+    const quant_rows_t *rows = quant_rows(features);
+    const int bytes = tiles_bytes(tiles_bits(as, from->dtype));
+    const int64_t tiles = K / TILES_K, strip = tiles_along(K) * bytes;
+    const bool along_k = from->row.stride == 1 && begin_bytes(from, from->column.stride),
+               along_n =
+                   !along_k && from->column.stride == 1 && begin_bytes(from, from->row.stride);
+    const int64_t group = along_k       ? 1
+                          : f.bits == 4 ? 2 * TILES_PAIR
+                                        : TILES_PAIR,
+                  strips = N / TILES_COLUMNS / group * group;
+    if (f.v == NULL || (!along_k && !along_n) || strips == 0 || tiles == 0) {
+        return tiles_pack_codes(from, as, K, N, to);
+    }
+    const int64_t apart = (along_k ? from->column.stride : from->row.stride) * f.bits / 8,
+                  most = BUFFER / bytes / group * group;
+    _Alignas(64) unsigned char buffer[BUFFER];
+    bool fit = true;
+    for (int64_t s = 0; along_k && s < strips; s++) {
+        const unsigned char *columns = groups_byte(from, codes_at(from, 0, s * TILES_COLUMNS));
+        for (int64_t t = 0; t < tiles; t += most) {
+            const int64_t n = tiles - t < most ? tiles - t : most;
+            fit = tiles_along_k(&f, columns + t * TILES_K * f.bits / 8, apart, n, buffer) && fit;
+            rows->stream(to + s * strip + t * bytes, buffer, (size_t)(n * bytes));
+        }
+    }
+    for (int64_t t = 0; along_n && t < tiles; t++) {
+        const unsigned char *line = groups_byte(from, codes_at(from, t * TILES_K, 0));
+        for (int64_t s = 0; s < strips; s += most) {
+            const int64_t n = strips - s < most ? strips - s : most;
+            fit = tiles_along_n(&f, line + s * TILES_COLUMNS * f.bits / 8, apart, n, buffer) && fit;
+            for (int64_t i = 0; i < n; i++) {
+                rows->stream(to + (s + i) * strip + t * bytes, buffer + i * bytes, (size_t)bytes);
+            }
+        }
+    }
+    rows->stream_end();
+    for (int64_t s = 0; K % TILES_K != 0 && s < strips; s++) {
+        const groups_t rest = groups_from(from, tiles * TILES_K, s * TILES_COLUMNS);
+        fit = tiles_pack_codes(&rest, as, K % TILES_K, TILES_COLUMNS,
+                               to + s * strip + tiles * bytes) &&
+              fit;
+    }
+    const groups_t rest = groups_from(from, 0, strips * TILES_COLUMNS);
+    fit = tiles_pack_codes(&rest, as, K, N - strips * TILES_COLUMNS, to + strips * strip) && fit;
+    return fit;
+}
+
+void tiles_bulk_unpack_codes(features_t features, const unsigned char *from, tiled_t as, int64_t K,
+                             int64_t N, const groups_t *to)
+{
+    const tiles_vectors_t *v = vectors(features);
+    const int bits = to->type->bits, bytes = tiles_bytes(tiles_bits(as, to->dtype));
+    const int64_t tiles = K / TILES_K, strips = N / TILES_COLUMNS, strip = tiles_along(K) * bytes,
+                  apart = to->column.stride * bits / 8;
+    if (v == NULL || kept_bits(as) != 0 || to->row.stride != 1 ||
+        !begin_bytes(to, to->column.stride)) {
+        tiles_unpack_codes(from, as, K, N, to);
+        return;
+    }
+    for (int64_t s = 0; s < strips; s++, from += strip) {
+        unsigned char *first = groups_output(to, codes_at(to, 0, s * TILES_COLUMNS));
+        if (bits == 4) {
+            v->to_nibbles_along_k(from, tiles, flip_of(to->dtype), first, apart);
+        } else {
+            v->to_bytes_along_k(from, tiles, first, apart);
+        }
+        const groups_t rest = groups_from(to, tiles * TILES_K, s * TILES_COLUMNS);
+        tiles_unpack_codes(from + tiles * bytes, as, K % TILES_K, TILES_COLUMNS, &rest);
+    }
+    const groups_t rest = groups_from(to, 0, strips * TILES_COLUMNS);
+    tiles_unpack_codes(from, as, K, N - strips * TILES_COLUMNS, &rest);
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+/* 16 values of so many bytes. The sizes are constants, so that each copy is a few vectors. */
+static inline void copy_line(const unsigned char *from, int bytes, uint8_t flip, unsigned char *to)
+{
+    if (bytes == 4) {
+        memcpy(to, from, 4 * TILES_COLUMNS);
+    } else if (bytes == 2) {
+        memcpy(to, from, 2 * TILES_COLUMNS);
+    } else {
+        for (int c = 0; c < TILES_COLUMNS; c++) {
+            to[c] = from[c] ^ flip;
+        }
+    }
+}
+
+/* So many groups go by vectors at once. */
+enum { GROUPS = 8 };
+
+/* Some groups of some strips, whose values follow one another along N, in the buffer strip behind
+ * strip. */
+static void lines_along_n(const unsigned char *from, int64_t apart, int64_t groups, int64_t strips,
+                          int bytes, uint8_t flip, unsigned char *to)
+{
+    const int line = TILES_COLUMNS * bytes;
+    for (int64_t s = 0; s < strips; s++) {
+        for (int64_t g = 0; g < groups; g++, to += line) {
+            copy_line(from + g * apart + s * line, bytes, flip, to);
+        }
+    }
+}
+
+/* n times GROUPS groups of a strip, whose values follow one another along K. */
+static void lines_along_k(const tiles_vectors_t *v, const unsigned char *from, int64_t apart,
+                          int64_t n, int bytes, uint8_t flip, unsigned char *to)
+{
+    if (bytes == 4) {
+        v->dwords_along_k(from, apart, n, to);
+    } else if (bytes == 2) {
+        v->words_along_k(from, apart, n, to);
+    } else {
+        v->bytes_along_k(from, apart, n, flip, to);
+    }
+}
+
+void tiles_bulk_pack_values(features_t features, const groups_t *from, int64_t groups, int64_t N,
+                            unsigned char *to)
+{
+    const tiles_vectors_t *v = vectors(features);
+    const quant_rows_t *rows = quant_rows(features);
+    const int bytes = from->type->bits / 8, line = TILES_COLUMNS * bytes;
+    /* What is less 128 in a signed byte has the upper bit flipped. */
+    const uint8_t flip = from->dtype == sinter_u8 ? 0x80 : 0;
+    const int64_t strips = N / TILES_COLUMNS;
+    const bool along_n = from->column.stride == 1, along_k = !along_n && from->row.stride == 1;
+    if (v == NULL || bytes == 0 || (!along_k && !along_n)) {
+        tiles_pack_values(from, groups, N, to);
+        return;
+    }
+    const int64_t apart = (along_k ? from->column.stride : from->row.stride) * bytes,
+                  most = BUFFER / (GROUPS * line), whole = groups / GROUPS;
+    _Alignas(64) unsigned char buffer[BUFFER];
+    for (int64_t g = 0; along_n && g < groups; g += GROUPS) {
+        const unsigned char *first = groups_byte(from, codes_at(from, g, 0));
+        const int64_t some = groups - g < GROUPS ? groups - g : GROUPS;
+        for (int64_t s = 0; s < strips; s += most) {
+            const int64_t n = strips - s < most ? strips - s : most;
+            lines_along_n(first + s * line, apart, some, n, bytes, flip, buffer);
+            for (int64_t i = 0; i < n; i++) {
+                rows->stream(to + ((s + i) * groups + g) * line, buffer + i * some * line,
+                             (size_t)(some * line));
+            }
+        }
+    }
+    for (int64_t s = 0; along_k && s < strips; s++) {
+        const unsigned char *first = groups_byte(from, codes_at(from, 0, s * TILES_COLUMNS));
+        unsigned char *strip = to + s * groups * line;
+        for (int64_t g = 0; g < whole; g += most) {
+            const int64_t n = whole - g < most ? whole - g : most;
+            lines_along_k(v, first + g * GROUPS * bytes, apart, n, bytes, flip, buffer);
+            rows->stream(strip + g * GROUPS * line, buffer, (size_t)(n * GROUPS * line));
+        }
+        const groups_t rest = groups_from(from, whole * GROUPS, s * TILES_COLUMNS);
+        tiles_pack_values(&rest, groups % GROUPS, TILES_COLUMNS, strip + whole * GROUPS * line);
+    }
+    rows->stream_end();
+    const groups_t rest = groups_from(from, 0, strips * TILES_COLUMNS);
+    tiles_pack_values(&rest, groups, N - strips * TILES_COLUMNS, to + strips * groups * line);
+}
