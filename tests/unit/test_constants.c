@@ -91,6 +91,8 @@ static void set_property(model_t *m, sinter_tensor_property_t property)
     }
 }
 
+static int64_t columns = N; /* of the weights that open_matmul makes */
+
 /* rows of A, at execute; where they are `known`, at compile too. */
 static void open_matmul(matmul_t *x, int64_t rows, int known, sinter_tensor_property_t property,
                         uint64_t seed)
@@ -100,6 +102,7 @@ static void open_matmul(matmul_t *x, int64_t rows, int known, sinter_tensor_prop
 
     e2e_load(&m, name);
     set_property(&m, property);
+    e2e_replace_dim(&m, N, columns);
     e2e_replace_dim(&m, 3, known ? rows : SINTER_UNKNOWN_DIM);
     partition = e2e_partition(&m, engine);
     CHECK_THAT(sinter_partition_compile(partition, engine, 0, NULL, 0, NULL, &x->compiled) ==
@@ -108,6 +111,7 @@ static void open_matmul(matmul_t *x, int64_t rows, int known, sinter_tensor_prop
     model_free(&m);
     e2e_load(&x->model, name);
     set_property(&x->model, property);
+    e2e_replace_dim(&x->model, N, columns);
     e2e_replace_dim(&x->model, 3, rows);
     e2e_ports_make(&x->ports, &x->model, engine, seed, 0);
 }
@@ -358,6 +362,24 @@ static void test_threads(void)
     CHECK_THAT(stats().entries == 0 && stats().bytes == 0);
 }
 
+/* Copies of a megabyte and more are made by all threads of the stream. */
+static void test_made_by_threads(void)
+{
+    const sinter_stream_desc_t some = {.size = sizeof some, .threads = 3, .all_threads = 1};
+    sinter_stream_t *one = stream;
+    matmul_t x;
+
+    CHECK_THAT(sinter_stream_create(&stream, engine, &some) == sinter_success);
+    columns = 13201; /* the last strip has one */
+    open_matmul(&x, 3, 1, sinter_tensor_property_constant, 9);
+    columns = N;
+    CHECK_THAT(runs_right(&x));
+    CHECK_THAT(stats().entries == few && (few == 0 || stats().bytes > 1 << 20));
+    close_matmul(&x);
+    sinter_stream_destroy(&stream);
+    stream = one;
+}
+
 /* ---- packing without the lock ---------------------------------------------------------------- */
 
 enum { COPY = 4096 };
@@ -515,6 +537,7 @@ int main(void)
                                           test_blocks,
                                           test_out_of_memory,
                                           test_threads,
+                                          test_made_by_threads,
                                           test_packs_without_lock,
                                           test_invalidated_while_packed,
                                           test_budget_while_packed};

@@ -36,7 +36,7 @@ sinter_status_t exec_choose(const plan_t *plan, frame_mem_t *fm, const void *own
                             threads_t threads, size_t *total)
 {
     const unsigned old = fp_default();
-    sinter_status_t status = frame_pack(plan, fm, owner);
+    sinter_status_t status = frame_pack(plan, fm, owner, threads);
     status = status == sinter_success ? frame_choose(plan, fm, threads, total) : status;
     fp_restore(old);
     return status;

@@ -61,9 +61,10 @@ void frame_views(const plan_t *plan, frame_mem_t *fm);
 /* frame_shapes for packed values alone. Their bases must have dims and strides. */
 sinter_status_t frame_packed_shapes(const plan_t *plan, frame_mem_t *fm);
 /* Takes the copies of packed values from the constant cache; owner: the compiled partition. A
- * value for which the cache has no room is read from its base. frame_unpack must follow, even if
- * this fails. */
-sinter_status_t frame_pack(const plan_t *plan, frame_mem_t *fm, const void *owner);
+ * value for which the cache has no room is read from its base. Copies that are to be made and large
+ * are made by all threads. frame_unpack must follow, even if this fails. */
+sinter_status_t frame_pack(const plan_t *plan, frame_mem_t *fm, const void *owner,
+                           threads_t threads);
 void frame_unpack(const plan_t *plan, frame_mem_t *fm);
 
 /* The constant cache has what this step would make, so that it does not run. */

@@ -1,5 +1,6 @@
 /* Constant weights in the layout that kernels want: a copy of the engine's constant cache
  * instead of the tensor. */
+#include <stdatomic.h>
 #include <string.h>
 
 #include "backend_xsmm/exec/frame.h"
@@ -168,27 +169,81 @@ static void pack_strips(const constant_key_t *key, int64_t from, float *to,
     }
 }
 
-static void pack_tiles(features_t features, const constant_key_t *key, void *memory)
+/* Weights that become tiles, by ranges of columns, which threads take until none is left. */
+typedef struct tiles_task {
+    groups_t from;
+    features_t features;
+    tiled_t as;
+    int64_t K, N, some; /* columns of a range: whole strips */
+    unsigned char *to;
+    int64_t strip; /* bytes */
+    _Atomic int64_t next;
+} tiles_task_t;
+
+static void pack_ranges(void *data, int worker)
 {
+    tiles_task_t *t = data;
+    (void)worker;
+    for (int64_t n; (n = atomic_fetch_add(&t->next, t->some)) < t->N;) {
+        const int64_t columns = at_most(t->N - n, t->some);
+        unsigned char *to = t->to + n / TILES_COLUMNS * t->strip;
+        groups_t from = t->from;
+        from.first = codes_at(&t->from, 0, n);
+        if (t->as == TILED_CODES) {
+            tiles_bulk_pack_codes(t->features, &from, TILED_CODES, t->K, columns, to);
+        } else {
+            tiles_bulk_pack_values(t->features, &from, t->K, columns, to);
+        }
+    }
+}
+
+/* What copies of constants are made with. */
+typedef struct packing {
+    const plan_t *plan;
+    threads_t threads;
+} packing_t;
+
+/* The threads of a caller's own pool are left alone: they may be waiting for this copy. */
+static void pack_tiles(const packing_t *p, const constant_key_t *key, void *memory)
+{
+    enum { SHARED_BYTES = 1 << 20, LEAST_COLUMNS = 256 };
     const int along = key->along;
-    const groups_t from = {.data = key->data,
-                           .type = dtype_traits((sinter_data_type_t)key->type),
-                           .dtype = (sinter_data_type_t)key->type,
-                           .row = {along < 0 ? 0 : key->strides[along], 1},
-                           .column = {key->strides[key->across], 1}};
     const int64_t K = along < 0 ? 1 : key->dims[along], N = key->dims[key->across];
-    if (key->tiled == TILED_CODES) {
-        tiles_bulk_pack_codes(features, &from, TILED_CODES, K, N, memory);
+    const sinter_data_type_t type = (sinter_data_type_t)key->type;
+    const tiled_t as = (tiled_t)key->tiled;
+    int64_t bytes = 0; /* frame_pack has found that they do not overflow */
+    (void)(as == TILED_VALUES ? tiles_of_values(type, K, N, &bytes)
+                              : tiles_of_codes(tiles_bits(as, type), K, N, &bytes));
+    const bool shared = bytes >= SHARED_BYTES && p->threads.parallel_for == NULL &&
+                        p->threads.most > 1 && team_usable(&p->threads) > 1;
+    tiles_task_t task = {.from = {.data = key->data,
+                                  .type = dtype_traits(type),
+                                  .dtype = type,
+                                  .row = {along < 0 ? 0 : key->strides[along], 1},
+                                  .column = {key->strides[key->across], 1}},
+                         .features = p->plan->features,
+                         .as = as,
+                         .K = K,
+                         .N = N,
+                         .some = N,
+                         .to = memory,
+                         .strip = bytes / tiles_strips(N)};
+    if (shared) {
+        /* Some ranges for each thread: the threads may not all be there at once. */
+        const int64_t some = N / (4 * p->threads.most) / LEAST_COLUMNS * LEAST_COLUMNS;
+        task.some = some > LEAST_COLUMNS ? some : LEAST_COLUMNS;
+        team_run(&p->threads, pack_ranges, &task);
     } else {
-        tiles_bulk_pack_values(features, &from, K, N, memory);
+        pack_ranges(&task, 0);
     }
 }
 
 static void pack(const constant_key_t *key, void *memory, const void *user)
 {
-    const plan_t *plan = user;
+    const packing_t *packing = user;
+    const plan_t *plan = packing->plan;
     if (key->tiled != NOT_TILED) {
-        pack_tiles(plan->features, key, memory);
+        pack_tiles(packing, key, memory);
         return;
     }
     const int batch = key->ndims - 2, along = key->packed[batch] == 1 ? batch : batch + 1;
@@ -266,7 +321,7 @@ static bool key_of(const bound_t *base, const bound_t *packed, const plan_value_
 
 /* What a step copies, dense and with the dims of the tensor. */
 static sinter_status_t take_copy(const plan_t *plan, frame_mem_t *fm, const step_t *step,
-                                 const void *owner)
+                                 const void *owner, const packing_t *packing)
 {
     const bound_t *from = &fm->v[step->copied];
     constant_t **copy = &fm->constants[plan->n_packed + step->copy_at];
@@ -282,7 +337,7 @@ static sinter_status_t take_copy(const plan_t *plan, frame_mem_t *fm, const step
         return sg_fail(sinter_invalid_shape, "tensor %llu: size of its copy overflows",
                        (unsigned long long)plan->values[step->copied].lt.id);
     }
-    SG_TRY(constants_take(&plan->engine->constants, &key, bytes, owner, pack, plan, copy));
+    SG_TRY(constants_take(&plan->engine->constants, &key, bytes, owner, pack, packing, copy));
     if (*copy != NULL) {
         fm->v[step->copy].data = constant_memory(*copy);
     }
@@ -308,8 +363,10 @@ static void keep_whole_set(const plan_t *plan, frame_mem_t *fm, int k)
     }
 }
 
-sinter_status_t frame_pack(const plan_t *plan, frame_mem_t *fm, const void *owner)
+sinter_status_t frame_pack(const plan_t *plan, frame_mem_t *fm, const void *owner,
+                           threads_t threads)
 {
+    const packing_t packing = {plan, threads};
     for (int k = 0; k < plan->n_packed; k++) {
         const int i = plan->n_values - plan->n_packed + k;
         constant_key_t key;
@@ -321,7 +378,7 @@ sinter_status_t frame_pack(const plan_t *plan, frame_mem_t *fm, const void *owne
         if (!key_of(base, &fm->v[i], &plan->values[i], &key, &bytes)) {
             return too_large(plan, i);
         }
-        SG_TRY(constants_take(&plan->engine->constants, &key, bytes, owner, pack, plan,
+        SG_TRY(constants_take(&plan->engine->constants, &key, bytes, owner, pack, &packing,
                               &fm->constants[k]));
         if (fm->constants[k] != NULL) {
             fm->v[i].data = constant_memory(fm->constants[k]);
@@ -336,7 +393,7 @@ sinter_status_t frame_pack(const plan_t *plan, frame_mem_t *fm, const void *owne
     for (int s = 0; s < plan->n_steps; s++) {
         const step_t *step = &plan->steps[s];
         if (step->copy_at >= 0) {
-            SG_TRY(take_copy(plan, fm, step, owner));
+            SG_TRY(take_copy(plan, fm, step, owner, &packing));
             moved = moved || frame_has_copy(plan, fm, step);
         }
     }
