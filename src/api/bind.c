@@ -147,7 +147,7 @@ static sinter_status_t bind_ports(const sinter_compiled_partition_t *cp, frame_m
         }
         SG_TRY(bind_check_port(want, &tensor->lt));
         SG_TRY(dims_only ? sinter_success : check_data(tensor));
-        fm->lts[v] = lt_strided(&tensor->lt);
+        fm->lts[v] = lt_is_opaque(&tensor->lt) ? tensor->lt : lt_strided(&tensor->lt);
         fm->port_data[v] = tensor->data;
     }
     return sinter_success;
@@ -183,7 +183,7 @@ void bind_take_outputs(const sinter_compiled_partition_t *cp, const frame_mem_t 
 {
     for (int i = 0; i < cp->n_outputs; i++) {
         outputs[i] = fm->lts[cp->outputs[i]];
-        if (!lt_strides_known(&outputs[i])) {
+        if (!lt_is_opaque(&outputs[i]) && !lt_strides_known(&outputs[i])) {
             lt_set_dense(&outputs[i]);
         }
     }
@@ -267,9 +267,7 @@ static sinter_status_t check_aliases(const sinter_compiled_partition_t *cp, cons
         const void *data = fm->v[cp->outputs[o]].data;
         for (int k = 0; k < cp->n_inputs + o; k++) {
             const int v = cp->inputs[k];
-            const lt_t *port = &fm->plan->sub.values[v].lt,
-                       *memory = lt_is_opaque(port) ? port : &fm->lts[v];
-            if (v == cp->outputs[o] || !lt_overlap(out, data, memory, fm->v[v].data) ||
+            if (v == cp->outputs[o] || !lt_overlap(out, data, &fm->lts[v], fm->v[v].data) ||
                 (k < cp->n_inputs && data == fm->v[v].data && may_share(cp, &fm->lts[v], out))) {
                 continue;
             }

@@ -164,6 +164,12 @@ typedef struct index_params {
     int axis;
 } index_params_t;
 
+/* A Reorder between tiles and strides. */
+typedef struct reorder_params {
+    int in, out;
+    const node_t *reader; /* inserted by pass unpack: an op that does not read tiles; else NULL */
+} reorder_params_t;
+
 typedef struct top_k_params {
     int in, values, indices;
     int axis; /* negative: counted from the end */
@@ -279,6 +285,7 @@ typedef struct step {
         rotary_params_t rotary;
         index_params_t index;
         top_k_params_t top_k;
+        reorder_params_t reorder;
         attention_params_t attention;
         dynquant_params_t dynquant;
     } p;
@@ -289,10 +296,10 @@ typedef struct step {
     /* In order of preference; more than one where dims that only execute knows decide. */
     candidate_t *candidates;
     int n_candidates;
-    /* A step that only copies a tensor because no strides show it in other dims: the value that it
-     * copies, the value that the copy is, and, if the tensor is constant, the place of the copy
-     * among those of the constant cache. Where that has the copy, the step does not run. -1: no
-     * such step, no such place. */
+    /* A step that only copies a tensor because no strides show it in other dims, or because it lies
+     * in tiles: the value that it copies, the value that the copy is, and, if the tensor is
+     * constant, the place of the copy among those of the constant cache. Where that has the copy,
+     * the step does not run. -1: no such step, no such place. */
     int copied, copy, copy_at;
     size_t state_offset; /* of the kernel's state in the frame memory */
 } step_t;
@@ -322,7 +329,7 @@ typedef struct plan_value {
     int along, line; /* PACKED: lines along that dim begin at multiples of `line` elements */
     int strip;       /* PACKED: as in bound_t; 0: none */
     bool taps;       /* PACKED: in strips that convolution in integers multiplies (taps.h) */
-    /* PACKED, and INPUT with an opaque layout: one matrix as tiles, whose columns are the dim
+    /* PACKED, and graph values with an opaque layout: one matrix as tiles, whose columns are the dim
      * `across` and whose K is the dim `along`, -1 where one value is for all of K. */
     tiled_t tiled;
     int across;

@@ -68,9 +68,6 @@ typedef struct step_ops {
     const char *(*refuse_tail)(const tail_groups_t *groups);
     /* Lets the step read copies of constants that lie as its kernels want them. NULL: none. */
     void (*layouts)(plan_t *plan, step_t *step);
-    /* Whether an input with an opaque layout, which the step reads once, lies as it wants it. NULL:
-     * none does. */
-    bool (*reads_tiles)(const plan_t *plan, const step_t *step, int value);
     /* Lines of the report about layouts. NULL: none. */
     void (*report)(const plan_t *plan, const step_t *step, textbuf_t *text);
 } step_ops_t;
@@ -84,6 +81,13 @@ const char *refuse_tail_of_rows(const tail_groups_t *t);
 static inline const step_ops_t *step_ops(const step_t *step)
 {
     return sinter_steps[step->kind];
+}
+
+/* For the report: when a copy is made. */
+static inline const char *step_when_copied(const step_t *step)
+{
+    return step->copy_at >= 0 ? "it is constant, so once, into the constant cache"
+                              : "at every execute, because it is not constant";
 }
 
 /* Sees each value that a step, or its quantising tail, accesses other than by chains whose accesses

@@ -118,8 +118,7 @@ static sinter_status_t prepare(const graph_t *g, const struct sinter_op *op, con
         }
         change_t *c = find_change(g, changes, n, n_new, lt);
         SG_TRY(merge_lt(label, &c->lt, lt, is_out || is_produced(g, c->value)));
-        const bool made = is_out || (lt_is_opaque(&c->lt) && is_produced(g, c->value));
-        SG_TRY(lt_verify(&c->lt, made, label));
+        SG_TRY(lt_verify(&c->lt, is_out, label));
         ports[i] = c->value;
     }
     return sinter_success;
@@ -234,6 +233,12 @@ int graph_add_value(graph_t *g, const lt_t *lt)
     g->values[g->n_values] = (value_t){.lt = *lt, .producer = -1, .stands_for = like + 1};
     g->values[g->n_values].lt.id = id;
     return g->n_values++;
+}
+
+bool graph_repacks(const graph_t *g, const node_t *node)
+{
+    return node->kind == sinter_op_reorder && (lt_is_opaque(&g->values[node->in[0]].lt) ||
+                                               lt_is_opaque(&g->values[node->out[0]].lt));
 }
 
 uint64_t graph_message_id(const graph_t *g, int value)

@@ -46,6 +46,8 @@ sinter_status_t graph_add_node(graph_t *g, const struct sinter_op *op);
 int graph_add_value(graph_t *g, const lt_t *lt);
 uint64_t graph_message_id(const graph_t *g, int value); /* the public id to name in messages */
 int graph_find_value(const graph_t *g, uint64_t id);    /* -1: none */
+/* A Reorder that packs or unpacks: one of its tensors has an opaque layout. */
+bool graph_repacks(const graph_t *g, const node_t *node);
 
 /* Topological order (stable: keeps insertion order where it can), uses and use counts.
  * invalid_graph on a cycle. Dead nodes are left out of topo (n_topo live ones). */

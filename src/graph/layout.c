@@ -44,6 +44,13 @@ bool layout_bytes(const sinter_logical_tensor_t *lt, int64_t *bytes)
                : tiles_of_codes(tiles_bits(l.what, lt->data_type), l.K, l.N, bytes);
 }
 
+bool layout_may_not_fit(const sinter_logical_tensor_t *lt)
+{
+    const layout_t l = layout_of(lt);
+    return l.what != TILED_VALUES &&
+           tiles_bits(l.what, lt->data_type) < dtype_traits(lt->data_type)->bits;
+}
+
 static bool suits(tiled_t what, sinter_data_type_t type)
 {
     const dtype_traits_t *t = dtype_traits(type);

@@ -22,6 +22,8 @@ uint64_t layout_id(tiled_t what, bool transposed);
 /* Of an opaque tensor that lt_verify has checked. */
 layout_t layout_of(const sinter_logical_tensor_t *lt);
 bool layout_bytes(const sinter_logical_tensor_t *lt, int64_t *bytes); /* false: too many */
+/* Codes of its type may have more bits than it keeps. */
+bool layout_may_not_fit(const sinter_logical_tensor_t *lt);
 sinter_status_t layout_verify(const sinter_logical_tensor_t *lt, const char *where);
 
 /* Copies between an opaque tensor and a strided one of the same type and dims. False: a code does

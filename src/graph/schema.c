@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "graph/attr.h"
 #include "graph/fail.h"
+#include "graph/layout.h"
 #include "graph/op_rules.h"
 #include "graph/quant.h"
 
@@ -322,6 +323,18 @@ sinter_status_t check_weights_format(const node_t *node, const lt_t *in, const l
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
+static sinter_status_t check_layouts(const node_t *node, const lt_t *out)
+{
+    for (int i = 0; i < node->n_out; i++) {
+        if (lt_is_opaque(&out[i]) && node->kind != sinter_op_reorder) {
+            return sg_fail(sinter_unimplemented,
+                           "%s: tensor %" PRIu64 ": only a Reorder makes an opaque layout",
+                           node_label(node), out[i].id);
+        }
+    }
+    return sinter_success;
+}
+
 /* Ports and attributes, each by itself. */
 static sinter_status_t check_card(const node_t *node, const op_card_t *card, const lt_t *in,
                                   const lt_t *out)
@@ -331,6 +344,7 @@ static sinter_status_t check_card(const node_t *node, const op_card_t *card, con
                        node->id, (int)node->kind);
     }
     SG_TRY(check_ports(node, card, in, out));
+    SG_TRY(check_layouts(node, out));
     return check_attrs(node, card);
 }
 

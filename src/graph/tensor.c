@@ -246,10 +246,7 @@ sinter_status_t lt_verify(const lt_t *lt, bool is_output, const char *where)
     case sinter_layout_type_strided:
         return verify_strides(lt, is_output, where);
     case sinter_layout_type_opaque:
-        return is_output
-                   ? sg_fail(sinter_unimplemented,
-                             "%s: tensor %" PRIu64 ": no op makes an opaque layout", where, lt->id)
-                   : layout_verify(lt, where);
+        return layout_verify(lt, where);
     }
     return sg_fail(sinter_invalid_arguments, "%s: tensor %" PRIu64 ": unknown layout type %d",
                    where, lt->id, (int)lt->layout_type);

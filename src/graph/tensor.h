@@ -47,8 +47,7 @@ bool lt_same_dims(const lt_t *a, const lt_t *b);
 bool lt_same_shape(const lt_t *a, const lt_t *b);
 /* Checks every rule about one tensor: its rank; dims >= 0 or unknown; strides >= 0; no sum or
  * product overflows; the data type is known; a packed type has a dim of stride 1, or one element;
- * no two elements of an output share storage, and it has no opaque layout. `where` begins the
- * message. */
+ * no two elements of an output share storage. `where` begins the message. */
 sinter_status_t lt_verify(const lt_t *lt, bool is_output, const char *where);
 /* Bytes from the first to behind the last element; sinter_invalid_shape with a message on
  * unknown dims or overflow. */

@@ -23,6 +23,7 @@ const pass_t sinter_passes[] = {
      "computes its scales"},
     /* Uses by the dequantisations that ride on matmul operands count: their scales are read. */
     {"dead_code", graph_prune, "{y = op(x); } = {}, y unused"},
+    {"unpack", pass_unpack, "f(x) = f(Reorder(x)), x in tiles that f does not read"},
 };
 const int sinter_n_passes = (int)(sizeof(sinter_passes) / sizeof(sinter_passes[0]));
 

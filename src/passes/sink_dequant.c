@@ -223,9 +223,9 @@ static bool varies_in_image(const graph_t *g, const node_t *conv, const path_t *
     return path->n_views > 0;
 }
 
-/* Scales, or offsets, of codes in an opaque layout that are codes times scales themselves: the
- * kernels read both. */
-static sinter_status_t nest(graph_t *g, node_t *dq)
+/* Scales, or offsets, of codes in tiles that are codes times scales themselves: the kernels of a
+ * MatMul that reads all of them in tiles read both. */
+static sinter_status_t nest(graph_t *g, const node_t *matmul, node_t *dq)
 {
     const int ports[] = {dq->quant->scale_input, dq->quant->offsets ? dq->quant->zp_input : -1};
     for (int i = 0; i < 2 && lt_is_opaque(&g->values[dq->in[0]].lt); i++) {
@@ -244,6 +244,9 @@ static sinter_status_t nest(graph_t *g, node_t *dq)
         }
         *copy = *inner;
         dq->in_dequant[ports[i]] = copy;
+    }
+    if (!pass_reads_tiles(g, matmul)) {
+        dq->in_dequant = NULL;
     }
     return sinter_success;
 }
@@ -287,7 +290,7 @@ static sinter_status_t sink(graph_t *g, int matmul, int port)
     mm->in_dequant[port] = dq;
     mm->in[port] = dq->in[0];
     SG_TRY(graph_find_groups(g, dq));
-    return nest(g, dq);
+    return port == 1 ? nest(g, mm, dq) : sinter_success;
 }
 
 /* matmul(view(dequant(x, s, z)), y) = matmul{dequant(., view(s), view(z))}(view(x), y) */

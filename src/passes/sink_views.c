@@ -6,6 +6,7 @@
  * so that the elementwise tail of a product runs on its registers and the view is only a matter
  * of where the result is stored. */
 #include "base/status.h"
+#include "graph/layout.h"
 #include "graph/quant.h"
 #include "graph/schema.h"
 #include "passes/passes.h"
@@ -25,7 +26,10 @@ static bool is_scalar(const graph_t *g, int v)
 static bool ignores_index(const graph_t *g, const node_t *f, int ndims)
 {
     const unsigned flags = op_flags(f->kind);
-    if (f->kind == sinter_op_type_cast || f->kind == sinter_op_reorder || (flags & OP_UNARY)) {
+    if (f->kind == sinter_op_reorder) {
+        return !lt_is_opaque(&g->values[f->out[0]].lt);
+    }
+    if (f->kind == sinter_op_type_cast || (flags & OP_UNARY)) {
         return f->kind != sinter_op_gen_index;
     }
     if (f->kind == sinter_op_quantize || f->kind == sinter_op_dequantize) {

@@ -271,6 +271,17 @@ static sinter_status_t make_all(partitioner_t *p, partition_list_t *out)
     return sinter_success;
 }
 
+/* A Reorder that packs or unpacks is a partition of its own: to patterns, a Reorder is a view. */
+static void take_repacking(partitioner_t *p)
+{
+    const graph_t *g = p->g;
+    for (int t = 0; t < graph_n_live(g); t++) {
+        if (graph_repacks(g, &g->nodes[g->topo[t]])) {
+            matcher_take_single(&p->m, g->topo[t]);
+        }
+    }
+}
+
 static sinter_status_t run(partitioner_t *p, sinter_partition_policy_t policy,
                            partition_list_t *out)
 {
@@ -283,6 +294,7 @@ static sinter_status_t run(partitioner_t *p, sinter_partition_policy_t policy,
         return sinter_out_of_memory;
     }
     SG_TRY(matcher_init(&p->m, g, &p->arena));
+    take_repacking(p);
     if (policy != sinter_partition_policy_debug) {
         SG_TRY(match_all(p));
     }

@@ -79,13 +79,12 @@ static bool dense_but(bound_t *b, int dim, int64_t *stride)
     return true;
 }
 
-/* Bytes of the tiles of a matrix. False: too many. */
-static bool tiles_of(const plan_value_t *v, const bound_t *base, int64_t *bytes)
+bool frame_tiles_bytes(const plan_value_t *v, const bound_t *dims, int64_t *bytes)
 {
-    const int64_t K = v->along < 0 ? 1 : base->dims[v->along], N = base->dims[v->across];
+    const int64_t K = v->along < 0 ? 1 : dims->dims[v->along], N = dims->dims[v->across];
     return v->tiled == TILED_VALUES
-               ? tiles_of_values(base->dtype, K, N, bytes)
-               : tiles_of_codes(tiles_bits(v->tiled, base->dtype), K, N, bytes);
+               ? tiles_of_values(dims->dtype, K, N, bytes)
+               : tiles_of_codes(tiles_bits(v->tiled, dims->dtype), K, N, bytes);
 }
 
 /* The other dims keep their order. */
@@ -238,10 +237,30 @@ static void pack_tiles(const packing_t *p, const constant_key_t *key, void *memo
     }
 }
 
+static void unpack_tiles(const constant_key_t *key, void *memory)
+{
+    const int along = key->along;
+    const groups_t to = {.data = memory,
+                         .type = dtype_traits((sinter_data_type_t)key->type),
+                         .dtype = (sinter_data_type_t)key->type,
+                         .row = {along < 0 ? 0 : key->packed[along], 1},
+                         .column = {key->packed[key->across], 1}};
+    const int64_t K = along < 0 ? 1 : key->dims[along], N = key->dims[key->across];
+    if (key->tiled == TILED_VALUES) {
+        tiles_unpack_values(key->data, K, N, &to);
+    } else {
+        tiles_unpack_codes(key->data, (tiled_t)key->tiled, K, N, &to);
+    }
+}
+
 static void pack(const constant_key_t *key, void *memory, const void *user)
 {
     const packing_t *packing = user;
     const plan_t *plan = packing->plan;
+    if (key->unpacks) {
+        unpack_tiles(key, memory);
+        return;
+    }
     if (key->tiled != NOT_TILED) {
         pack_tiles(packing, key, memory);
         return;
@@ -274,7 +293,7 @@ static void pack(const constant_key_t *key, void *memory, const void *user)
     }
 }
 
-/* value: of the packed one; NULL: a copy as strides say. */
+/* value: the one of both that lies in tiles, or the packed one. */
 static bool key_of(const bound_t *base, const bound_t *packed, const plan_value_t *value,
                    constant_key_t *key, size_t *bytes)
 {
@@ -298,7 +317,7 @@ static bool key_of(const bound_t *base, const bound_t *packed, const plan_value_
         key->tiled = packed->tiled;
         key->across = value->across;
         key->along = value->along;
-        if (!dtype_bytes(base->dtype, span, &n) || !tiles_of(value, base, &elems)) {
+        if (!dtype_bytes(base->dtype, span, &n) || !frame_tiles_bytes(value, base, &elems)) {
             return false;
         }
         key->extent = (size_t)n;
@@ -308,7 +327,14 @@ static bool key_of(const bound_t *base, const bound_t *packed, const plan_value_
     if (packed->strip > 0 && !mul_i64(packed->dims[0], packed->strides[0], &elems)) {
         return false;
     }
-    if (!dtype_bytes(base->dtype, span, &n)) {
+    if (base->tiled != NOT_TILED) {
+        key->tiled = base->tiled;
+        key->across = value->across;
+        key->along = value->along;
+        key->unpacks = true;
+    }
+    if (key->unpacks ? !frame_tiles_bytes(value, base, &n)
+                     : !dtype_bytes(base->dtype, span, &n)) {
         return false;
     }
     key->extent = (size_t)n;
@@ -326,6 +352,7 @@ static sinter_status_t take_copy(const plan_t *plan, frame_mem_t *fm, const step
     const bound_t *from = &fm->v[step->copied];
     constant_t **copy = &fm->constants[plan->n_packed + step->copy_at];
     bound_t dense = *from;
+    dense.tiled = NOT_TILED;
     constant_key_t key;
     int64_t stride = 1;
     size_t bytes;
@@ -333,7 +360,7 @@ static sinter_status_t take_copy(const plan_t *plan, frame_mem_t *fm, const step
     if (fits && stride == 0) {
         return sinter_success; /* there is nothing to copy */
     }
-    if (!fits || !key_of(from, &dense, NULL, &key, &bytes)) {
+    if (!fits || !key_of(from, &dense, &plan->values[step->copied], &key, &bytes)) {
         return sg_fail(sinter_invalid_shape, "tensor %llu: size of its copy overflows",
                        (unsigned long long)plan->values[step->copied].lt.id);
     }

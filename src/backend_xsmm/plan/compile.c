@@ -285,20 +285,6 @@ static sinter_status_t make_fallback(sinter_compiled_partition_t *cp)
 
 /* ---- report ---------------------------------------------------------------------------------- */
 
-/* Copies because strides do not show a tensor in other dims. */
-static void report_copy(const plan_t *plan, const step_t *step, textbuf_t *text)
-{
-    if (step->copy < 0) {
-        return;
-    }
-    text_add(text,
-             "  copies tensor %llu, because its strides cannot be seen in the dims that the next "
-             "step wants: %s\n",
-             (unsigned long long)plan->values[step->copied].lt.id,
-             step->copy_at >= 0 ? "it is constant, so once, into the constant cache"
-                                : "at every execute, because it is not constant");
-}
-
 /* The kernels that may run the step. If there are several, execute takes the first one that
  * accepts its dims. */
 static void report_kernels(const step_t *step, textbuf_t *text)
@@ -423,7 +409,6 @@ static sinter_status_t write_report(sinter_compiled_partition_t *cp, const textb
         if (step_ops(step)->report != NULL) {
             step_ops(step)->report(plan, step, &text);
         }
-        report_copy(plan, step, &text);
         report_tail(plan, step, &text);
         if (step->idle_mode != NULL) {
             text_add(&text, "  %s\n", step->idle_mode);

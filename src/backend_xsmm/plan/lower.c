@@ -40,7 +40,6 @@ static sinter_status_t attempt(plan_t *plan, bool attention, bool assumes, int m
     *why_not = lo.why_not;
     if (status == sinter_success) {
         lower_constants(plan);
-        status = lower_check_opaque(plan);
     }
     return status;
 }

@@ -2,7 +2,6 @@
  * packed values, and steps that only copy them get places in the constant cache. */
 #include "backend_xsmm/plan/lower.h"
 #include "backend_xsmm/step.h"
-#include "base/status.h"
 
 bool lower_is_constant(const plan_t *plan, int value)
 {
@@ -63,9 +62,10 @@ void lower_constants(plan_t *plan)
     for (int s = 0; s < plan->n_steps; s++) {
         step_t *step = &plan->steps[s];
         const lt_t *copied = step->copy >= 0 ? &plan->values[step->copied].lt : NULL;
-        /* The cache makes copies by way of floats. */
-        if (copied != NULL && lower_is_constant(plan, step->copied) && copied->ndims >= 2 &&
-            dtype_traits(copied->data_type)->digits <= 24) {
+        /* The cache makes copies by way of floats, but for tiles. */
+        if (copied != NULL && lower_is_constant(plan, step->copied) &&
+            (plan->values[step->copied].tiled != NOT_TILED ||
+             (copied->ndims >= 2 && dtype_traits(copied->data_type)->digits <= 24))) {
             step->copy_at = plan->n_copies++;
         }
         if (step_ops(step)->layouts != NULL) {
@@ -73,52 +73,4 @@ void lower_constants(plan_t *plan)
         }
     }
     plan->n_packed = plan->n_values - before;
-}
-
-/* How often a step accesses a value. */
-typedef struct accesses {
-    int value, n;
-} accesses_t;
-
-static void count_access(void *to, int value, unsigned access)
-{
-    accesses_t *a = to;
-    (void)access;
-    a->n += value == a->value;
-}
-
-/* Why a step cannot have an input with an opaque layout; NULL: it reads it, or does not. */
-static const char *refuse_opaque(const plan_t *plan, const step_t *step, int value)
-{
-    const step_ops_t *ops = step_ops(step);
-    accesses_t all = {.value = value}, chains = all;
-    step_visit(step, count_access, &all);
-    see_chain(step->pre, count_access, &chains);
-    see_chain(step->post, count_access, &chains);
-    return chains.n + all.n == 0 ? NULL
-           : chains.n == 0 && all.n == 1 && ops->reads_tiles != NULL &&
-                   ops->reads_tiles(plan, step, value)
-               ? NULL
-               : "only a MatMul reads it, as one of the tensors of its second operand, all of "
-                 "which have the layouts of its transpose_b";
-}
-
-sinter_status_t lower_check_opaque(const plan_t *plan)
-{
-    for (int v = 0; v < plan->n_values; v++) {
-        const int memory = plan_memory_of(plan, v);
-        const plan_value_t *pv = &plan->values[memory];
-        if (pv->kind != PV_INPUT || pv->tiled == NOT_TILED) {
-            continue;
-        }
-        const char *why = memory != v ? "an op shows it with other dims" : NULL;
-        for (int s = 0; s < plan->n_steps && why == NULL; s++) {
-            why = refuse_opaque(plan, &plan->steps[s], v);
-        }
-        if (why != NULL) {
-            return sg_fail(sinter_unimplemented, "tensor %llu has an opaque layout: %s",
-                           (unsigned long long)pv->lt.id, why);
-        }
-    }
-    return sinter_success;
 }

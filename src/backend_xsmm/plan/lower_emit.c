@@ -116,10 +116,6 @@ static sinter_status_t factors_of(lowering_t *lo, const node_t *n, int port, int
     }
     *factors = (factors_of_scales_t){inner->in[1], 1};
     for (int d = 0; d < geom->ndims; d++) {
-        if (geom->scale_group[d] > 1 && factors->groups > 1) {
-            return sg_fail(sinter_unimplemented, "%s: scales of scales for blocks of several dims",
-                           node_label(n));
-        }
         factors->groups = geom->scale_group[d] > 1 ? geom->scale_group[d] : factors->groups;
     }
     *value = inner->in[0];

@@ -98,8 +98,10 @@ static int extra_value(lowering_t *lo, int like)
  * becomes a temporary, and look_at places the views behind it later. */
 static void store_target(lowering_t *lo, int v)
 {
+    const node_t *made_by = &lo->g->nodes[lo->g->values[v].producer];
     int y = v;
-    for (int next = only_view_of(lo, y); next >= 0; next = only_view_of(lo, y)) {
+    for (int next = graph_repacks(lo->g, made_by) ? -1 : only_view_of(lo, y); next >= 0;
+         next = only_view_of(lo, y)) {
         y = next;
     }
     place(lo, y, lo->g->values[y].is_output ? PV_OUTPUT : PV_TEMP, &lo->probe[y]);

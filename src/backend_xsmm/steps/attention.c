@@ -170,6 +170,10 @@ static sinter_status_t emit_inner(emitter_t *e, step_t *step)
     SG_TRY(emit_operand(lo, qk, 0, &p->q));
     SG_TRY(emit_operand(lo, qk, 1, &p->k));
     SG_TRY(emit_operand(lo, pv, 1, &p->v));
+    if (lo->plan->values[p->k.data].tiled != NOT_TILED ||
+        lo->plan->values[p->v.data].tiled != NOT_TILED) {
+        return give_up(lo, "K or V lies in tiles");
+    }
     p->trans_q = node_bool(qk, sinter_op_attr_transpose_a, false);
     p->trans_k = node_bool(qk, sinter_op_attr_transpose_b, false);
     p->trans_v = node_bool(pv, sinter_op_attr_transpose_b, false);

@@ -30,6 +30,17 @@ static sinter_status_t emit(emitter_t *e, const cluster_t *cl, step_t *step)
     return r < 0 ? sinter_out_of_memory : chain_store(&e->b, r, cl->copy_to, NULL);
 }
 
+/* Copies because strides do not show a tensor in other dims. */
+static void report(const plan_t *plan, const step_t *step, textbuf_t *text)
+{
+    if (step->copy >= 0) {
+        text_add(text,
+                 "  copies tensor %llu, because its strides cannot be seen in the dims that the "
+                 "next step wants: %s\n",
+                 (unsigned long long)plan->values[step->copied].lt.id, step_when_copied(step));
+    }
+}
+
 static double work(estimate_t *e, const problem_t *p)
 {
     (void)e;
@@ -48,4 +59,5 @@ const step_ops_t step_chain = {.takes = takes,
                                .chains_once = true,
                                .emit = emit,
                                .work = work,
-                               .refuse_tail = refuse_tail};
+                               .refuse_tail = refuse_tail,
+                               .report = report};

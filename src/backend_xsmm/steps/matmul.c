@@ -123,17 +123,6 @@ static const char *refuse_tail(const tail_groups_t *t)
                : NULL;
 }
 
-/* Whether part `value` of B, whose dims for columns and K are these, lies in tiles that the tensor
- * was given in. */
-static bool lies_in_tiles(const plan_t *plan, int value, tiled_t what, int across, int along)
-{
-    const plan_value_t *v = &plan->values[value];
-    const bool suits = v->tiled == what || (v->tiled == TILED_SIX && what == TILED_CODES);
-    return v->kind == PV_INPUT && suits &&
-           (v->across == across || (across < 0 && v->lt.dims[v->across] == 1)) &&
-           (v->along == along || (along < 0 && v->lt.dims[v->along] == 1));
-}
-
 /* Makes B tiles where kernels read them: they are given, or become copies of constants. Scales and
  * zero points have one value for each column, see matmul_refuse_tiles. */
 static void take_tiles(plan_t *plan, const step_t *step, matmul_params_t *m)
@@ -156,37 +145,6 @@ static void take_tiles(plan_t *plan, const step_t *step, matmul_params_t *m)
                           : lower_pack_tiles(plan, b->zp, TILED_VALUES, b->zp_dim[across],
                                              b->zp_dim[along], set);
     }
-}
-
-/* Whether scales or offsets lie in tiles, and what they are multiplied with does, column by column.
- */
-static bool values_in_tiles(const plan_t *plan, int value, const factors_of_scales_t *by,
-                            int across, int along)
-{
-    const lt_t *lt = &plan->values[value].lt;
-    return lies_in_tiles(plan, value, TILED_VALUES, across, along) &&
-           (by == NULL || (across >= 0 && along >= 0 &&
-                           lies_in_tiles(plan, by->value, TILED_VALUES, across, along) &&
-                           plan->values[by->value].lt.dims[across] == lt->dims[across]));
-}
-
-/* Whether `value` is a part of B, and all parts of B lie in the tiles that this product reads. */
-static bool reads_tiles(const plan_t *plan, const step_t *step, int value)
-{
-    const matmul_params_t *m = &step->p.matmul;
-    const operand_t *b = &m->b;
-    const int last = plan->values[b->data].lt.ndims - 1, across = m->trans_b ? last - 1 : last,
-              along = m->trans_b ? last : last - 1;
-    const bool part = value == b->data || value == b->scale || value == b->zp ||
-                      (b->scale_by != NULL && value == b->scale_by->value) ||
-                      (b->zp_by != NULL && value == b->zp_by->value);
-    return part && m->conv == NULL && last > 0 &&
-           lies_in_tiles(plan, b->data, TILED_CODES, across, along) &&
-           (b->scale < 0 || values_in_tiles(plan, b->scale, b->scale_by, b->scale_dim[across],
-                                            b->scale_dim[along])) &&
-           (b->zp < 0 ||
-            values_in_tiles(plan, b->zp, b->zp_by, b->zp_dim[across], b->zp_dim[along])) &&
-           b->split == sinter_data_type_undef;
 }
 
 static void layouts(plan_t *plan, step_t *step)
@@ -249,5 +207,4 @@ const step_ops_t step_matmul = {.classes = OP_MATMUL | OP_CONVOLUTION,
                                 .work = work,
                                 .refuse_tail = refuse_tail,
                                 .layouts = layouts,
-                                .reads_tiles = reads_tiles,
                                 .report = report};

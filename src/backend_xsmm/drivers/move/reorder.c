@@ -1,0 +1,133 @@
+/* Reorder between tiles and strides: threads share the strips of columns, which lie one behind the
+ * other in tiles. */
+#include "backend_xsmm/kernel.h"
+#include "base/status.h"
+#include "graph/layout.h"
+
+typedef struct reorder_state {
+    lt_t tiles, strided; /* the whole tensor */
+    unsigned char *tiles_data, *strided_data;
+    layout_t layout;
+    bool packs;
+    int64_t strip; /* bytes in tiles */
+} reorder_state_t;
+
+static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *arena,
+                             candidate_t *out)
+{
+    (void)self, (void)p, (void)arena;
+    *out = (candidate_t){.state_bytes = sizeof(reorder_state_t),
+                         .note = "strips of 16 columns, element by element"};
+    return sinter_success;
+}
+
+/* Strips share a byte where their columns lie side by side and rows begin within one. */
+static bool shares_bytes(const reorder_state_t *st)
+{
+    const layout_t *l = &st->layout;
+    const int64_t bits = dtype_traits(st->strided.data_type)->bits,
+                  row = l->along < 0 ? 0 : st->strided.strides[l->along];
+    return !st->packs && l->N > TILES_COLUMNS && l->K > 1 &&
+           st->strided.strides[l->across] == 1 && row * bits % 8 != 0;
+}
+
+static sinter_status_t choose(const kernel_t *self, const problem_t *p, const void *config,
+                              void *state, choice_t *choice)
+{
+    reorder_state_t *st = state;
+    const reorder_params_t *r = &p->step->p.reorder;
+    (void)self, (void)config;
+    st->packs = p->plan->values[r->out].tiled != NOT_TILED;
+    const int tiled = st->packs ? r->out : r->in, strided = st->packs ? r->in : r->out;
+    const bound_t *b = &p->frame->v[strided];
+    st->tiles = p->plan->values[tiled].lt;
+    st->strided = st->tiles;
+    lt_set_dims(&st->strided, b->dims, b->strides);
+    st->tiles_data = p->frame->v[tiled].data;
+    st->strided_data = b->data;
+    st->layout = layout_of(&st->tiles);
+    lt_t strip = st->tiles;
+    strip.dims[st->layout.across] = TILES_COLUMNS;
+    layout_bytes(&strip, &st->strip); /* no more than all of it, which layout_verify has checked */
+    choice->shares_bytes = shares_bytes(st);
+    return sinter_success;
+}
+
+/* Some columns from a multiple of 16 on, which begin with a whole byte in both layouts: as tensors
+ * of their own. */
+typedef struct part {
+    lt_t tiles, strided;
+    unsigned char *tiles_data, *strided_data;
+} part_t;
+
+static part_t part_of(const reorder_state_t *st, int64_t column, int64_t columns)
+{
+    const int across = st->layout.across;
+    const int64_t bits = dtype_traits(st->strided.data_type)->bits;
+    part_t part = {st->tiles, st->strided, st->tiles_data + column / TILES_COLUMNS * st->strip,
+                   st->strided_data + column * st->strided.strides[across] * bits / 8};
+    part.tiles.dims[across] = part.strided.dims[across] = columns;
+    return part;
+}
+
+static int checked(const step_t *step)
+{
+    return step->p.reorder.in;
+}
+
+/* Codes that must fit fewer bits: they are packed tile by tile, for the answer alone. */
+static sinter_status_t check(const problem_t *p, const void *state)
+{
+    enum { MOST_BYTES = TILES_COLUMNS * TILES_K };
+    const reorder_state_t *st = state;
+    const layout_t *l = &st->layout;
+    if (!st->packs || !layout_may_not_fit(&st->tiles)) {
+        return sinter_success;
+    }
+    const int64_t bytes = dtype_traits(st->strided.data_type)->bits / 8;
+    for (int64_t n = 0; n < l->N; n += TILES_COLUMNS) {
+        for (int64_t k = 0; k < l->K; k += TILES_K) {
+            unsigned char tile[MOST_BYTES];
+            part_t part = part_of(st, n, at_most(l->N - n, TILES_COLUMNS));
+            part.tiles.dims[l->along] = part.strided.dims[l->along] = at_most(l->K - k, TILES_K);
+            part.strided_data += k * part.strided.strides[l->along] * bytes;
+            if (!layout_pack(&part.strided, part.strided_data, &part.tiles, tile)) {
+                return sg_fail(sinter_invalid_arguments,
+                               "Reorder: tensor %llu has codes that do not fit the bits that the "
+                               "layout of tensor %llu asks for",
+                               problem_id(p, p->step->p.reorder.in),
+                               problem_id(p, p->step->p.reorder.out));
+            }
+        }
+    }
+    return sinter_success;
+}
+
+static void work(const kernel_t *self, const problem_t *p, const void *config, const void *state,
+                 const worker_t *w)
+{
+    const reorder_state_t *st = state;
+    const int64_t N = st->layout.N;
+    int64_t begin, end;
+    (void)self, (void)p, (void)config;
+    share(tiles_strips(N), w->tid, w->nth, &begin, &end);
+    if (begin == end) {
+        return;
+    }
+    const int64_t column = begin * TILES_COLUMNS;
+    const part_t part = part_of(st, column, at_most(end * TILES_COLUMNS, N) - column);
+    if (st->packs) {
+        (void)layout_pack(&part.strided, part.strided_data, &part.tiles, part.tiles_data);
+    } else {
+        layout_unpack(&part.tiles, part.tiles_data, &part.strided, part.strided_data);
+    }
+}
+
+const driver_t driver_reorder_strips = {.step = STEP_REORDER,
+                                        .arithmetic = IN_ANY,
+                                        .phases = 1,
+                                        .setup = setup,
+                                        .choose = choose,
+                                        .check = check,
+                                        .checked = checked,
+                                        .work = work};

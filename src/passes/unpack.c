@@ -1,0 +1,119 @@
+/* f(x) = f(Reorder(x)), x in tiles that f does not read
+ *
+ * A MatMul reads the tensors of its second operand in tiles, and a Reorder unpacks them. For all
+ * other ops, tiles are unpacked first, once for all of them. */
+#include "graph/layout.h"
+#include "graph/quant.h"
+#include "graph/schema.h"
+#include "passes/passes.h"
+
+/* ---- which ops read tiles -------------------------------------------------------------------- */
+
+/* Whether a part of B lies in tiles of codes, or of values, whose columns and K are these dims; -1:
+ * it has one element along them. */
+static bool lies_so(const lt_t *lt, bool codes, int across, int along)
+{
+    if (!lt_is_opaque(lt)) {
+        return false;
+    }
+    const layout_t l = layout_of(lt);
+    return (l.what != TILED_VALUES) == codes &&
+           (l.across == across || (across < 0 && lt->dims[l.across] == 1)) &&
+           (l.along == along || (along < 0 && lt->dims[l.along] == 1));
+}
+
+/* Scales or offsets of B, or what they are dequantised from: the factors have a value for each
+ * column, as the codes do, and groups of them lie along one dim alone. */
+static bool values_lie_so(const graph_t *g, const node_t *dq, int port, int across, int along)
+{
+    const node_t *inner = dq->in_dequant != NULL ? dq->in_dequant[port] : NULL;
+    if (inner == NULL) {
+        return lies_so(&g->values[dq->in[port]].lt, false, across, along);
+    }
+    const lt_t *codes = &g->values[inner->in[0]].lt, *factors = &g->values[inner->in[1]].lt;
+    const quant_geom_t *geom = &inner->quant->geom;
+    int grouped = 0;
+    for (int d = 0; d < geom->ndims; d++) {
+        grouped += geom->scale_group[d] > 1;
+    }
+    return grouped <= 1 && across >= 0 && along >= 0 && lies_so(codes, false, across, along) &&
+           lies_so(factors, false, across, along) && factors->dims[across] == codes->dims[across];
+}
+
+bool pass_reads_tiles(const graph_t *g, const node_t *n)
+{
+    if (n->kind != sinter_op_matmul) {
+        return false;
+    }
+    const node_t *dq = n->in_dequant != NULL ? n->in_dequant[1] : NULL;
+    const lt_t *b = &g->values[n->in[1]].lt;
+    const bool transposed = node_bool(n, sinter_op_attr_transpose_b, false);
+    const int last = b->ndims - 1, across = transposed ? last - 1 : last,
+              along = transposed ? last : last - 1;
+    if (last < 1 || !lies_so(b, true, across, along)) {
+        return false;
+    }
+    if (dq == NULL) {
+        return true;
+    }
+    const quant_t *q = dq->quant;
+    const quant_geom_t *geom = &q->geom;
+    return q->split == sinter_data_type_undef && q->scale_input >= 0 &&
+           values_lie_so(g, dq, q->scale_input, geom->scale_dim[across], geom->scale_dim[along]) &&
+           (q->zp_input < 0 ||
+            values_lie_so(g, dq, q->zp_input, geom->zp_dim[across], geom->zp_dim[along]));
+}
+
+/* ---- unpacking ------------------------------------------------------------------------------- */
+
+/* Makes those of n inputs that lie in tiles their unpacked copies. copies: of each value, -1: not
+ * yet. */
+static sinter_status_t unpack(graph_t *g, int *copies, int *in, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const lt_t lt = g->values[in[i]].lt;
+        if (!lt_is_opaque(&lt)) {
+            continue;
+        }
+        int *copy = &copies[in[i]];
+        if (*copy < 0) {
+            *copy = pass_value_like(g, in[i], lt.ndims, lt.dims);
+            if (*copy < 0 ||
+                pass_add_unary(g, sinter_op_reorder, in[i], *copy, NULL, 0) != sinter_success) {
+                return sinter_out_of_memory;
+            }
+        }
+        in[i] = *copy;
+    }
+    return sinter_success;
+}
+
+/* f(x) = f(Reorder(x)), x in tiles that f does not read */
+sinter_status_t pass_unpack(graph_t *sub)
+{
+    const int n_values = sub->n_values;
+    int *copies = ARENA_NEW(&sub->arena, int, n_values + 1);
+    for (int v = 0; copies != NULL && v < n_values; v++) {
+        copies[v] = -1;
+    }
+    for (int t = 0; t < graph_n_live(sub); t++) {
+        const node_t n = sub->nodes[sub->topo[t]];
+        const bool tiles = pass_reads_tiles(sub, &n),
+                   unpacks = n.kind == sinter_op_reorder &&
+                             !lt_is_opaque(&sub->values[n.out[0]].lt);
+        if (copies == NULL) {
+            return sinter_out_of_memory;
+        }
+        for (int i = 0; i < n.n_in && !unpacks && n.kind != sinter_op_end; i++) {
+            node_t *dq = n.in_dequant != NULL ? n.in_dequant[i] : NULL;
+            if (tiles && i == 1) {
+                continue;
+            }
+            SG_TRY(unpack(sub, copies, &n.in[i], 1));
+            if (dq != NULL) {
+                SG_TRY(unpack(sub, copies, dq->in, dq->n_in));
+            }
+        }
+    }
+    return sinter_success;
+}
