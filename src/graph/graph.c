@@ -237,8 +237,8 @@ int graph_add_value(graph_t *g, const lt_t *lt)
 
 bool graph_repacks(const graph_t *g, const node_t *node)
 {
-    return node->kind == sinter_op_reorder && (lt_is_opaque(&g->values[node->in[0]].lt) ||
-                                               lt_is_opaque(&g->values[node->out[0]].lt));
+    return node->kind == sinter_op_reorder &&
+           (lt_is_opaque(&g->values[node->in[0]].lt) || lt_is_opaque(&g->values[node->out[0]].lt));
 }
 
 uint64_t graph_message_id(const graph_t *g, int value)

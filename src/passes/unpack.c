@@ -42,19 +42,17 @@ static bool values_lie_so(const graph_t *g, const node_t *dq, int port, int acro
 
 bool pass_reads_tiles(const graph_t *g, const node_t *n)
 {
-    if (n->kind != sinter_op_matmul) {
+    const node_t *dq =
+        n->kind == sinter_op_matmul && n->in_dequant != NULL ? n->in_dequant[1] : NULL;
+    if (dq == NULL) {
         return false;
     }
-    const node_t *dq = n->in_dequant != NULL ? n->in_dequant[1] : NULL;
     const lt_t *b = &g->values[n->in[1]].lt;
     const bool transposed = node_bool(n, sinter_op_attr_transpose_b, false);
     const int last = b->ndims - 1, across = transposed ? last - 1 : last,
               along = transposed ? last : last - 1;
     if (last < 1 || !lies_so(b, true, across, along)) {
         return false;
-    }
-    if (dq == NULL) {
-        return true;
     }
     const quant_t *q = dq->quant;
     const quant_geom_t *geom = &q->geom;
@@ -99,8 +97,8 @@ sinter_status_t pass_unpack(graph_t *sub)
     for (int t = 0; t < graph_n_live(sub); t++) {
         const node_t n = sub->nodes[sub->topo[t]];
         const bool tiles = pass_reads_tiles(sub, &n),
-                   unpacks = n.kind == sinter_op_reorder &&
-                             !lt_is_opaque(&sub->values[n.out[0]].lt);
+                   unpacks =
+                       n.kind == sinter_op_reorder && !lt_is_opaque(&sub->values[n.out[0]].lt);
         if (copies == NULL) {
             return sinter_out_of_memory;
         }

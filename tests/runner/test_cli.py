@@ -470,9 +470,47 @@ class Cli(unittest.TestCase):
         self.assertEqual([t["layout_id"] for t in inputs], [2, 4, 4])
         done = run("--mode=C", "--case=" + dump)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        # The op that dequantises them, alone, has them unpacked.
         done = run("--mode=C", "--no-fuse", "--case=" + case)
-        self.assertEqual(done.returncode, 1, done.stdout)
-        self.assertIn("tensor 0 has an opaque layout: only a MatMul reads it", done.stdout)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        done = run("--mode=C", "--no-fuse", "--report", "--case=" + case)
+        self.assertIn("unpacks tensor 0 from tiles", done.stdout)
+
+    def test_reorder_of_layouts(self):
+        """A graph packs a tensor, reads it, and has another one packed as an output."""
+        shape = {"dtype": "f32", "shape": [20, 33]}
+        tiles = {"layout_type": "opaque", "layout_id": 4}
+        graph = {
+            "engine_kind": "cpu",
+            "fpmath_mode": "strict",
+            "graph": [
+                {
+                    "id": 0,
+                    "kind": "Reorder",
+                    "attrs": {},
+                    "inputs": [{"id": 0} | shape],
+                    "outputs": [{"id": 1} | shape | tiles],
+                },
+                {
+                    "id": 1,
+                    "kind": "ReLU",
+                    "attrs": {},
+                    "inputs": [{"id": 1} | shape | tiles],
+                    "outputs": [{"id": 2} | shape],
+                },
+                {
+                    "id": 2,
+                    "kind": "Reorder",
+                    "attrs": {},
+                    "inputs": [{"id": 2} | shape],
+                    "outputs": [{"id": 3} | shape | tiles],
+                },
+            ],
+        }
+        case = self.write("reorder.json", json.dumps(graph))
+        for arguments in (["--mode=C"], ["--mode=C", "--no-fuse"], ["--mode=P", "--min-time=0.01"]):
+            done = run(*arguments, "--case=" + case)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_warnings(self):
         with open(SDPA, encoding="utf-8") as file:

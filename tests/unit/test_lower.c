@@ -585,6 +585,10 @@ static void refer_step(const plan_t *plan, const step_t *s, refs_t *reads, refs_
         refer(plan, writes, s->p.top_k.values);
         refer(plan, writes, s->p.top_k.indices);
         break;
+    case STEP_REORDER:
+        refer(plan, reads, s->p.reorder.in);
+        refer(plan, writes, s->p.reorder.out);
+        break;
     case STEP_CHAIN:
         break;
     }

@@ -638,6 +638,30 @@ static void test_out_of_memory(void)
     CHECK(done && n > 3, "passes allocated %ld times", n);
 }
 
+/* ---- f(x) = f(Reorder(x)), x in tiles that f does not read ----------------------------------- */
+
+static lt_t in_tiles(lt_t lt, sinter_weights_part_t part)
+{
+    CHECK_THAT(sinter_logical_tensor_set_weights_layout(&lt, part, 0) == sinter_success);
+    return lt;
+}
+
+static void test_unpack(sinter_engine_t *engine)
+{
+    const char *algebra = "f(x) = f(Reorder(x)), x in tiles that f does not read";
+    mini_t m;
+    mini_begin(&m, engine);
+    const lt_t x = in_tiles(IN(&m, f32, "32x16"), sinter_weights_values);
+    OP(&m, add, f32, x, x);
+    OP(&m, square, f32, x);
+    EXPECT(&m, "Reorder(f32[32 16]) -> f32[32 16] | Add(f32[32 16], f32[32 16]) -> f32[32 16]! | "
+               "Square(f32[32 16]) -> f32[32 16]!");
+    /* A Reorder unpacks by itself. */
+    mini_begin(&m, engine);
+    OP(&m, square, f32, OP(&m, reorder, f32, in_tiles(IN(&m, f32, "16"), sinter_weights_values)));
+    EXPECT(&m, "Reorder(f32[16]) -> f32[16] | Square(f32[16]) -> f32[16]!");
+}
+
 static void test_all_tested(void)
 {
     for (int i = 0; i < sinter_n_passes; i++) {
@@ -663,6 +687,7 @@ int main(void)
     test_sink_views(engine);
     test_sink_quantise(engine);
     test_dead_code(engine);
+    test_unpack(engine);
     test_all_tested();
     test_pipeline(engine);
     test_out_of_memory();

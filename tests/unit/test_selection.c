@@ -676,6 +676,10 @@ static const selection_case_t cases[] = {
     {.what = "the best experts",
      .graph = "TopK k=4 1:f32:8x64 -> 2:f32:8x4 3:s32:8x4",
      .at = ANYWHERE("topk_rows_f64_generic")},
+    {.what = "codes that are unpacked",
+     .graph = "Reorder 10:s4:64x32 -> 2:s4:64x32",
+     .tiles = true,
+     .at = ANYWHERE("reorder_strips_any_generic")},
     {.what = "softmax",
      .graph = "SoftMax axis=-1 1:f32:8x96 -> 2:f32:8x96",
      .at = BY_ISA("softmax_rows_f32")},
@@ -838,9 +842,11 @@ static void run(const selection_case_t *c, sinter_engine_t *engine, bool own, bo
         sinter_logical_tensor_t tiles[3];
         size_t n_tiles = 0;
         if (c->tiles) {
-            status = status == sinter_success ? sinter_partition_get_inputs(partition, 3, tiles)
+            status = status == sinter_success ? sinter_partition_get_input_num(partition, &n_tiles)
                                               : status;
-            n_tiles = 3;
+            status = status == sinter_success
+                         ? sinter_partition_get_inputs(partition, n_tiles, tiles)
+                         : status;
         }
         for (size_t i = 0; i < n_tiles && status == sinter_success; i++) {
             status = tiles[i].id < 10

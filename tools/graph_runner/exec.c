@@ -293,27 +293,43 @@ int gr_buffer_alloc(gr_buffer_t *b, const sinter_logical_tensor_t *lt, gr_error_
     return 0;
 }
 
-int gr_buffer_pack(gr_buffer_t *b, const sinter_logical_tensor_t *port, gr_error_t *err)
+/* Memory for the opaque layout of a port. */
+static int alloc_opaque(gr_buffer_t *b, const sinter_logical_tensor_t *port, gr_error_t *err)
 {
-    sinter_tensor_t *from = NULL, *to = NULL;
-    sinter_status_t status = sinter_logical_tensor_get_bytes(port, &b->opaque_bytes);
+    const sinter_status_t status = sinter_logical_tensor_get_bytes(port, &b->opaque_bytes);
 
-    b->opaque = status ? NULL : gr_malloc(b->opaque_bytes + 1);
-    if (!status && !b->opaque) {
+    if (status) {
+        return gr_library_failure(status, "reorder", err);
+    }
+    gr_free(b->opaque);
+    b->opaque = gr_malloc(b->opaque_bytes + 1);
+    if (!b->opaque) {
         return gr_fail_memory(err);
     }
+    memset(b->opaque, POISON, b->opaque_bytes);
+    return 0;
+}
+
+/* Copies all elements from one layout of a buffer to the other. */
+static int reorder(gr_buffer_t *b, const sinter_logical_tensor_t *port, bool pack, gr_error_t *err)
+{
+    sinter_tensor_t *strided = NULL, *opaque = NULL;
+    sinter_status_t status = sinter_tensor_create(&strided, NULL, &b->lt, b->data, b->bytes);
+
     if (!status) {
-        status = sinter_tensor_create(&from, NULL, &b->lt, b->data, b->bytes);
+        status = sinter_tensor_create(&opaque, NULL, port, b->opaque, b->opaque_bytes);
     }
     if (!status) {
-        status = sinter_tensor_create(&to, NULL, port, b->opaque, b->opaque_bytes);
+        status = pack ? sinter_reorder(strided, opaque) : sinter_reorder(opaque, strided);
     }
-    if (!status) {
-        status = sinter_reorder(from, to);
-    }
-    sinter_tensor_destroy(&from);
-    sinter_tensor_destroy(&to);
+    sinter_tensor_destroy(&strided);
+    sinter_tensor_destroy(&opaque);
     return status ? gr_library_failure(status, "reorder", err) : 0;
+}
+
+int gr_buffer_pack(gr_buffer_t *b, const sinter_logical_tensor_t *port, gr_error_t *err)
+{
+    return alloc_opaque(b, port, err) || reorder(b, port, true, err) ? -1 : 0;
 }
 
 void gr_buffer_free(gr_buffer_t *b)
@@ -446,21 +462,6 @@ static int read_inputs(gr_exec_t *x, gr_error_t *err)
     return 0;
 }
 
-/* Those of which the graph has an opaque layout. */
-static int pack_inputs(gr_exec_t *x, gr_error_t *err)
-{
-    for (size_t i = 0; i < x->model->n_tensors; i++) {
-        const model_tensor_t *t = &x->model->tensors[i];
-        sinter_logical_tensor_t lt;
-
-        if (t->is_input && !sinter_graph_query_logical_tensor(x->shapes, t->id, &lt) &&
-            is_opaque(&lt) && gr_buffer_pack(&x->buffers[i], &lt, err)) {
-            return -1;
-        }
-    }
-    return 0;
-}
-
 int gr_exec_inputs(gr_exec_t *x, gr_error_t *err)
 {
     for (size_t i = 0; i < x->model->n_tensors; i++) {
@@ -485,7 +486,7 @@ int gr_exec_inputs(gr_exec_t *x, gr_error_t *err)
             fill_input(x->model, t, &lt, (uint64_t)x->opt->seed, x->buffers[i].data);
         }
     }
-    return read_inputs(x, err) || pack_inputs(x, err) ? -1 : 0;
+    return read_inputs(x, err);
 }
 
 /* ---- compile and run ------------------------------------------------------------------------- */
@@ -672,13 +673,16 @@ static int bind_inputs(gr_exec_t *x, gr_error_t *err)
         return -1;
     }
     for (size_t i = 0; i < n; i++) {
-        const gr_buffer_t *b = gr_exec_buffer(x, lts[i].id);
+        gr_buffer_t *b = gr_exec_buffer(x, lts[i].id);
 
         if (!b) {
             return gr_fail(err, "input %llu has no data", (unsigned long long)lts[i].id);
         }
         const bool opaque = is_opaque(&lts[i]);
 
+        if (opaque && !b->opaque && gr_buffer_pack(b, &lts[i], err)) {
+            return -1;
+        }
         if (bind_input(x, &lts[i], gr_exec_port(x, &lts[i]), opaque ? b->opaque : b->data,
                        opaque ? b->opaque_bytes : b->bytes, err)) {
             return -1;
@@ -712,10 +716,17 @@ static int bind_output(gr_exec_t *x, uint64_t id, gr_error_t *err)
     }
     b = &x->buffers[t - x->model->tensors];
     gr_buffer_free(b);
-    if (gr_buffer_alloc(b, &lt, err)) {
+    const bool opaque = is_opaque(&lt);
+    sinter_logical_tensor_t dense = lt;
+
+    if (opaque) {
+        gr_set_dense(&dense, NULL);
+    }
+    if (gr_buffer_alloc(b, &dense, err) || (opaque && alloc_opaque(b, &lt, err))) {
         return -1;
     }
-    status = sinter_compiled_graph_bind(x->whole, id, 0, NULL, NULL, b->data, b->bytes);
+    status = sinter_compiled_graph_bind(x->whole, id, 0, NULL, NULL, opaque ? b->opaque : b->data,
+                                        opaque ? b->opaque_bytes : b->bytes);
     return status ? gr_library_failure(status, "bind", err) : 0;
 }
 
@@ -777,6 +788,22 @@ static int query_scratch(gr_exec_t *x, gr_part_t *p, gr_error_t *err)
     return failed;
 }
 
+/* Gives what was written in an opaque layout to those who look at the elements. */
+static int unpack_outputs(gr_exec_t *x, gr_error_t *err)
+{
+    for (size_t i = 0; i < x->model->n_tensors; i++) {
+        gr_buffer_t *b = &x->buffers[i];
+        sinter_logical_tensor_t lt;
+
+        if (b->opaque && !x->model->tensors[i].is_input &&
+            !sinter_compiled_graph_query_logical_tensor(x->whole, b->lt.id, &lt) &&
+            reorder(b, &lt, false, err)) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
 int gr_exec_run(gr_exec_t *x, gr_error_t *err)
 {
     sinter_status_t status;
@@ -792,6 +819,9 @@ int gr_exec_run(gr_exec_t *x, gr_error_t *err)
     status = sinter_compiled_graph_execute(x->whole, x->stream);
     if (status) {
         return gr_library_failure(status, "execute", err);
+    }
+    if (unpack_outputs(x, err)) {
+        return -1;
     }
     for (size_t i = 0; i < x->model->n_tensors; i++) {
         if (x->buffers[i].base && check_guards(&x->buffers[i], err)) {

@@ -10,8 +10,8 @@ typedef struct gr_buffer {
     sinter_logical_tensor_t lt;
     unsigned char *base, *data;
     size_t bytes;
-    /* An input of which the library has an opaque layout: lt is the one that the oracle and files
-     * have, and these are what the library reads. NULL: the same. */
+    /* A tensor of which the library has an opaque layout: lt is the one that the oracle and files
+     * have, and these are what the library reads or writes. NULL: the same. */
     unsigned char *opaque;
     size_t opaque_bytes;
 } gr_buffer_t;

@@ -333,8 +333,7 @@ static bool key_of(const bound_t *base, const bound_t *packed, const plan_value_
         key->along = value->along;
         key->unpacks = true;
     }
-    if (key->unpacks ? !frame_tiles_bytes(value, base, &n)
-                     : !dtype_bytes(base->dtype, span, &n)) {
+    if (key->unpacks ? !frame_tiles_bytes(value, base, &n) : !dtype_bytes(base->dtype, span, &n)) {
         return false;
     }
     key->extent = (size_t)n;

@@ -16,9 +16,7 @@ static sinter_status_t emit(emitter_t *e, const cluster_t *cl, step_t *step)
     const plan_value_t *from = &e->lo->plan->values[in], *to = &e->lo->plan->values[out];
     const bool inserted = g->values[out].stands_for > 0;
     step->p.reorder = (reorder_params_t){
-        .in = in,
-        .out = out,
-        .reader = inserted ? &g->nodes[g->uses[g->uses_begin[out]]] : NULL};
+        .in = in, .out = out, .reader = inserted ? &g->nodes[g->uses[g->uses_begin[out]]] : NULL};
     if (from->tiled != NOT_TILED && to->kind == PV_TEMP) {
         step->copied = in;
         step->copy = out;

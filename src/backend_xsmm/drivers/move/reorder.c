@@ -27,8 +27,8 @@ static bool shares_bytes(const reorder_state_t *st)
     const layout_t *l = &st->layout;
     const int64_t bits = dtype_traits(st->strided.data_type)->bits,
                   row = l->along < 0 ? 0 : st->strided.strides[l->along];
-    return !st->packs && l->N > TILES_COLUMNS && l->K > 1 &&
-           st->strided.strides[l->across] == 1 && row * bits % 8 != 0;
+    return !st->packs && l->N > TILES_COLUMNS && l->K > 1 && st->strided.strides[l->across] == 1 &&
+           row * bits % 8 != 0;
 }
 
 static sinter_status_t choose(const kernel_t *self, const problem_t *p, const void *config,
