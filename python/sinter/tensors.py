@@ -121,11 +121,26 @@ def tensor_of(array: Array, number: int, kind: str) -> Tensor:
     return Tensor(number, data_type_of(array.dtype), array.shape, _steps(array), kind)
 
 
+def _room(tensor: Tensor) -> Opaque:
+    """Memory for a tensor in an opaque layout."""
+    size = c_size_t()
+    assert tensor.shape is not None and tensor.layout_id is not None
+    call("logical_tensor_get_bytes", byref(to_logical(tensor)), byref(size))
+    try:
+        memory = np.empty(size.value, np.uint8)
+    except (MemoryError, ValueError):
+        raise fail(_abi.STATUS_OUT_OF_MEMORY,
+                   f"no memory for {size.value} bytes of weights") from None
+    return Opaque(memory, tensor.dtype, tensor.shape, tensor.layout_id)  # type: ignore[arg-type]
+
+
 def new_array(port: Tensor) -> Array:
     """An array for an output whose dims must be known."""
     shape = port.shape
     if shape is None or None in shape:
         raise wrong(f"output tensor {port.id}: its dims follow from inputs that are not bound")
+    if port.layout_id is not None:
+        return _room(port)
     steps = port.strides if port.strides and None not in port.strides else None
     return empty(port.dtype, shape, steps)  # type: ignore[arg-type]
 
@@ -252,14 +267,6 @@ def weights(array: Array, part: str, transpose_b: bool = False) -> Opaque:
     speed of memory; see Tensor.for_weights. An engine keeps the copy alone."""
     if not isinstance(array, (np.ndarray, View)):
         raise wrong(f"weights are an array or a view, not {type(array).__name__}")
-    made, size = tensor_of(array, 0, "variable").for_weights(part, transpose_b), c_size_t()
-    assert made.shape is not None and made.layout_id is not None
-    call("logical_tensor_get_bytes", byref(to_logical(made)), byref(size))
-    try:
-        memory = np.empty(size.value, np.uint8)
-    except (MemoryError, ValueError):
-        raise fail(_abi.STATUS_OUT_OF_MEMORY,
-                   f"no memory for {size.value} bytes of weights") from None
-    copy = Opaque(memory, made.dtype, made.shape, made.layout_id)  # type: ignore[arg-type]
+    copy = _room(tensor_of(array, 0, "variable").for_weights(part, transpose_b))
     reorder(array, copy)
     return copy

@@ -5,12 +5,35 @@
 #include <sinter/sinter.h>
 
 #include "api/bind.h"
+#include "api/compile_with.h"
 #include "backend_xsmm/exec/crew.h"
 #include "backend_xsmm/exec/exec.h"
 #include "backend_xsmm/plan/compile.h"
 #include "base/status.h"
 #include "graph/objects.h"
 #include "passes/pass.h"
+
+sinter_status_t compile_with(sinter_partition_t *partition, sinter_engine_t *engine,
+                             const compile_ports_t *ports, strided_inputs_t *strided,
+                             sinter_compiled_partition_t **compiled)
+{
+    bool again = true;
+    while (again) {
+        sinter_compiled_partition_t *cp = NULL;
+        again = false;
+        sinter_status_t status = compile_open(partition, engine, ports->n_in, ports->in,
+                                              ports->n_out, ports->out, strided, &cp);
+        status = status == sinter_success ? passes_run(&cp->plan.sub) : status;
+        status = status == sinter_success ? compile_finish(cp, partition, strided, &again) : status;
+        if (status == sinter_success && !again) {
+            *compiled = cp;
+        } else if (cp != NULL) {
+            compiled_unref(cp);
+        }
+        SG_TRY(status);
+    }
+    return sinter_success;
+}
 
 sinter_status_t sinter_partition_compile(sinter_partition_t *partition, sinter_engine_t *engine,
                                          size_t n_inputs, const sinter_logical_tensor_t *inputs,
@@ -22,17 +45,13 @@ sinter_status_t sinter_partition_compile(sinter_partition_t *partition, sinter_e
     SG_REQUIRE(n_outputs == 0 || outputs != NULL);
     SG_TRY(engine_check(engine));
     sinter_engine_t *held = engine_ref(engine);
-    sinter_compiled_partition_t *cp = NULL;
-    sinter_status_t status =
-        compile_open(partition, held, n_inputs, inputs, n_outputs, outputs, &cp);
+    arena_t arena;
+    arena_init(&arena, held);
+    const sinter_status_t status =
+        compile_with(partition, held, &(compile_ports_t){n_inputs, n_outputs, inputs, outputs},
+                     &(strided_inputs_t){.arena = &arena}, compiled);
+    arena_free(&arena);
     engine_unref(held);
-    status = status == sinter_success ? passes_run(&cp->plan.sub) : status;
-    status = status == sinter_success ? compile_finish(cp, partition) : status;
-    if (status == sinter_success) {
-        *compiled = cp;
-    } else if (cp != NULL) {
-        compiled_unref(cp);
-    }
     return status;
 }
 

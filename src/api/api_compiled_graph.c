@@ -4,9 +4,9 @@
 #include <sinter/sinter.h>
 
 #include "api/bind.h"
+#include "api/compile_with.h"
 #include "api/graph_object.h"
 #include "api/whole.h"
-#include "backend_xsmm/plan/compile.h"
 #include "base/status.h"
 #include "graph/layout.h"
 #include "graph/op_schema.h"
@@ -82,6 +82,9 @@ static sinter_status_t add_port(sinter_compiled_graph_t *w, const sinter_graph_t
     }
     if (*at >= 0 && output) {
         return fail_tensor(part, port, "is written by an earlier partition, or read by one");
+    }
+    if (*at >= 0 && !lt_same_layout(&w->tensors[*at].port, port)) {
+        return fail_tensor(part, port, "has another layout in an earlier partition");
     }
     if (*at < 0 && !output && graph->g.values[value].producer >= 0) {
         return fail_tensor(part, port, "is written by no partition before");
@@ -251,6 +254,7 @@ typedef struct job {
     lt_t *settled;
     int n_settled;
     lt_t *inputs; /* of one partition at a time */
+    strided_inputs_t strided;
 } job_t;
 
 static sinter_status_t list_parts(job_t *job, size_t n, sinter_partition_t *const *parts)
@@ -258,8 +262,7 @@ static sinter_status_t list_parts(job_t *job, size_t n, sinter_partition_t *cons
     int outputs = 1, most_in = 1;
     job->parts = ARENA_NEW(&job->arena, sinter_partition_t *, n + 1);
     job->compiled = ARENA_NEW(&job->arena, sinter_compiled_partition_t *, n + 1);
-    job->ids = idmap_new(&job->arena);
-    if (job->parts == NULL || job->compiled == NULL || job->ids == NULL) {
+    if (job->parts == NULL || job->compiled == NULL) {
         return sinter_out_of_memory;
     }
     for (size_t i = 0; i < n; i++) {
@@ -309,8 +312,9 @@ static sinter_status_t compile_part(job_t *job, int p)
         const int at = idmap_get(job->ids, lt->id);
         job->inputs[i] = at >= 0 ? job->settled[at] : *lt;
     }
-    const sinter_status_t status = sinter_partition_compile(
-        part, job->engine, (size_t)part->n_inputs, job->inputs, 0, NULL, &job->compiled[p]);
+    const sinter_status_t status = compile_with(
+        part, job->engine, &(compile_ports_t){.n_in = (size_t)part->n_inputs, .in = job->inputs},
+        &job->strided, &job->compiled[p]);
     if (status != sinter_success) {
         return status == sinter_out_of_memory ? status
                                               : sg_fail(status, "partition %zu (%s): %s", part->id,
@@ -327,12 +331,69 @@ static sinter_status_t compile_part(job_t *job, int p)
     return sinter_success;
 }
 
+/* A partition that has input `of` of layout any in strides, while this one wants it in tiles; or in
+ * other ones. -1: none. */
+static int other_layout(const job_t *job, const lt_t *of)
+{
+    for (int p = 0; p < job->n; p++) {
+        const sinter_compiled_partition_t *cp = job->compiled[p];
+        for (int i = 0; i < cp->n_inputs; i++) {
+            const lt_t *lt = bind_port(cp, i);
+            if (lt->id == of->id && !lt_same_layout(lt, of)) {
+                return p;
+            }
+        }
+    }
+    return -1;
+}
+
+/* Inputs for which partitions have chosen different layouts: all will have them with strides. */
+static sinter_status_t find_conflicts(job_t *job, bool *again)
+{
+    *again = false;
+    for (int p = 0; p < job->n; p++) {
+        const sinter_compiled_partition_t *cp = job->compiled[p];
+        for (int i = 0; i < cp->n_inputs; i++) {
+            const value_t *v = &cp->plan.sub.values[cp->inputs[i]];
+            const int other = v->chosen ? other_layout(job, &v->lt) : -1;
+            if (other < 0) {
+                continue;
+            }
+            textbuf_t why;
+            text_init(&why, &job->arena);
+            text_add(&why, "partition %zu (%s) does not read it in these tiles",
+                     job->parts[other]->id, job->parts[other]->pattern);
+            if (why.oom || !strided_inputs_add(&job->strided, v->lt.id, why.text)) {
+                return sinter_out_of_memory;
+            }
+            *again = true;
+        }
+    }
+    return sinter_success;
+}
+
+static void drop_compiled(job_t *job)
+{
+    for (int p = 0; p < job->n; p++) {
+        (void)sinter_compiled_partition_destroy(&job->compiled[p]);
+    }
+}
+
 static sinter_status_t compile_all(job_t *job, const sinter_graph_t *graph,
                                    sinter_compiled_graph_t **compiled)
 {
     SG_TRY(check_supported(job));
-    for (int p = 0; p < job->n; p++) {
-        SG_TRY(compile_part(job, p));
+    for (bool again = true; again;) {
+        drop_compiled(job);
+        job->n_settled = 0;
+        job->ids = idmap_new(&job->arena);
+        if (job->ids == NULL) {
+            return sinter_out_of_memory;
+        }
+        for (int p = 0; p < job->n; p++) {
+            SG_TRY(compile_part(job, p));
+        }
+        SG_TRY(find_conflicts(job, &again));
     }
     return sinter_compiled_graph_create(compiled, job->engine, graph, (size_t)job->n,
                                         job->compiled);
@@ -355,12 +416,11 @@ sinter_status_t sinter_graph_compile(sinter_graph_t *graph, sinter_engine_t *eng
     const size_t n = n_partitions > 0 ? n_partitions : (size_t)graph->partitions.n;
     job_t job = {.engine = engine_ref(engine)};
     arena_init(&job.arena, job.engine);
+    job.strided.arena = &job.arena;
     sinter_status_t status =
         list_parts(&job, n, n_partitions > 0 ? partitions : graph->partitions.items);
     status = status == sinter_success ? compile_all(&job, graph, compiled) : status;
-    for (int p = 0; p < job.n; p++) {
-        (void)sinter_compiled_partition_destroy(&job.compiled[p]);
-    }
+    drop_compiled(&job);
     arena_free(&job.arena);
     engine_unref(job.engine);
     return status;

@@ -38,8 +38,7 @@ sinter_status_t bind_check_port(const lt_t *want, const lt_t *got)
                            (long long)got->dims[d], (long long)want->dims[d]);
         }
     }
-    if (lt_is_opaque(want) != lt_is_opaque(got) ||
-        (lt_is_opaque(want) && want->layout_id != got->layout_id)) {
+    if (!lt_same_layout(want, got)) {
         return sg_fail(sinter_invalid_arguments,
                        "tensor %llu has another layout than it was compiled for: %s", id,
                        lt_is_opaque(want) ? "an opaque one" : "strides");

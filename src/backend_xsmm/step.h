@@ -68,6 +68,9 @@ typedef struct step_ops {
     const char *(*refuse_tail)(const tail_groups_t *groups);
     /* Lets the step read copies of constants that lie as its kernels want them. NULL: none. */
     void (*layouts)(plan_t *plan, step_t *step);
+    /* Says why the step wants an input, which it reads in tiles, with strides. Nothing: it wants
+     * tiles, or does not read it. NULL: it reads no tiles. */
+    void (*refuse_tiles)(const plan_t *plan, const step_t *step, int value, textbuf_t *why);
     /* Lines of the report about layouts. NULL: none. */
     void (*report)(const plan_t *plan, const step_t *step, textbuf_t *text);
 } step_ops_t;

@@ -12,6 +12,8 @@ typedef struct value {
     int n_uses;                  /* uses by live nodes, one for each read (node_read) */
     bool is_output;              /* must be written for the outside */
     bool made_before;            /* in a partition: an input that an op of the graph makes */
+    bool chosen;           /* an input of layout any, whose opaque layout compile has chosen */
+    const char *why_dense; /* why such an input stays strided; NULL: nobody has asked */
     /* Made by a pass: the value whose tensor id messages name instead, plus one; 0: its own. */
     int stands_for;
 } value_t;

@@ -16,6 +16,13 @@ static inline bool lt_is_opaque(const sinter_logical_tensor_t *lt)
     return lt->layout_type == sinter_layout_type_opaque;
 }
 
+/* Both have strides, or the same opaque layout. */
+static inline bool lt_same_layout(const sinter_logical_tensor_t *a,
+                                  const sinter_logical_tensor_t *b)
+{
+    return lt_is_opaque(a) == lt_is_opaque(b) && (!lt_is_opaque(a) || a->layout_id == b->layout_id);
+}
+
 /* The layout of such a part of weights. transposed: columns are the dim before the last one. */
 uint64_t layout_id(tiled_t what, bool transposed);
 

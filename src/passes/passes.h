@@ -12,6 +12,7 @@ sinter_status_t pass_plain_attention(graph_t *sub);
 sinter_status_t pass_drop_casts(graph_t *sub);
 sinter_status_t pass_widen(graph_t *sub);
 sinter_status_t pass_conv_weights(graph_t *sub);
+sinter_status_t pass_choose_layouts(graph_t *sub);
 sinter_status_t pass_sink_dequant(graph_t *sub);
 sinter_status_t pass_sink_views(graph_t *sub);
 sinter_status_t pass_sink_quantise(graph_t *sub);

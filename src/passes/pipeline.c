@@ -15,6 +15,8 @@ const pass_t sinter_passes[] = {
     {"widen", pass_widen, "y = op(x) : f16 = op(x) : f32, y inside, bf16 alike"},
     {"conv_weights", pass_conv_weights,
      "Convolution(x, w) = Convolution(x, view(w)), weights as [groups, window, I, O]"},
+    {"choose_layouts", pass_choose_layouts,
+     "MatMul(y, dequant(x : any, s : any)) = MatMul(y, dequant(x : tiles, s : tiles))"},
     {"sink_dequant", pass_sink_dequant,
      "matmul(view(dequant(x, s, z)), y) = matmul{dequant(., view(s), view(z))}(view(x), y)"},
     {"sink_views", pass_sink_views, "f(view(x)) = view(f(x)) for elementwise f of one tensor"},

@@ -27,6 +27,11 @@ static void put_value(const graph_t *g, int v)
         put(d > 0 ? " %s" : "%s", lt->dims[d] == SINTER_UNKNOWN_DIM ? "?" : dim);
     }
     put("%s", "]");
+    if (lt->layout_type == sinter_layout_type_opaque) {
+        char id[24];
+        snprintf(id, sizeof(id), "%llu", (unsigned long long)lt->layout_id);
+        put("#%s", id);
+    }
 }
 
 static const char *describe(const graph_t *g)
@@ -654,12 +659,52 @@ static void test_unpack(sinter_engine_t *engine)
     const lt_t x = in_tiles(IN(&m, f32, "32x16"), sinter_weights_values);
     OP(&m, add, f32, x, x);
     OP(&m, square, f32, x);
-    EXPECT(&m, "Reorder(f32[32 16]) -> f32[32 16] | Add(f32[32 16], f32[32 16]) -> f32[32 16]! | "
+    EXPECT(&m, "Reorder(f32[32 16]#4) -> f32[32 16] | Add(f32[32 16], f32[32 16]) -> f32[32 16]! | "
                "Square(f32[32 16]) -> f32[32 16]!");
     /* A Reorder unpacks by itself. */
     mini_begin(&m, engine);
     OP(&m, square, f32, OP(&m, reorder, f32, in_tiles(IN(&m, f32, "16"), sinter_weights_values)));
-    EXPECT(&m, "Reorder(f32[16]) -> f32[16] | Square(f32[16]) -> f32[16]!");
+    EXPECT(&m, "Reorder(f32[16]#4) -> f32[16] | Square(f32[16]) -> f32[16]!");
+}
+
+/* ---- MatMul(y, dequant(x : any, s : any)) = MatMul(y, dequant(x : tiles, s : tiles)) ---------- */
+
+static lt_t with_strides(lt_t lt)
+{
+    lt_set_dense(&lt);
+    return lt;
+}
+
+static void test_choose_layouts(sinter_engine_t *engine)
+{
+    const char *algebra =
+        "MatMul(y, dequant(x : any, s : any)) = MatMul(y, dequant(x : tiles, s : tiles))";
+    mini_t m;
+    mini_begin(&m, engine);
+    OP(&m, matmul, f32, IN(&m, f16, "5x16"), dequant(&m, "per_group", "16x32", "2x32", "4x32"));
+    EXPECT(&m, "DynamicDequantize(s8[16 32]#2, f16[2 32]#4, u8[4 32]#4) -> f16[16 32] | "
+               "MatMul(f16[5 16], f16[16 32]) -> f32[5 32]!");
+    mini_begin(&m, engine);
+    OPA(&m, matmul, f32, ATTRS(BOOL(transpose_b, true)), IN(&m, f16, "5x32"),
+        dequant(&m, "per_group", "16x32", "16x1", NULL));
+    EXPECT(&m, "DynamicDequantize(s8[16 32]#1, f16[16 1]#3) -> f16[16 32] | "
+               "MatMul(f16[5 32], f16[16 32]) -> f32[5 16]!");
+    /* All parts or none: one has strides, or several matrices; and the first operand. */
+    mini_begin(&m, engine);
+    const lt_t strided[] = {IN(&m, s8, "16x32"), with_strides(IN(&m, f16, "2x32"))};
+    OP(&m, matmul, f32, IN(&m, f16, "5x16"),
+       mini_op(&m, sinter_op_dynamic_dequantize, sinter_f16, strided, 2,
+               ATTRS(STR(qtype, "per_group"))));
+    EXPECT(&m, "DynamicDequantize(s8[16 32], f16[2 32]) -> f16[16 32] | "
+               "MatMul(f16[5 16], f16[16 32]) -> f32[5 32]!");
+    mini_begin(&m, engine);
+    OP(&m, matmul, f32, IN(&m, f16, "2x5x16"), dequant(&m, "per_group", "2x16x32", "2x2x32", NULL));
+    EXPECT(&m, "DynamicDequantize(s8[2 16 32], f16[2 2 32]) -> f16[2 16 32] | "
+               "MatMul(f16[2 5 16], f16[2 16 32]) -> f32[2 5 32]!");
+    mini_begin(&m, engine);
+    OP(&m, matmul, f32, dequant(&m, "per_group", "16x32", "2x32", NULL), IN(&m, f16, "32x5"));
+    EXPECT(&m, "DynamicDequantize(s8[16 32], f16[2 32]) -> f16[16 32] | "
+               "MatMul(f16[16 32], f16[32 5]) -> f32[16 5]!");
 }
 
 static void test_all_tested(void)
@@ -688,6 +733,7 @@ int main(void)
     test_sink_quantise(engine);
     test_dead_code(engine);
     test_unpack(engine);
+    test_choose_layouts(engine);
     test_all_tested();
     test_pipeline(engine);
     test_out_of_memory();

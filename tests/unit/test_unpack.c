@@ -424,6 +424,139 @@ static void test_constants(void)
     }
 }
 
+/* ---- layout any ------------------------------------------------------------------------------ */
+
+/* A graph of whose inputs some have layout any, what compile makes of these (part, or -1: strides)
+ * with and without AVX2, and what the report says. */
+typedef struct any_case {
+    const char *ops;
+    int n;
+    struct {
+        uint64_t id;
+        int part, transposed;
+    } any[MOST_TILES];
+    const char *words;
+} any_case_t;
+
+static const any_case_t any_cases[] = {
+    {DEQUANTISED(s8, f16, f32) ", " PRODUCT_OF_2,
+     2,
+     {{0, CODES, 0}, {1, VALUES, 0}},
+     "wants tensor 0, whose layout may be any, in tiles: layout 2\n"},
+    /* A constant makes no copy. */
+    {OP(1, DynamicDequantize, BY_GROUP,
+        CONSTANT(0, u4, "48, 64") ", " CONSTANT(1, f32, "48, 2") ", " CONSTANT(5, u4, "48, 2"),
+        T(2, f32, "48, 64")) ", " OP(2, MatMul, TRANSPOSE_B,
+                                     T(3, f32, "3, 64") ", " T(2, f32, "48, 64"),
+                                     T(4, f32, "3, 48")),
+     3,
+     {{0, CODES, 1}, {1, VALUES, 1}, {5, VALUES, 1}},
+     "reads tensor 5 in tiles, as it was given"},
+    /* Scales of scales. */
+    {OP(1, DynamicDequantize, BY_GROUP, T(1, u8, "32, 8") ", " T(6, f16, "32, 1"),
+        T(7, f32, "32, 8")) ", " OP(2, DynamicDequantize, BY_GROUP,
+                                    T(0, u4, "32, 256") ", " T(7, f32, "32, 8"),
+                                    T(2, f32, "32, 256")) ", " OP(3, MatMul, TRANSPOSE_B,
+                                                                  T(3, f32, "2, 256") ", " T(
+                                                                      2, f32, "32, 256"),
+                                                                  T(4, f32, "2, 32")),
+     3,
+     {{0, CODES, 1}, {1, VALUES, 1}, {6, VALUES, 1}},
+     NULL},
+    /* One part has strides. */
+    {DEQUANTISED(s8, f16, f32) ", " PRODUCT_OF_2,
+     1,
+     {{0, -1, 0}},
+     "wants tensor 0, whose layout may be any, with strides: all tensors of its operand must lie "
+     "in tiles, and tensor 1 has strides"},
+    /* Many rows; a float that is no weight. */
+    {OP(1, DynamicDequantize, BY_GROUP, T(0, s8, "32, 16") ", " T(1, f32, "1, 16"),
+        T(2, f32, "32, 16")) ", " OP(2, MatMul, "", T(3, f32, "80, 32") ", " T(2, f32, "32, 16"),
+                                     T(4, f32, "80, 16")),
+     3,
+     {{0, -1, 0}, {1, -1, 0}, {3, -1, 0}},
+     "wants tensor 0, whose layout may be any, with strides: more than 16 rows share one B"},
+    /* Groups that tiles have, but kernels of few rows do not read. */
+    {OP(1, DynamicDequantize, BY_GROUP, T(0, s8, "32, 16") ", " T(1, f32, "4, 16"),
+        T(2, f32, "32, 16")) ", " PRODUCT_OF_2,
+     2,
+     {{0, -1, 0}, {1, -1, 0}},
+     "wants tensor 1, whose layout may be any, with strides: "},
+    /* Another op reads the scales, in the partition and in one of its own. */
+    {DEQUANTISED(s8, f32, f32) ", " PRODUCT_OF_2
+                               ", " OP(3, Square, "", T(1, f32, "1, 16"), T(5, f32, "1, 16")),
+     2,
+     {{0, -1, 0}, {1, -1, 0}},
+     "does not read it in these tiles"},
+    {OP(1, Gather, "", T(0, s8, "40, 32") ", " T(6, s32, "5"), T(7, s8, "5, 32")) ", " OP(
+         2, DynamicDequantize, BY_GROUP, T(0, s8, "40, 32") ", " T(1, f32, "40, 1"),
+         T(2, f32, "40, 32")) ", " OP(3, MatMul, TRANSPOSE_B,
+                                      T(3, f32, "8, 32") ", " T(2, f32, "40, 32"),
+                                      T(4, f32, "8, 40")),
+     2,
+     {{0, -1, 0}, {1, -1, 0}},
+     "wants tensor 1, whose layout may be any, with strides: all tensors of its operand must lie "
+     "in tiles, and tensor 0 does not"},
+    {DEQUANTISED(s8, f32, f32) ", " PRODUCT_OF_2 ", " OP(
+         3, Add, "", T(4, f32, "8, 16") ", " T(1, f32, "1, 16"), T(5, f32, "8, 16")),
+     2,
+     {{0, -1, 0}, {1, -1, 0}},
+     "wants tensor 1, whose layout may be any, with strides: op "},
+};
+
+static bool has_tiles(void)
+{
+    const sinter_cpu_isa_t isa = sinter_engine_get_isa(NULL);
+    return isa != sinter_isa_generic;
+}
+
+static void check_any(const any_case_t *a)
+{
+    graph_case_t c = {.ops = a->ops, .tiles = {{UINT64_MAX, 0, 0}}};
+    model_t model;
+    gr_error_t err = {{0}, 0};
+    sinter_graph_t *graph = NULL;
+    sinter_compiled_graph_t *whole = NULL;
+    const long before = check_failed;
+    load_text(&model, a->ops);
+    for (size_t i = 0; i < model.n_uses; i++) {
+        sinter_logical_tensor_t *lt = model_at(&model, &model.uses[i]);
+        for (int k = 0; k < a->n; k++) {
+            lt->layout_type = lt->id == a->any[k].id ? sinter_layout_type_any : lt->layout_type;
+        }
+    }
+    if (CHECK(!model_build(&model, NULL, &graph, &err), "%s", err.text) &&
+        CHECK_THAT(!sinter_graph_compile(graph, NULL, 0, NULL, &whole))) {
+        for (int k = 0, n = 0; k < a->n; k++) {
+            sinter_logical_tensor_t got, want;
+            CHECK_THAT(!sinter_compiled_graph_query_logical_tensor(whole, a->any[k].id, &got));
+            const bool opaque = a->any[k].part >= 0 && has_tiles();
+            CHECK((got.layout_type == sinter_layout_type_opaque) == opaque,
+                  "tensor %llu: layout %d", (unsigned long long)a->any[k].id, (int)got.layout_type);
+            if (opaque) {
+                c.tiles[n] = (tiles_t){a->any[k].id, a->any[k].part, a->any[k].transposed};
+                want = tiled(got, &c.tiles[n++]);
+                CHECK(want.layout_id == got.layout_id && bytes_of(&want) == bytes_of(&got),
+                      "tensor %llu: layout_id %llu", (unsigned long long)got.id,
+                      (unsigned long long)got.layout_id);
+            }
+        }
+        CHECK(a->words == NULL || (a->any[0].part >= 0 && !has_tiles()) ||
+                  reports_say(whole, a->words),
+              "no \"%s\"", a->words);
+        run_t r;
+        open_run(&r, &c, 1);
+        CHECK_THAT(!run_whole(whole, &r) && results_are_right(&r));
+        close_run(&r);
+    }
+    sinter_compiled_graph_destroy(&whole);
+    sinter_graph_destroy(&graph);
+    model_free(&model);
+    if (check_failed > before) {
+        fprintf(stderr, "  %s\n", a->ops);
+    }
+}
+
 /* ---- Reorder --------------------------------------------------------------------------------- */
 
 #define REORDER(type, shape) OP(1, Reorder, "", T(1, type, shape), T(2, type, shape))
@@ -560,6 +693,9 @@ int main(void)
     }
     for (size_t i = 0; i < sizeof reorders / sizeof *reorders; i++) {
         check_case(&reorders[i]);
+    }
+    for (size_t i = 0; i < sizeof any_cases / sizeof *any_cases; i++) {
+        check_any(&any_cases[i]);
     }
     test_two_products();
     test_constants();

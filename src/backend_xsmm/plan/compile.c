@@ -392,6 +392,21 @@ static void report_fallback(const sinter_compiled_partition_t *cp, textbuf_t *te
     }
 }
 
+/* Inputs of layout any that are parts of weights. */
+static void report_layouts(const graph_t *sub, textbuf_t *text)
+{
+    for (int v = 0; v < sub->n_values; v++) {
+        const value_t *value = &sub->values[v];
+        if (value->chosen) {
+            text_add(text, "wants tensor %llu, whose layout may be any, in tiles: layout %llu\n",
+                     (unsigned long long)value->lt.id, (unsigned long long)value->lt.layout_id);
+        } else if (value->why_dense != NULL && !lt_is_opaque(&value->lt)) {
+            text_add(text, "wants tensor %llu, whose layout may be any, with strides: %s\n",
+                     (unsigned long long)value->lt.id, value->why_dense);
+        }
+    }
+}
+
 /* One line for each step. Each further fact about the step has a line of its own. */
 static sinter_status_t write_report(sinter_compiled_partition_t *cp, const textbuf_t *notes)
 {
@@ -418,12 +433,58 @@ static sinter_status_t write_report(sinter_compiled_partition_t *cp, const textb
     if (cp->fallback != NULL) {
         report_fallback(cp, &text);
     }
+    report_layouts(&plan->sub, &text);
     text_add(&text, "%s", notes->text);
     cp->report = text.text;
     if (text.oom || notes->oom) {
         return sinter_out_of_memory;
     }
     sg_log(SG_VERBOSE_DISPATCH | SG_VERBOSE_COMPILE, "%s", cp->report);
+    return sinter_success;
+}
+
+/* ---- inputs of layout any -------------------------------------------------------------------- */
+
+bool strided_inputs_add(strided_inputs_t *list, uint64_t id, const char *why)
+{
+    strided_input_t *input = ARENA_NEW(list->arena, strided_input_t, 1);
+    const char *copy = arena_strdup(list->arena, why);
+    if (input == NULL || copy == NULL) {
+        return false;
+    }
+    *input = (strided_input_t){id, copy, list->first};
+    list->first = input;
+    return true;
+}
+
+static void keep_strided(graph_t *sub, const strided_inputs_t *strided)
+{
+    for (const strided_input_t *s = strided->first; s != NULL; s = s->next) {
+        const int v = graph_find_value(sub, s->id);
+        if (v >= 0 && sub->values[v].producer < 0) {
+            sub->values[v].why_dense = s->why;
+        }
+    }
+}
+
+/* Asks the steps about the layouts that were chosen. */
+static sinter_status_t check_chosen(const plan_t *plan, strided_inputs_t *strided, bool *again)
+{
+    for (int v = 0; v < plan->sub.n_values; v++) {
+        textbuf_t why;
+        text_init(&why, strided->arena);
+        for (int s = 0; s < plan->n_steps && why.len == 0 && plan->sub.values[v].chosen; s++) {
+            const step_ops_t *ops = step_ops(&plan->steps[s]);
+            if (ops->refuse_tiles != NULL) {
+                ops->refuse_tiles(plan, &plan->steps[s], v, &why);
+            }
+        }
+        if (why.oom ||
+            (why.len > 0 && !strided_inputs_add(strided, plan->sub.values[v].lt.id, why.text))) {
+            return sinter_out_of_memory;
+        }
+        *again = *again || why.len > 0;
+    }
     return sinter_success;
 }
 
@@ -445,7 +506,7 @@ static sinter_status_t copy_and_specialise(plan_t *plan, const sinter_partition_
 
 sinter_status_t compile_open(const sinter_partition_t *part, sinter_engine_t *engine, size_t n_in,
                              const sinter_logical_tensor_t *in, size_t n_out,
-                             const sinter_logical_tensor_t *out,
+                             const sinter_logical_tensor_t *out, const strided_inputs_t *strided,
                              sinter_compiled_partition_t **compiled)
 {
     if (!part->supported) {
@@ -472,7 +533,9 @@ sinter_status_t compile_open(const sinter_partition_t *part, sinter_engine_t *en
     plan->cache_bytes = cpu_last_level_cache();
     partition_get_fpmath(part, &plan->mode, &plan->apply_to_int);
     *compiled = cp;
-    return copy_and_specialise(plan, part, n_in, in, n_out, out);
+    SG_TRY(copy_and_specialise(plan, part, n_in, in, n_out, out));
+    keep_strided(&plan->sub, strided);
+    return sinter_success;
 }
 
 static void measure_frames(sinter_compiled_partition_t *cp)
@@ -485,7 +548,8 @@ static void measure_frames(sinter_compiled_partition_t *cp)
     }
 }
 
-sinter_status_t compile_finish(sinter_compiled_partition_t *cp, const sinter_partition_t *part)
+sinter_status_t compile_finish(sinter_compiled_partition_t *cp, const sinter_partition_t *part,
+                               strided_inputs_t *strided, bool *again)
 {
     plan_t *plan = &cp->plan;
     textbuf_t notes;
@@ -494,6 +558,11 @@ sinter_status_t compile_finish(sinter_compiled_partition_t *cp, const sinter_par
     SG_TRY(find_ports(cp, part));
     plan->dynamic = has_unknown_dims(&plan->sub);
     SG_TRY(lower_and_select(plan, part->family, true, &notes));
+    *again = false;
+    SG_TRY(check_chosen(plan, strided, again));
+    if (*again) {
+        return sinter_success;
+    }
     if (plan->n_assumed > 0) {
         SG_TRY(make_fallback(cp));
     }

@@ -169,6 +169,30 @@ static void layouts(plan_t *plan, step_t *step)
     }
 }
 
+/* A part of the operand at hand. */
+typedef struct part {
+    int value;
+    bool found;
+} part_t;
+
+static void find_part(void *to, int value, unsigned access)
+{
+    part_t *part = to;
+    (void)access;
+    part->found = part->found || value == part->value;
+}
+
+static void refuse_tiles(const plan_t *plan, const step_t *step, int value, textbuf_t *why)
+{
+    const matmul_params_t *m = &step->p.matmul;
+    part_t part = {.value = value};
+    (void)plan;
+    see_operand(&m->b, STEP_READS, find_part, &part);
+    if (part.found && m->tiles == NULL && m->why_no_tiles != NULL) {
+        text_add(why, "%s", m->why_no_tiles);
+    }
+}
+
 /* Operands that are read from the constant cache, or in blocks. */
 static void report(const plan_t *plan, const step_t *step, textbuf_t *text)
 {
@@ -207,4 +231,5 @@ const step_ops_t step_matmul = {.classes = OP_MATMUL | OP_CONVOLUTION,
                                 .work = work,
                                 .refuse_tail = refuse_tail,
                                 .layouts = layouts,
+                                .refuse_tiles = refuse_tiles,
                                 .report = report};

@@ -46,6 +46,16 @@ static double work(estimate_t *e, const problem_t *p)
     return 0;
 }
 
+static void refuse_tiles(const plan_t *plan, const step_t *step, int value, textbuf_t *why)
+{
+    const reorder_params_t *r = &step->p.reorder;
+    (void)plan;
+    if (r->in == value) {
+        text_add(why, "%s does not read it in tiles",
+                 r->reader != NULL ? node_label(r->reader) : "a Reorder");
+    }
+}
+
 static void report(const plan_t *plan, const step_t *step, textbuf_t *text)
 {
     const reorder_params_t *r = &step->p.reorder;
@@ -71,4 +81,5 @@ const step_ops_t step_reorder = {.takes = takes,
                                  .emit = emit,
                                  .visit = visit,
                                  .work = work,
+                                 .refuse_tiles = refuse_tiles,
                                  .report = report};
