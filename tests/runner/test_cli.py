@@ -476,6 +476,27 @@ class Cli(unittest.TestCase):
         found = document("--mode=C", "--no-fuse", "--case=" + case)
         self.assertIn("unpacks tensor 0 from tiles", str(found))
 
+    def test_layout_any(self):
+        """The runner packs inputs of layout any as compile has chosen."""
+        with open(INT4, encoding="utf-8") as file:
+            graph = json.load(file)
+        for tensor in graph["graph"][0]["inputs"]:
+            del tensor["stride"]
+            tensor["layout_type"] = "any"
+        case = self.write("any.json", json.dumps(graph))
+        for arguments in (
+            ["--mode=C"],
+            ["--mode=C", "--no-fuse"],
+            ["--mode=C", "--dynamic=4:?x160"],
+            ["--mode=P", "--min-time=0.01"],
+        ):
+            done = run(*arguments, "--case=" + case)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        found = str(document("--mode=C", "--case=" + case))
+        if "isa generic" not in found:
+            self.assertIn("reads tensor 0 in tiles, as it was given", found)
+        self.assertNotIn("unpacks", found)
+
     def test_reorder_of_layouts(self):
         """A graph packs a tensor, reads it, and has another one packed as an output."""
         shape = {"dtype": "f32", "shape": [20, 33]}

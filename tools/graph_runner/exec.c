@@ -359,6 +359,17 @@ static bool is_opaque(const sinter_logical_tensor_t *lt)
     return lt->layout_type == sinter_layout_type_opaque;
 }
 
+/* Layout any, with dims that are known: compile chooses the layout. */
+static bool may_be_any(const sinter_logical_tensor_t *lt)
+{
+    bool known = lt->layout_type == sinter_layout_type_any && lt->ndims >= 0;
+
+    for (int i = 0; i < lt->ndims; i++) {
+        known &= lt->dims[i] != SINTER_UNKNOWN_DIM;
+    }
+    return known;
+}
+
 gr_buffer_t *gr_exec_buffer(const gr_exec_t *x, uint64_t id)
 {
     const model_tensor_t *t = model_find(x->model, id);
@@ -376,7 +387,7 @@ void gr_exec_lt(const gr_exec_t *x, uint64_t id, sinter_logical_tensor_t *lt)
     } else if (sinter_graph_query_logical_tensor(x->shapes, id, lt)) {
         *lt = *model_lt(x->model, model_find(x->model, id));
     }
-    if (is_opaque(lt)) {
+    if (is_opaque(lt) || may_be_any(lt)) {
         gr_set_dense(lt, NULL);
     }
 }
@@ -548,6 +559,42 @@ static int compile_part(gr_exec_t *x, gr_part_t *p, gr_error_t *err)
     return check_scratch(x, p, err);
 }
 
+/* Notes the layouts that a compile of the whole graph chooses for inputs of layout any. What is
+ * wrong with the graph is for the partitions to say. */
+static int choose_layouts(gr_exec_t *x, gr_error_t *err)
+{
+    model_t *m = x->model;
+    sinter_partition_t **parts = gr_arena_alloc(&m->arena, x->n_parts + 1, sizeof *parts);
+    sinter_logical_tensor_t *lts = gr_arena_alloc(&m->arena, m->n_tensors + 1, sizeof *lts);
+    sinter_compiled_graph_t *whole = NULL;
+    bool some = false;
+
+    if (!parts || !lts) {
+        return gr_fail_memory(err);
+    }
+    for (size_t i = 0; i < m->n_tensors; i++) {
+        some |= m->tensors[i].is_input &&
+                !sinter_graph_query_logical_tensor(x->graph, m->tensors[i].id, &lts[i]) &&
+                may_be_any(&lts[i]);
+    }
+    for (size_t i = 0; i < x->n_parts; i++) {
+        parts[i] = x->parts[i].partition;
+    }
+    if (!some || sinter_graph_compile(x->graph, x->engine, x->n_parts, parts, &whole)) {
+        return 0;
+    }
+    for (size_t i = 0; i < m->n_tensors; i++) {
+        const model_tensor_t *t = &m->tensors[i];
+
+        if (t->is_input && may_be_any(&lts[i]) &&
+            !sinter_compiled_graph_query_logical_tensor(whole, t->id, &lts[i])) {
+            x->settled[i] = &lts[i];
+        }
+    }
+    sinter_compiled_graph_destroy(&whole);
+    return 0;
+}
+
 /* In execution order, with the layouts that compiling the producer has settled. */
 static int compile_parts(gr_exec_t *x, gr_error_t *err)
 {
@@ -661,7 +708,7 @@ static int plan_memory(gr_exec_t *x, gr_error_t *err)
 
 int gr_exec_compile(gr_exec_t *x, gr_error_t *err)
 {
-    return compile_parts(x, err) || tie_parts(x, err) || plan_memory(x, err) ? -1 : 0;
+    return choose_layouts(x, err) || compile_parts(x, err) || tie_parts(x, err) || plan_memory(x, err) ? -1 : 0;
 }
 
 static int bind_inputs(gr_exec_t *x, gr_error_t *err)
