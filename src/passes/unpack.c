@@ -64,6 +64,14 @@ bool pass_reads_tiles(const graph_t *g, const node_t *n)
 
 /* ---- unpacking ------------------------------------------------------------------------------- */
 
+/* One float begins its tile as it is, so that it is read where it lies. Kernels may look at scalars
+ * before any step runs. */
+static bool lies_alone(const lt_t *lt)
+{
+    return layout_of(lt).what == TILED_VALUES && lt_elems(lt) == 1 &&
+           dtype_traits(lt->data_type)->cls != DTYPE_INT;
+}
+
 /* Makes those of n inputs that lie in tiles their unpacked copies. copies: of each value, -1: not
  * yet. */
 static sinter_status_t unpack(graph_t *g, int *copies, int *in, int n)
@@ -76,9 +84,12 @@ static sinter_status_t unpack(graph_t *g, int *copies, int *in, int n)
         int *copy = &copies[in[i]];
         if (*copy < 0) {
             *copy = pass_value_like(g, in[i], lt.ndims, lt.dims);
-            if (*copy < 0 ||
-                pass_add_unary(g, sinter_op_reorder, in[i], *copy, NULL, 0) != sinter_success) {
-                return sinter_out_of_memory;
+            const sinter_status_t status =
+                *copy < 0         ? sinter_out_of_memory
+                : lies_alone(&lt) ? pass_add_reshape(g, in[i], *copy)
+                                  : pass_add_unary(g, sinter_op_reorder, in[i], *copy, NULL, 0);
+            if (status != sinter_success) {
+                return status;
             }
         }
         in[i] = *copy;

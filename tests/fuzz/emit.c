@@ -86,6 +86,9 @@ static void describe_as(const fz_t *f, int id, int variant, int unknown, fz_decl
         lt->ndims = SINTER_UNKNOWN_NDIMS;
     }
     fz_tiled(f, id, lt);
+    if (t->any) {
+        lt->layout_type = sinter_layout_type_any;
+    }
 }
 
 static void describe(const fz_t *f, int id, int variant, int unknown, sinter_logical_tensor_t *lt)
@@ -147,7 +150,9 @@ static void print_tensor(const fz_t *f, int id)
 
     describe(f, id, 0, 0, &lt);
     fprintf(stderr, " %d:%s%s%s", id, gr_lt_text(&lt, text, sizeof text), t->keep ? "!" : "",
-            t->tiles ? " in tiles" : "");
+            !t->tiles ? ""
+            : t->any  ? " in any layout"
+                      : " in tiles");
     for (int d = 0; d < t->ndims; d++) {
         if (fz_is_symbol(t->dims[d])) {
             fprintf(stderr, "{%d:%lld|%lld}", d, (long long)fz_size(f, t->dims[d], 1),

@@ -57,8 +57,9 @@ typedef struct fz_tensor {
     int64_t index_of;
     int from_end, skip;
     /* The library has it in tiles, and the oracle strided: 1 codes, 2 values; 0: both strided.
-     * turned: for a MatMul with transpose_b. */
-    int tiles, turned;
+     * turned: for a MatMul with transpose_b. any: the library has it in these tiles or strided, as
+     * compile chooses. */
+    int tiles, turned, any;
 } fz_tensor_t;
 
 typedef struct fz_op {
@@ -201,9 +202,11 @@ int fz_quantized(fz_t *f, int x);
 fz_coded_t fz_computed(fz_t *f, int x, int64_t group);
 /* Dequantised with what fz_computed gave. */
 int fz_recovered(fz_t *f, sinter_data_type_t type, const fz_coded_t *q);
-/* Lays all that the last op dequantises to x in tiles, now and then, if it can lie so. x is the
- * second operand of the MatMul that follows. Then there are no partitions op by op. */
+/* Lays all that the last op dequantises to x in tiles, now and then, if it can lie so, or leaves
+ * that to compile. x is the second operand of the MatMul that follows. */
 void fz_perhaps_in_tiles(fz_t *f, int x, int transpose_b, int percent);
+/* Lays inputs of all ops in tiles, now and then. */
+void fz_some_in_tiles(fz_t *f, int percent);
 
 /* ---- generators ------------------------------------------------------------------------------ */
 

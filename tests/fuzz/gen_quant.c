@@ -604,6 +604,25 @@ void fz_perhaps_in_tiles(fz_t *f, int x, int transpose_b, int percent)
     for (int i = 0; i < op->n_in; i++) {
         f->tensors[op->in[i]].tiles = i == 0 ? 1 : 2;
         f->tensors[op->in[i]].turned = transpose_b;
+        f->tensors[op->in[i]].any = (int)(random_mix(f->seed + (uint64_t)x + 1) % 2);
+        /* Without tiles, layout any is dense. */
+        for (int d = 0; d < FZ_MAX_RANK && f->tensors[op->in[i]].any; d++) {
+            f->tensors[op->in[i]].order[d] = d;
+            f->tensors[op->in[i]].pad[d] = f->tensors[op->in[i]].repeat[d] = 0;
+            f->tensors[op->in[i]].halves = 0;
+        }
     }
-    f->fused_only = 1;
+}
+
+void fz_some_in_tiles(fz_t *f, int percent)
+{
+    for (int i = 0; i < f->n_tensors; i++) {
+        fz_tensor_t *t = &f->tensors[i];
+        const uint64_t h = random_mix(f->seed ^ (uint64_t)(i + 1) << 32);
+
+        if (!t->tiles && fits_tiles(t, 0, t->ndims) && (int)(h % 100) < percent) {
+            t->tiles = 2;
+            t->turned = (int)(h >> 32 & 1);
+        }
+    }
 }

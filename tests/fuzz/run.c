@@ -27,7 +27,10 @@ typedef struct program {
     size_t n_parts;
     part_t *parts;
     sinter_compiled_graph_t *whole; /* all of them; NULL if one is refused */
-    int refused;                    /* a partition that the library does not run */
+    /* By tensor: the layout that compile has chosen for one that may have any; id 0 and layout undef
+     * for others. NULL: there is none. */
+    sinter_logical_tensor_t *chosen;
+    int refused; /* a partition that the library does not run */
 } program_t;
 
 /* One tensor's memory. base is what malloc gave, copy its bytes before execution. */
@@ -162,7 +165,7 @@ static int refuse(run_t *r, program_t *p, const char *reason)
 static int compile_part(run_t *r, program_t *p, part_t *part, int policy)
 {
     const char *why = "";
-    const size_t given = r->f->rank_comes_late == 1 ? part->n_in : 0;
+    const size_t given = r->f->rank_comes_late == 1 || p->chosen ? part->n_in : 0;
     int supported = 0;
     sinter_status_t status = sinter_partition_is_supported(part->partition, &supported);
 
@@ -172,7 +175,14 @@ static int compile_part(run_t *r, program_t *p, part_t *part, int policy)
     }
     if (!status) {
         for (size_t i = 0; i < given; i++) {
-            fz_with_dims(r->f, (int)part->in[i].id, &part->in[i]);
+            const uint64_t id = part->in[i].id;
+
+            if (r->f->rank_comes_late == 1) {
+                fz_with_dims(r->f, (int)id, &part->in[i]);
+            }
+            if (p->chosen && p->chosen[id].layout_type) {
+                part->in[i] = p->chosen[id];
+            }
         }
         status = sinter_partition_compile(part->partition, NULL, given, part->in, 0, NULL,
                                           &part->compiled);
@@ -193,6 +203,47 @@ static int tie_parts(run_t *r, program_t *p, int policy)
     }
     status = sinter_compiled_graph_create(&p->whole, NULL, p->graph, p->n_parts, list);
     return status ? library_failed(r, status, "graph", policy) : 0;
+}
+
+/* Asks a compile of the whole graph for the layouts of inputs that may have any: tiles as they are
+ * packed here, or strides. */
+static int choose_layouts(run_t *r, program_t *p, int policy)
+{
+    sinter_compiled_graph_t *whole = NULL;
+    int some = 0;
+
+    for (int t = 0; t < r->f->n_tensors; t++) {
+        some |= r->f->tensors[t].any;
+    }
+    if (!some || sinter_graph_compile(p->graph, NULL, 0, NULL, &whole)) {
+        return 0; /* a partition that is refused says why */
+    }
+    p->chosen = gr_arena_alloc(&r->f->arena, (size_t)r->f->n_tensors, sizeof *p->chosen);
+    memset(p->chosen, 0, sizeof *p->chosen * (size_t)r->f->n_tensors);
+    for (int t = 0; t < r->f->n_tensors; t++) {
+        sinter_logical_tensor_t *lt = &p->chosen[t], tiles;
+
+        if (!r->f->tensors[t].any ||
+            sinter_compiled_graph_query_logical_tensor(whole, (uint64_t)t, lt)) {
+            *lt = (sinter_logical_tensor_t){0};
+            continue;
+        }
+        tiles = *lt;
+        fz_tiled(r->f, t, &tiles);
+        if (lt->layout_type == sinter_layout_type_opaque && lt->layout_id != tiles.layout_id) {
+            fail(r, "%s: compile chooses layout %llu for tensor %d", policy_names[policy],
+                 (unsigned long long)lt->layout_id, t);
+        }
+    }
+    sinter_compiled_graph_destroy(&whole);
+    return r->text[0] ? -1 : 0;
+}
+
+/* Whether a program reads an input in tiles. */
+static int reads_tiles(const program_t *p, const buffer_t *b)
+{
+    return b->tiles &&
+           (!p->chosen || p->chosen[b->lt.id].layout_type != sinter_layout_type_strided);
 }
 
 static int open_program(run_t *r, int policy)
@@ -228,6 +279,9 @@ static int open_program(run_t *r, int policy)
     }
     if (status) {
         return library_failed(r, status, "partitions", policy);
+    }
+    if (choose_layouts(r, p, policy)) {
+        return -1;
     }
     for (size_t i = 0; i < p->n_parts && !p->refused; i++) {
         if (compile_part(r, p, &p->parts[i], policy)) {
@@ -687,12 +741,12 @@ static const buffer_t *take_between(run_t *r, const part_t *p, const sinter_logi
     return NULL;
 }
 
-static sinter_status_t bind(const buffer_t *b, sinter_tensor_t **tensor)
+static sinter_status_t bind(const program_t *p, const buffer_t *b, sinter_tensor_t **tensor)
 {
     if (b->lt.property == sinter_tensor_property_host_scalar) {
         return sinter_tensor_create_scalar(tensor, NULL, &b->lt, b->data);
     }
-    if (b->tiles) {
+    if (reads_tiles(p, b)) {
         return sinter_tensor_create(tensor, NULL, &b->tiles_lt, b->tiles, b->tiles_bytes);
     }
     return sinter_tensor_create(tensor, NULL, &b->lt, b->data, b->bytes);
@@ -705,7 +759,7 @@ static int make_tensors(run_t *r, part_t *p, sinter_tensor_t **tensors, int poli
     sinter_status_t status = sinter_success;
 
     for (size_t i = 0; i < p->n_in && !status; i++) {
-        status = bind(&r->buffers[p->in[i].id], &tensors[i]);
+        status = bind(&r->programs[policy], &r->buffers[p->in[i].id], &tensors[i]);
     }
     if (!status) {
         status = sinter_compiled_partition_infer_outputs(
@@ -726,7 +780,7 @@ static int make_tensors(run_t *r, part_t *p, sinter_tensor_t **tensors, int poli
             memcpy(b->data, from->data, b->bytes);
         }
         keep_copy(b);
-        status = bind(b, &tensors[p->n_in + i]);
+        status = bind(&r->programs[policy], b, &tensors[p->n_in + i]);
         for (size_t k = 0; host && k < p->n_in && !status; k++) {
             if (p->in[k].id == host->lt.id) {
                 status = sinter_tensor_set_data(tensors[k], b->base + GUARD, host->bytes);
@@ -825,14 +879,15 @@ static int run_part(run_t *r, part_t *p, int policy)
 
 /* ---- the graph as a whole -------------------------------------------------------------------- */
 
-static sinter_status_t bind_input(run_t *r, sinter_compiled_graph_t *whole, uint64_t id)
+static sinter_status_t bind_input(run_t *r, const program_t *p, uint64_t id)
 {
     const buffer_t *b = &r->buffers[id];
+    sinter_compiled_graph_t *whole = p->whole;
 
     if (b->lt.property == sinter_tensor_property_host_scalar) {
         return sinter_compiled_graph_bind_scalar(whole, id, b->data);
     }
-    if (b->tiles) {
+    if (reads_tiles(p, b)) {
         return sinter_compiled_graph_bind(whole, id, b->lt.ndims, b->lt.dims, NULL, b->tiles,
                                           b->tiles_bytes);
     }
@@ -875,7 +930,7 @@ static int run_whole(run_t *r, int policy)
     status = status ? status : sinter_compiled_graph_get_inputs(whole, n_in, in);
     status = status ? status : sinter_compiled_graph_get_outputs(whole, n_out, out);
     for (size_t i = 0; i < n_in && !status; i++) {
-        status = bind_input(r, whole, in[i].id);
+        status = bind_input(r, &r->programs[policy], in[i].id);
     }
     for (size_t i = 0; i < n_out && !status; i++) {
         buffer_t *b = &r->buffers[out[i].id];
@@ -977,6 +1032,7 @@ fz_outcome_t fz_run(fz_t *f, char *text, size_t size)
     failed = sinter_stream_create(&r.stream, NULL, &desc)
                  ? fail(&r, "stream: %s", sinter_last_error_message())
                  : 0;
+    fz_some_in_tiles(f, 2);
     failed = failed || open_program(&r, 0) || (!f->fused_only && open_program(&r, 1));
     for (int v = 0; v < (f->n_symbols ? FZ_VARIANTS : 1) && !failed; v++) {
         failed = run_variant(&r, v);

@@ -548,8 +548,9 @@ static bool is_steady(const chain_bound_t *b)
     return true;
 }
 
-/* True if the program does nothing but multiply by one positive number. */
-static bool is_scale(const chain_bound_t *b, float *scale)
+/* True if the program does nothing but multiply by one positive number, which is known before the
+ * first step runs. */
+static bool is_scale(const plan_t *plan, const chain_bound_t *b, float *scale)
 {
     const chain_instr_t *load = b->chain->instrs, *mul = load + 1;
     if (b->chain->f64 || b->chain->n_instrs != 2 || load->op != CHAIN_LOAD ||
@@ -558,7 +559,8 @@ static bool is_scale(const chain_bound_t *b, float *scale)
         return false;
     }
     const chain_ref_t *ref = &b->refs[load->operand];
-    if (!is_steady(b)) {
+    const int memory = plan_memory_of(plan, b->chain->operands[load->operand].value);
+    if (!is_steady(b) || plan->values[memory].kind == PV_TEMP) {
         return false;
     }
     ref->traits->codec.load_f32(ref->data, 0, 0, 1, scale);
@@ -738,7 +740,7 @@ static sinter_status_t start(const kernel_t *self, const problem_t *problem, con
     if (score) {
         float scale;
         SG_TRY(bind_scores(score, problem, st, &st->score));
-        if (is_scale(&st->score, &scale)) {
+        if (is_scale(problem->plan, &st->score, &scale)) {
             st->scored = false;
             st->scale = scale;
         }
