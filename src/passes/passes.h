@@ -18,9 +18,8 @@ sinter_status_t pass_sink_views(graph_t *sub);
 sinter_status_t pass_sink_quantise(graph_t *sub);
 sinter_status_t pass_unpack(graph_t *sub);
 
-/* Whether a node is a MatMul that reads its second operand in tiles: all parts of it have the
- * opaque layouts that belong to transpose_b, and groups that tiles can have. */
-bool pass_reads_tiles(const graph_t *g, const node_t *n);
+/* The input that a node reads in tiles, with all that dequantises it; -1: none. */
+int pass_tiled_port(const graph_t *g, const node_t *n);
 
 /* Appends a node of one input and one output over existing values; attrs stays where it is (the
  * graph's arena). It is the last node of the graph. */

@@ -245,7 +245,7 @@ static sinter_status_t nest(graph_t *g, const node_t *matmul, node_t *dq)
         *copy = *inner;
         dq->in_dequant[ports[i]] = copy;
     }
-    if (!pass_reads_tiles(g, matmul)) {
+    if (pass_tiled_port(g, matmul) != 1) {
         dq->in_dequant = NULL;
     }
     return sinter_success;

@@ -1,7 +1,7 @@
 /* f(x) = f(Reorder(x)), x in tiles that f does not read
  *
- * A MatMul reads the tensors of its second operand in tiles, and a Reorder unpacks them. For all
- * other ops, tiles are unpacked first, once for all of them. */
+ * A MatMul reads the tensors of its second operand in tiles, a Gather takes rows from them, and a
+ * Reorder unpacks them. For all other ops, tiles are unpacked first, once for all of them. */
 #include "graph/layout.h"
 #include "graph/quant.h"
 #include "graph/schema.h"
@@ -40,7 +40,9 @@ static bool values_lie_so(const graph_t *g, const node_t *dq, int port, int acro
            lies_so(factors, false, across, along) && factors->dims[across] == codes->dims[across];
 }
 
-bool pass_reads_tiles(const graph_t *g, const node_t *n)
+/* A MatMul reads B so if all parts of it have the layouts that belong to transpose_b, and groups
+ * that tiles can have. */
+static bool reads_b(const graph_t *g, const node_t *n)
 {
     const node_t *dq =
         n->kind == sinter_op_matmul && n->in_dequant != NULL ? n->in_dequant[1] : NULL;
@@ -60,6 +62,20 @@ bool pass_reads_tiles(const graph_t *g, const node_t *n)
            values_lie_so(g, dq, q->scale_input, geom->scale_dim[across], geom->scale_dim[along]) &&
            (q->zp_input < 0 ||
             values_lie_so(g, dq, q->zp_input, geom->zp_dim[across], geom->zp_dim[along]));
+}
+
+/* A Gather takes rows of a matrix so, which are the columns of its tiles. */
+static bool gathers_columns(const graph_t *g, const node_t *n)
+{
+    const lt_t *data = &g->values[n->in[0]].lt;
+    const int64_t axis = node_s64(n, sinter_op_attr_axis, 0);
+    return n->kind == sinter_op_gather && lt_is_opaque(data) && data->ndims == 2 &&
+           (axis == 0 || axis == -2) && layout_of(data).across == 0;
+}
+
+int pass_tiled_port(const graph_t *g, const node_t *n)
+{
+    return reads_b(g, n) ? 1 : gathers_columns(g, n) ? 0 : -1;
 }
 
 /* ---- unpacking ------------------------------------------------------------------------------- */
@@ -107,15 +123,15 @@ sinter_status_t pass_unpack(graph_t *sub)
     }
     for (int t = 0; t < graph_n_live(sub); t++) {
         const node_t n = sub->nodes[sub->topo[t]];
-        const bool tiles = pass_reads_tiles(sub, &n),
-                   unpacks =
-                       n.kind == sinter_op_reorder && !lt_is_opaque(&sub->values[n.out[0]].lt);
+        const int tiled = pass_tiled_port(sub, &n);
+        const bool unpacks =
+            n.kind == sinter_op_reorder && !lt_is_opaque(&sub->values[n.out[0]].lt);
         if (copies == NULL) {
             return sinter_out_of_memory;
         }
         for (int i = 0; i < n.n_in && !unpacks && n.kind != sinter_op_end; i++) {
             node_t *dq = n.in_dequant != NULL ? n.in_dequant[i] : NULL;
-            if (tiles && i == 1) {
+            if (i == tiled) {
                 continue;
             }
             SG_TRY(unpack(sub, copies, &n.in[i], 1));

@@ -373,7 +373,25 @@ static const graph_case_t readers[] = {
                                       T(3, f32, "8, 32") ", " T(2, f32, "40, 32"),
                                       T(4, f32, "8, 40")),
      {{0, CODES, 1}, {1, VALUES, 1}},
-     NULL},
+     "takes rows of tensor 0 from its tiles"},
+    /* A quantised table, of rows that begin within a byte; rows along K; rows of other tensors. */
+    {OP(1, Gather, "", T(0, u4, "40, 33") ", " T(6, s32, "2, 9"), T(7, u4, "2, 9, 33")) ", " OP(
+         2, Gather, ATTR("axis", "s64", "-2"), T(1, f16, "40, 1") ", " T(6, s32, "2, 9"),
+         T(8, f16, "2, 9, 1")) ", " OP(3, DynamicDequantize, BY_GROUP,
+                                       T(7, u4, "2, 9, 33") ", " T(8, f16, "2, 9, 1"),
+                                       T(2, f32, "2, 9, 33")),
+     {{0, CODES, 1}, {1, VALUES, 1}},
+     "takes rows of tensor 1 from its tiles"},
+    {OP(1, Gather, "", T(0, f32, "300, 40") ", " T(6, s64, "70"), T(7, f32, "70, 40")),
+     {{0, VALUES, 1}},
+     "takes rows of tensor 0 from its tiles"},
+    {OP(1, Gather, ATTR("axis", "s64", "1"), T(0, s8, "40, 33") ", " T(6, s32, "9"),
+        T(7, s8, "40, 9")),
+     {{0, CODES, 1}},
+     UNPACKS(0, 3072) "1 (Gather)"},
+    {OP(1, Gather, "", T(0, f32, "40") ", " T(6, s32, "9"), T(7, f32, "9")),
+     {{0, VALUES, 1}},
+     UNPACKS(0, 192) "1 (Gather)"},
 };
 
 /* Two products of the same weights read them as they are. */

@@ -92,6 +92,7 @@ static const struct roll {
     {"norm_ends", "one pass that scales and stores", ALL_CAPS},
     {"norm_ends", "one pass that scales", ALL_CAPS},
     {"norm_ends", "passes of the chain", ALL_CAPS},
+    {"gather_rows", "rows of tiles", ALL_CAPS},
     {"gather_rows", "elements", ALL_CAPS},
     {"gather_rows", "rows past the caches", ALL_CAPS},
     {"gather_rows", "rows", ALL_CAPS},
@@ -145,6 +146,7 @@ typedef struct way_case {
     size_t cache_bytes;        /* 0: the machine's */
     bool no_copies;            /* the constant cache has no room */
     bool on_machine;           /* choosing runs code of the level */
+    bool tiles;                /* the first input has the opaque layout of values, transpose_b */
     /* By sinter_cpu_isa_t. NULL: as at avx512 where that is avx512_vnni, else as at avx2.
      * LIBXSMM stands for the best of bf16 brgemm, f32 brgemm and own f32 gemm that it allows. */
     const char *at[LEVELS];
@@ -622,6 +624,10 @@ static const way_case_t cases[] = {
      .graph = "Gather 1:s4:100x1024 2:s32:8 -> 3:s4:8x1024",
      .cache_bytes = 4096,
      EVERYWHERE("by rows past the caches")},
+    {.what = "rows of a table in tiles",
+     .graph = "Gather 1:f16:100x64 2:s32:8 -> 3:f16:8x64",
+     .tiles = true,
+     EVERYWHERE("by rows of tiles")},
     {.what = "rows that stay in the caches",
      .graph = "Gather 1:f16:100x64 2:s32:8 -> 3:f16:8x64",
      EVERYWHERE("by rows (what is written may stay in the caches)")},
@@ -821,8 +827,17 @@ static void run(const way_case_t *c, sinter_engine_t *engine, sinter_cpu_isa_t i
         status = status == sinter_success
                      ? sinter_partition_set_fpmath_mode(partition, c->mode, true)
                      : status;
+        sinter_logical_tensor_t in[2];
+        if (c->tiles && status == sinter_success) {
+            status = sinter_partition_get_inputs(partition, 2, in);
+            status =
+                status == sinter_success
+                    ? sinter_logical_tensor_set_weights_layout(&in[0], sinter_weights_values, 1)
+                    : status;
+        }
         status = status == sinter_success
-                     ? sinter_partition_compile(partition, engine, 0, NULL, 0, NULL, &compiled)
+                     ? sinter_partition_compile(partition, engine, c->tiles ? 2 : 0, in, 0, NULL,
+                                                &compiled)
                      : status;
         CHECK(status == sinter_success, "%s: %s", c->what, sinter_last_error_message());
     }

@@ -17,5 +17,18 @@ static double work(estimate_t *e, const problem_t *p)
     return 0;
 }
 
-const step_ops_t step_gather = {
-    .classes = OP_GATHER, .to_memory = true, .emit = indexed_emit, .visit = visit, .work = work};
+static void report(const plan_t *plan, const step_t *step, textbuf_t *text)
+{
+    const plan_value_t *data = &plan->values[step->p.index.data];
+    if (data->tiled != NOT_TILED) {
+        text_add(text, "  takes rows of tensor %llu from its tiles: each unpacks a strip of 16\n",
+                 (unsigned long long)data->lt.id);
+    }
+}
+
+const step_ops_t step_gather = {.classes = OP_GATHER,
+                                .to_memory = true,
+                                .emit = indexed_emit,
+                                .visit = visit,
+                                .work = work,
+                                .report = report};

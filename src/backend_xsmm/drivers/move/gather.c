@@ -4,6 +4,7 @@
 #include "backend_xsmm/kernel.h"
 #include "base/fetch.h"
 #include "base/status.h"
+#include "graph/layout.h"
 #include "numeric/quant_rows.h"
 
 /* SHORTEST: bytes of the shortest row that goes past the caches. FETCHED: the most bytes of a row
@@ -50,6 +51,7 @@ typedef struct gather_state {
     int64_t rows, n; /* of outer and index positions; of dim `axis` */
     bool streams;
     int way;
+    const lt_t *tiles; /* NULL: the data does not lie in tiles */
 } gather_state_t;
 
 static double row_bytes(const gather_state_t *st)
@@ -57,19 +59,21 @@ static double row_bytes(const gather_state_t *st)
     return (double)st->inner.n * st->inner.type->bits / 8;
 }
 
-enum { AS_ELEMENTS, PAST_CACHES, IN_CACHES };
+enum { OF_TILES, AS_ELEMENTS, PAST_CACHES, IN_CACHES };
 
 static const char *refuse_gather(int way, const void *config, void *state)
 {
     const gather_state_t *st = state;
     (void)config;
-    return way == AS_ELEMENTS     ? refuse_elements(&st->inner)
+    return way == OF_TILES        ? st->tiles != NULL ? NULL : ""
+           : way == AS_ELEMENTS   ? refuse_elements(&st->inner)
            : st->streams          ? NULL
            : is_short(&st->inner) ? ""
                                   : "what is written may stay in the caches";
 }
 
-const way_row_t ways_gather_rows[] = {{"elements", refuse_gather, AS_ELEMENTS},
+const way_row_t ways_gather_rows[] = {{"rows of tiles", refuse_gather, OF_TILES},
+                                      {"elements", refuse_gather, AS_ELEMENTS},
                                       {"rows past the caches", refuse_gather, PAST_CACHES},
                                       {"rows", NULL, IN_CACHES}};
 
@@ -85,6 +89,7 @@ static sinter_status_t gather_choose(const kernel_t *self, const problem_t *prob
     st->out = &problem->frame->v[p->out];
     st->axis = axis_from_front(p->axis, st->data->ndims);
     st->n = st->data->dims[st->axis];
+    st->tiles = st->data->tiled != NOT_TILED ? &problem->plan->values[p->data].lt : NULL;
     const int inner = st->data->ndims - st->axis - 1;
     for (int d = 0; d < inner; d++) {
         const int from = st->axis + 1 + d;
@@ -263,6 +268,35 @@ static void gather_line_of_rows(const gather_state_t *st, const line_t *l)
     }
 }
 
+/* From one row of a strip to the next one, where it is unpacked: each begins with a whole byte. */
+static int64_t unpacked_row(const lt_t *tiles)
+{
+    return (tiles->dims[1] + 7) / 8 * 8;
+}
+
+/* Rows of a matrix are the columns of its tiles. A strip of them is unpacked for each row that does
+ * not follow in the same strip. */
+static void gather_line_of_tiles(const gather_state_t *st, const line_t *l, unsigned char *strip)
+{
+    lt_t tiles = *st->tiles, strided;
+    int64_t bytes, in_scratch = -1;
+    tiles.dims[0] = TILES_COLUMNS;
+    layout_bytes(&tiles, &bytes); /* no more than all of it, which layout_verify has checked */
+    for (int64_t i = 0; i < l->n; i++) {
+        const int64_t row = gather_index(st, l->index + i * l->index_step),
+                      at = row / TILES_COLUMNS;
+        if (at != in_scratch) {
+            tiles.dims[0] = at_most(st->n - at * TILES_COLUMNS, TILES_COLUMNS);
+            strided = tiles;
+            lt_set_dims(&strided, tiles.dims, (int64_t[]){unpacked_row(&tiles), 1});
+            layout_unpack(&tiles, st->data->data + at * bytes, &strided, strip);
+            in_scratch = at;
+        }
+        box_move(&st->inner, strip, row % TILES_COLUMNS * unpacked_row(&tiles), st->out->data,
+                 l->to + i * l->to_step);
+    }
+}
+
 static void gather_work(const kernel_t *self, const problem_t *p, const void *config,
                         const void *state, const worker_t *w)
 {
@@ -279,7 +313,9 @@ static void gather_work(const kernel_t *self, const problem_t *p, const void *co
     for (int64_t i = begin, n = at_most(end - i, length - i % length); i < end;
          i += n, n = at_most(end - i, length)) {
         const line_t line = line_at(st, ndims, at, n);
-        if (st->way == AS_ELEMENTS) {
+        if (st->way == OF_TILES) {
+            gather_line_of_tiles(st, &line, w->scratch);
+        } else if (st->way == AS_ELEMENTS) {
             gather_line_of_elements(st, &line);
         } else {
             gather_line_of_rows(st, &line);
@@ -515,8 +551,13 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
                              candidate_t *out)
 {
     (void)self, (void)arena;
-    out->state_bytes =
-        p->step->kind == STEP_GATHER ? sizeof(gather_state_t) : sizeof(scatter_state_t);
+    const bool gathers = p->step->kind == STEP_GATHER;
+    const plan_value_t *data = &p->plan->values[p->step->p.index.data];
+    if (gathers && data->tiled != NOT_TILED) {
+        out->share_bytes = (size_t)(TILES_COLUMNS * unpacked_row(&data->lt) / 8 *
+                                    dtype_traits(data->lt.data_type)->bits);
+    }
+    out->state_bytes = gathers ? sizeof(gather_state_t) : sizeof(scatter_state_t);
     out->note = "rows are copied";
     return sinter_success;
 }
