@@ -1,8 +1,12 @@
+#define _DEFAULT_SOURCE /* madvise */
 #include "base/constants.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/memory.h"
+
+enum { LARGE_PAGE = 1 << 21 };
 
 typedef struct owner {
     struct owner *next;
@@ -146,6 +150,20 @@ static bool add_owner(constants_t *c, constant_t *k, const void *who)
     return true;
 }
 
+/* Large copies lie on large pages where the system has them: a table of pages that covers the copy
+ * costs reads from memory up to a tenth of their speed. */
+static void *take_memory(const constants_t *c, size_t bytes)
+{
+    const bool large = bytes >= 2 * (size_t)LARGE_PAGE;
+    void *memory = memory_take(c->allocator, bytes, large ? (size_t)LARGE_PAGE : 64);
+#ifdef MADV_HUGEPAGE
+    if (memory != NULL && large) {
+        (void)madvise(memory, bytes / LARGE_PAGE * LARGE_PAGE, MADV_HUGEPAGE);
+    }
+#endif
+    return memory;
+}
+
 /* A new copy in its bucket, not filled yet; NULL: out of memory. */
 static constant_t *add_constant(constants_t *c, const constant_key_t *key, size_t bytes)
 {
@@ -153,7 +171,7 @@ static constant_t *add_constant(constants_t *c, const constant_key_t *key, size_
     if (k == NULL) {
         return NULL;
     }
-    *k = (constant_t){.key = *key, .bytes = bytes, .memory = memory_take(c->allocator, bytes, 64)};
+    *k = (constant_t){.key = *key, .bytes = bytes, .memory = take_memory(c, bytes)};
     if (k->memory == NULL) {
         memory_give(c->allocator, k);
         return NULL;

@@ -188,7 +188,7 @@ static void refuse_tiles(const plan_t *plan, const step_t *step, int value, text
     part_t part = {.value = value};
     (void)plan;
     see_operand(&m->b, STEP_READS, find_part, &part);
-    if (part.found && m->tiles == NULL && m->why_no_tiles != NULL) {
+    if (part.found && !m->tiled && m->why_no_tiles != NULL) {
         text_add(why, "%s", m->why_no_tiles);
     }
 }

@@ -276,7 +276,8 @@ static int64_t unpacked_row(const lt_t *tiles)
 
 /* Rows of a matrix are the columns of its tiles. A strip of them is unpacked for each row that does
  * not follow in the same strip. */
-static void gather_line_of_tiles(const gather_state_t *st, const line_t *l, unsigned char *strip)
+static void gather_line_of_tiles(features_t features, const gather_state_t *st, const line_t *l,
+                                 unsigned char *strip)
 {
     lt_t tiles = *st->tiles, strided;
     int64_t bytes, in_scratch = -1;
@@ -289,7 +290,7 @@ static void gather_line_of_tiles(const gather_state_t *st, const line_t *l, unsi
             tiles.dims[0] = at_most(st->n - at * TILES_COLUMNS, TILES_COLUMNS);
             strided = tiles;
             lt_set_dims(&strided, tiles.dims, (int64_t[]){unpacked_row(&tiles), 1});
-            layout_unpack(&tiles, st->data->data + at * bytes, &strided, strip);
+            layout_unpack(features, &tiles, st->data->data + at * bytes, &strided, strip);
             in_scratch = at;
         }
         box_move(&st->inner, strip, row % TILES_COLUMNS * unpacked_row(&tiles), st->out->data,
@@ -304,7 +305,7 @@ static void gather_work(const kernel_t *self, const problem_t *p, const void *co
     const int ndims = st->axis + st->indices->ndims;
     const int64_t length = ndims > 0 ? st->out->dims[ndims - 1] : 1;
     int64_t begin, end, at[SINTER_MAX_NDIMS];
-    (void)self, (void)p, (void)config;
+    (void)self, (void)config;
     share(st->rows, w->tid, w->nth, &begin, &end);
     if (begin >= end) {
         return;
@@ -314,7 +315,7 @@ static void gather_work(const kernel_t *self, const problem_t *p, const void *co
          i += n, n = at_most(end - i, length)) {
         const line_t line = line_at(st, ndims, at, n);
         if (st->way == OF_TILES) {
-            gather_line_of_tiles(st, &line, w->scratch);
+            gather_line_of_tiles(p->plan->features, st, &line, w->scratch);
         } else if (st->way == AS_ELEMENTS) {
             gather_line_of_elements(st, &line);
         } else {

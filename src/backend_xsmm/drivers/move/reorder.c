@@ -91,7 +91,8 @@ static sinter_status_t check(const problem_t *p, const void *state)
             part_t part = part_of(st, n, at_most(l->N - n, TILES_COLUMNS));
             part.tiles.dims[l->along] = part.strided.dims[l->along] = at_most(l->K - k, TILES_K);
             part.strided_data += k * part.strided.strides[l->along] * bytes;
-            if (!layout_pack(&part.strided, part.strided_data, &part.tiles, tile)) {
+            if (!layout_pack(p->plan->features, &part.strided, part.strided_data, &part.tiles,
+                             tile)) {
                 return sg_fail(sinter_invalid_arguments,
                                "Reorder: tensor %llu has codes that do not fit the bits that the "
                                "layout of tensor %llu asks for",
@@ -109,7 +110,7 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
     const reorder_state_t *st = state;
     const int64_t N = st->layout.N;
     int64_t begin, end;
-    (void)self, (void)p, (void)config;
+    (void)self, (void)config;
     share(tiles_strips(N), w->tid, w->nth, &begin, &end);
     if (begin == end) {
         return;
@@ -117,9 +118,11 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
     const int64_t column = begin * TILES_COLUMNS;
     const part_t part = part_of(st, column, at_most(end * TILES_COLUMNS, N) - column);
     if (st->packs) {
-        (void)layout_pack(&part.strided, part.strided_data, &part.tiles, part.tiles_data);
+        (void)layout_pack(p->plan->features, &part.strided, part.strided_data, &part.tiles,
+                          part.tiles_data);
     } else {
-        layout_unpack(&part.tiles, part.tiles_data, &part.strided, part.strided_data);
+        layout_unpack(p->plan->features, &part.tiles, part.tiles_data, &part.strided,
+                      part.strided_data);
     }
 }
 
