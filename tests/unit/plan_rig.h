@@ -41,18 +41,29 @@ static inline void planned_part(planned_t *p, mini_t *m, family_t family, sinter
     }
 }
 
-/* Through the passes and the lowering; ports: what the caller knows about inputs now. */
-static inline sinter_status_t planned_compile(planned_t *p, const lt_t *ports, size_t n_ports)
+/* Through the passes and the lowering, with what the caller knows about inputs and outputs now. */
+static inline sinter_status_t planned_compile_to(planned_t *p, const lt_t *in, size_t n_in,
+                                                 const lt_t *out, size_t n_out)
 {
+    arena_t arena;
+    arena_init(&arena, p->part.engine);
+    strided_inputs_t strided = {.arena = &arena};
+    bool again = false; /* no input leaves its layout to compile */
     sinter_status_t status =
-        compile_open(&p->part, p->part.engine, n_ports, ports, 0, NULL, &p->cp);
+        compile_open(&p->part, p->part.engine, n_in, in, n_out, out, &strided, &p->cp);
     status = status == sinter_success ? passes_run(&p->cp->plan.sub) : status;
-    status = status == sinter_success ? compile_finish(p->cp, &p->part) : status;
+    status = status == sinter_success ? compile_finish(p->cp, &p->part, &strided, &again) : status;
+    arena_free(&arena);
     if (status != sinter_success && p->cp != NULL) {
         compiled_unref(p->cp);
         p->cp = NULL;
     }
     return status;
+}
+
+static inline sinter_status_t planned_compile(planned_t *p, const lt_t *in, size_t n_in)
+{
+    return planned_compile_to(p, in, n_in, NULL, 0);
 }
 
 static inline void planned_free(planned_t *p)

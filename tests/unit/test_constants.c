@@ -374,7 +374,7 @@ static void test_made_by_threads(void)
     open_matmul(&x, 3, 1, sinter_tensor_property_constant, 9);
     columns = N;
     CHECK_THAT(runs_right(&x));
-    CHECK_THAT(stats().entries == few && (few == 0 || stats().bytes > 1 << 20));
+    CHECK_THAT(stats().entries == copies && (copies == 0 || stats().bytes > 1 << 20));
     close_matmul(&x);
     sinter_stream_destroy(&stream);
     stream = one;

@@ -374,10 +374,7 @@ static void append(const tail_case_t *c, sinter_engine_t *engine, int threads, i
         lts[i] = slice(&m.g.values[p.out[i]].lt);
         ids[i] = lts[i].id;
     }
-    status =
-        status == sinter_success ? compile_open(&p.part, engine, 0, NULL, n, lts, &p.cp) : status;
-    status = status == sinter_success ? passes_run(&p.cp->plan.sub) : status;
-    status = status == sinter_success ? compile_finish(p.cp, &p.part) : status;
+    status = status == sinter_success ? planned_compile_to(&p, NULL, 0, lts, n) : status;
     check_at(status == sinter_success &&
                  strcmp(planned_steps(&p, steps, sizeof(steps)), c->steps) == 0,
              line, "%s", sinter_last_error_message());
