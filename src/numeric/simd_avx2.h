@@ -115,6 +115,10 @@ OP void prefetch(const void *p)
 {
     _mm_prefetch((const char *)p, _MM_HINT_T0);
 }
+OP void prefetch_far(const void *p)
+{
+    _mm_prefetch((const char *)p, _MM_HINT_T1);
+}
 
 /* ---- arithmetic ------------------------------------------------------------------------------ */
 

@@ -15,6 +15,7 @@
  *   vf_load_s8, _u8, _f16, _bf16      LANES elements of this type as floats
  *   load_8_bytes, load_16_bytes ...   at any address
  *   prefetch(p)                       fetches a line into the caches; p may lie outside of memory
+ *   prefetch_far(p)                   the same, but not into the first one
  *
  *   stream_end()                      before other threads may look at what went past the caches
  *
@@ -170,6 +171,10 @@ OP void stream_end(void)
 OP void prefetch(const void *p)
 {
     _mm_prefetch((const char *)p, _MM_HINT_T0);
+}
+OP void prefetch_far(const void *p)
+{
+    _mm_prefetch((const char *)p, _MM_HINT_T1);
 }
 
 /* ---- arithmetic ------------------------------------------------------------------------------ */
