@@ -275,17 +275,19 @@ SINTER_API sinter_status_t sinter_logical_tensor_get_bytes(const sinter_logical_
 
 /* Gives a logical tensor the opaque layout in which MatMul reads its second operand fastest. An
  * engine can then own its weights in that layout and free all other copies. `part` says which part
- * of the operand the tensor is. transpose_b is the attribute of the MatMul: if it is not 0, the
- * last dim is K. All parts of the operand (codes, scales, and zero points or offsets if there are
- * any) must have such a layout. The tensor is one matrix: its other dims are 1. No op writes such a
- * tensor and no other op reads one; compile refuses both.
+ * of the operand the tensor is. bits: so many are enough for each element of s8 or u8, from 1 to 6,
+ * and no more are stored: s8 from -2^(bits-1) on, u8 from 0 on. sinter_reorder refuses others. 0:
+ * all bits of the type. transpose_b is the attribute of the MatMul: if it is not 0, the last dim is
+ * K. All parts of the operand (codes, scales, and zero points or offsets if there are any) must
+ * have such a layout. The tensor is one matrix: its other dims are 1. No op writes such a tensor
+ * and no other op reads one; compile refuses both.
  * sinter_invalid_shape: the tensor is not a matrix, or its dims are not known;
  * sinter_invalid_data_type: there is no such layout for its type; sinter_invalid_arguments: it is a
- * host scalar. After an error *lt is unchanged. sinter_reorder converts, and docs/layouts.md
- * describes the layouts. Thread-safe. */
+ * host scalar, or bits are out of range. After an error *lt is unchanged. sinter_reorder converts,
+ * and docs/layouts.md describes the layouts. Thread-safe. */
 SINTER_API sinter_status_t sinter_logical_tensor_set_weights_layout(sinter_logical_tensor_t *lt,
                                                                     sinter_weights_part_t part,
-                                                                    int transpose_b);
+                                                                    int bits, int transpose_b);
 
 /* Writes 1 into *equal if id, data type, dims, layout and (for layout strided) strides, (for layout
  * opaque) the layout's id are the same, else 0. Thread-safe. */

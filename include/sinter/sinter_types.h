@@ -175,9 +175,9 @@ typedef struct sinter_logical_tensor {
 typedef enum sinter_weights_part {
     sinter_weights_codes = 0,  /* what DynamicDequantize reads */
     sinter_weights_values = 1, /* its scales, zero points or offsets, and scales of these */
-    /* Codes of 8 bits of which 6 are stored: s8 from -32 to 31, u8 below 64. sinter_reorder refuses
-     * others. */
-    sinter_weights_codes_of_6_bits = 2
+    /* Codes of s8 that are numbers of the table of IQ4_NL (docs/layouts.md), of which four bits are
+     * stored: which one. sinter_reorder refuses others. */
+    sinter_weights_codes_iq4_nl = 2
 } sinter_weights_part_t;
 
 /* Memory callbacks of an engine. Both may be called from any thread at any time, and neither may

@@ -13,7 +13,7 @@ BYTES_TRUSTED = 2**(8 * ctypes.sizeof(c_size_t)) - 1
 ENGINE_KIND_CPU = 1
 LAYOUTS = {"undef": 0, "any": 1, "strided": 2, "opaque": 3}
 PROPERTIES = {"undef": 0, "variable": 1, "constant": 2, "host_scalar": 3}
-WEIGHTS_PARTS = {"codes": 0, "values": 1}
+WEIGHTS_PARTS = {"codes": 0, "values": 1, "codes_iq4_nl": 2}
 POLICIES = {"fusion": 1, "debug": 2}
 STATUS_OUT_OF_MEMORY = 1
 STATUS_INVALID_ARGUMENTS = 2
@@ -128,7 +128,7 @@ CALLS: dict[str, list[Any]] = {
     "stream_destroy": [_OUT],
     "stream_get_threads": [_OBJ, _INT],
     "logical_tensor_get_bytes": [_LT, _SIZE],
-    "logical_tensor_set_weights_layout": [_LT, c_int, c_int],
+    "logical_tensor_set_weights_layout": [_LT, c_int, c_int, c_int],
     "reorder": [_OBJ, _OBJ],
     "tensor_create": [_OUT, _OBJ, _LT, c_void_p, c_size_t],
     "tensor_destroy": [_OUT],

@@ -32,14 +32,16 @@ class Tensor:
     property: str = "variable"
     layout_id: Optional[int] = None
 
-    def for_weights(self, part: str, transpose_b: bool = False) -> "Tensor":
+    def for_weights(self, part: str, transpose_b: bool = False, bits: int = 0) -> "Tensor":
         """The same tensor in the layout in which MatMul reads its second operand at the speed of
-        memory. part: "codes", or "values" for scales, zero points and offsets; all tensors of the
-        operand must have the layout. transpose_b: MatMul's attribute. A SinterError if there is no
-        such layout for the type and the dims."""
+        memory. part: "codes", "codes_iq4_nl" for numbers of IQ4_NL, or "values" for scales, zero
+        points and offsets; all tensors of the operand must have the layout. transpose_b: MatMul's
+        attribute. bits: so many, from 1 to 6, are stored of each element of s8 or u8; 0: all. A
+        SinterError if there is no such layout for the type and the dims."""
         lt = to_logical(replace(self, layout_id=None))
         call("logical_tensor_set_weights_layout", byref(lt),
-             word("part", _abi.WEIGHTS_PARTS, part), flag("transpose_b", transpose_b))
+             word("part", _abi.WEIGHTS_PARTS, part), integer("bits", bits, 0, 8),
+             flag("transpose_b", transpose_b))
         return from_logical(lt)
 
 
@@ -262,11 +264,11 @@ def reorder(source: Array, target: Array) -> None:
     call("reorder", *tensors)
 
 
-def weights(array: Array, part: str, transpose_b: bool = False) -> Opaque:
+def weights(array: Array, part: str, transpose_b: bool = False, bits: int = 0) -> Opaque:
     """A copy of an array or a view in the layout in which MatMul reads its second operand at the
     speed of memory; see Tensor.for_weights. An engine keeps the copy alone."""
     if not isinstance(array, (np.ndarray, View)):
         raise wrong(f"weights are an array or a view, not {type(array).__name__}")
-    copy = _room(tensor_of(array, 0, "variable").for_weights(part, transpose_b))
+    copy = _room(tensor_of(array, 0, "variable").for_weights(part, transpose_b, bits))
     reorder(array, copy)
     return copy

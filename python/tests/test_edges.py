@@ -98,6 +98,15 @@ class Layouts(python_case.Case):
         back = np.zeros_like(self.scales)
         sinter.reorder(self.opaque[1], back)
         self.assertTrue((back == self.scales).all())
+        few = self.codes.astype(np.int8) % 8 - 4
+        tiles, back = sinter.weights(few, "codes", bits=3), np.zeros_like(few)
+        self.assertEqual(8 * tiles.buffer.size, 3 * sinter.weights(few, "codes").buffer.size)
+        sinter.reorder(tiles, back)
+        self.assertTrue((back == few).all())
+        with self.fails("invalid_arguments", "do not fit the 2 bits"):
+            sinter.weights(few, "codes", bits=2)
+        with self.fails("invalid_arguments", "does not keep 7 bits"):
+            sinter.weights(few, "codes", bits=7)
         some = sinter.weights(self.scales[16:], "values", transpose_b=True)
         self.assertTrue((some.buffer == self.opaque[1].buffer[-some.buffer.size:]).all())
 

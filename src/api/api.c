@@ -1,4 +1,5 @@
 /* The public functions of engines, streams, logical tensors and tensors. */
+#include <stdio.h>
 #include <string.h>
 
 #include <sinter/sinter.h>
@@ -242,17 +243,22 @@ sinter_status_t sinter_logical_tensor_is_equal(const sinter_logical_tensor_t *a,
 }
 
 sinter_status_t sinter_logical_tensor_set_weights_layout(sinter_logical_tensor_t *lt,
-                                                         sinter_weights_part_t part,
+                                                         sinter_weights_part_t part, int bits,
                                                          int transpose_b)
 {
     SG_REQUIRE(lt != NULL);
     static const tiled_t parts[] = {[sinter_weights_codes] = TILED_CODES,
                                     [sinter_weights_values] = TILED_VALUES,
-                                    [sinter_weights_codes_of_6_bits] = TILED_SIX};
+                                    [sinter_weights_codes_iq4_nl] = TILED_NUMBERS};
     SG_REQUIRE((unsigned)part < sizeof parts / sizeof *parts);
+    if (bits < 0 || bits > (part == sinter_weights_codes_iq4_nl ? 0 : 6)) {
+        return sg_fail(sinter_invalid_arguments,
+                       "tensor %llu: an opaque layout does not keep %d bits",
+                       (unsigned long long)lt->id, bits);
+    }
     lt_t t = *lt;
     t.layout_type = sinter_layout_type_opaque;
-    t.layout_id = layout_id(parts[part], transpose_b != 0);
+    t.layout_id = layout_id((tiled_t)((int)parts[part] + bits), transpose_b != 0);
     SG_TRY(lt_verify(&t, false, "logical tensor"));
     *lt = t;
     return sinter_success;
@@ -408,12 +414,16 @@ sinter_status_t sinter_reorder(const sinter_tensor_t *from, sinter_tensor_t *to)
         layout_unpack(from->engine->features, a, from->data, b, to->data);
         return sinter_success;
     }
-    return layout_pack(to->engine->features, a, from->data, b, to->data)
-               ? sinter_success
-               : sg_fail(sinter_invalid_arguments,
-                         "reorder: tensor %llu has codes that do not fit 6 bits, as the layout of "
-                         "tensor %llu asks",
-                         from_id, to_id);
+    if (layout_pack(to->engine->features, a, from->data, b, to->data)) {
+        return sinter_success;
+    }
+    const tiled_t what = layout_of(b).what;
+    char bits[32];
+    snprintf(bits, sizeof bits, "the %d bits", tiles_kept(what));
+    return sg_fail(
+        sinter_invalid_arguments,
+        "reorder: tensor %llu has integers that do not fit %s of the layout of tensor %llu",
+        from_id, what == TILED_NUMBERS ? "the numbers" : bits, to_id);
 }
 
 sinter_status_t sinter_tensor_get_data(const sinter_tensor_t *tensor, void **data)

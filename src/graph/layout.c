@@ -1,32 +1,37 @@
 #include "graph/layout.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "base/status.h"
 #include "numeric/tiles_bulk.h"
 
-/* An id is the place of its row plus one. */
-static const struct {
-    tiled_t what;
-    bool transposed;
-} rows[] = {{TILED_CODES, true},   {TILED_CODES, false}, {TILED_VALUES, true},
-            {TILED_VALUES, false}, {TILED_SIX, true},    {TILED_SIX, false}};
-enum { LAYOUTS = sizeof rows / sizeof *rows };
+/* Each has two ids, in this order from 1 on: with transpose_b, and without. */
+static const uint8_t parts[] = {
+    TILED_CODES,      TILED_VALUES,     TILED_CODES + 6,  TILED_CODES + 1,  TILED_CODES + 2,
+    TILED_CODES + 3,  TILED_CODES + 4,  TILED_CODES + 5,  TILED_VALUES + 1, TILED_VALUES + 2,
+    TILED_VALUES + 3, TILED_VALUES + 4, TILED_VALUES + 5, TILED_VALUES + 6, TILED_NUMBERS};
+enum { PARTS = sizeof parts / sizeof *parts };
+
+static tiled_t part_of(uint64_t id)
+{
+    return (tiled_t)parts[(id - 1) / 2];
+}
 
 uint64_t layout_id(tiled_t what, bool transposed)
 {
-    uint64_t id = 1;
-    while (rows[id - 1].what != what || rows[id - 1].transposed != transposed) {
-        id++;
+    uint64_t i = 0;
+    while (parts[i] != what) {
+        i++;
     }
-    return id;
+    return 2 * i + (transposed ? 1 : 2);
 }
 
 layout_t layout_of(const sinter_logical_tensor_t *lt)
 {
-    const bool transposed = rows[lt->layout_id - 1].transposed;
+    const bool transposed = lt->layout_id % 2 == 1;
     const int last = lt->ndims - 1;
-    layout_t l = {.what = rows[lt->layout_id - 1].what,
+    layout_t l = {.what = part_of(lt->layout_id),
                   .across = transposed && last > 0 ? last - 1 : last,
                   .along = last < 1     ? -1
                            : transposed ? last
@@ -39,32 +44,31 @@ layout_t layout_of(const sinter_logical_tensor_t *lt)
 bool layout_bytes(const sinter_logical_tensor_t *lt, int64_t *bytes)
 {
     const layout_t l = layout_of(lt);
-    return l.what == TILED_VALUES
-               ? tiles_of_values(lt->data_type, l.K, l.N, bytes)
+    return tiles_are_values(l.what)
+               ? tiles_of_values(l.what, lt->data_type, l.K, l.N, bytes)
                : tiles_of_codes(tiles_bits(l.what, lt->data_type), l.K, l.N, bytes);
 }
 
 bool layout_may_not_fit(const sinter_logical_tensor_t *lt)
 {
-    const layout_t l = layout_of(lt);
-    return l.what != TILED_VALUES &&
-           tiles_bits(l.what, lt->data_type) < dtype_traits(lt->data_type)->bits;
+    return tiles_kept(layout_of(lt).what) != 0;
 }
 
 static bool suits(tiled_t what, sinter_data_type_t type)
 {
     const dtype_traits_t *t = dtype_traits(type);
     const bool number = t->cls == DTYPE_INT && t->bits <= 8;
-    return what == TILED_SIX     ? number && t->bits == 8
-           : what == TILED_CODES ? (number && t->bits >= 4) || type == sinter_f4_e2m1
-                                 : number || type == sinter_f32 || type == sinter_f16 ||
-                                       type == sinter_bf16 || type == sinter_e8m0;
+    return what == TILED_NUMBERS    ? type == sinter_s8
+           : tiles_kept(what) > 0   ? number && t->bits == 8
+           : tiles_are_values(what) ? number || type == sinter_f32 || type == sinter_f16 ||
+                                          type == sinter_bf16 || type == sinter_e8m0
+                                    : (number && t->bits >= 4) || type == sinter_f4_e2m1;
 }
 
 sinter_status_t layout_verify(const sinter_logical_tensor_t *lt, const char *where)
 {
     int64_t bytes;
-    if (lt->layout_id < 1 || lt->layout_id > LAYOUTS) {
+    if (lt->layout_id < 1 || lt->layout_id > 2 * PARTS) {
         return sg_fail(sinter_invalid_arguments,
                        "%s: tensor %" PRIu64 ": %" PRIu64 " is no id of an opaque layout", where,
                        lt->id, lt->layout_id);
@@ -73,16 +77,20 @@ sinter_status_t layout_verify(const sinter_logical_tensor_t *lt, const char *whe
         return sg_fail(sinter_invalid_arguments,
                        "%s: tensor %" PRIu64 ": a host scalar has no opaque layout", where, lt->id);
     }
-    const tiled_t what = rows[lt->layout_id - 1].what;
-    const char *part = what == TILED_VALUES ? "scales or zero points"
-                       : what == TILED_SIX  ? "codes that fit 6 bits"
-                                            : "codes";
+    const tiled_t what = part_of(lt->layout_id);
+    const char *part = what == TILED_NUMBERS    ? "numbers of IQ4_NL"
+                       : tiles_are_values(what) ? "scales or zero points"
+                                                : "codes";
     if (!suits(what, lt->data_type)) {
+        char bits[32] = "";
+        if (tiles_kept(what) > 0 && what != TILED_NUMBERS) {
+            snprintf(bits, sizeof bits, " of %d bits", tiles_kept(what));
+        }
         return sg_fail(sinter_invalid_data_type,
-                       "%s: tensor %" PRIu64 ": an opaque layout of %s does not take %s", where,
-                       lt->id, part, dtype_traits(lt->data_type)->name);
+                       "%s: tensor %" PRIu64 ": an opaque layout of %s%s does not take %s", where,
+                       lt->id, part, bits, dtype_traits(lt->data_type)->name);
     }
-    bool one = lt->ndims >= (what == TILED_VALUES ? 1 : 2);
+    bool one = lt->ndims >= (tiles_are_values(what) ? 1 : 2);
     for (int d = 0; one && d < lt->ndims; d++) {
         one = lt->dims[d] != SINTER_UNKNOWN_DIM && (d >= lt->ndims - 2 || lt->dims[d] == 1);
     }
@@ -115,11 +123,9 @@ bool layout_pack(features_t features, const sinter_logical_tensor_t *from, const
 {
     const layout_t l = layout_of(to);
     const groups_t matrix = matrix_of(&l, from, data);
-    if (l.what != TILED_VALUES) {
-        return tiles_bulk_pack_codes(features, &matrix, l.what, l.K, l.N, to_data);
-    }
-    tiles_bulk_pack_values(features, &matrix, l.K, l.N, to_data);
-    return true;
+    return tiles_are_values(l.what)
+               ? tiles_bulk_pack_values(features, &matrix, l.what, l.K, l.N, to_data)
+               : tiles_bulk_pack_codes(features, &matrix, l.what, l.K, l.N, to_data);
 }
 
 void layout_unpack(features_t features, const sinter_logical_tensor_t *from, const void *data,
@@ -127,9 +133,9 @@ void layout_unpack(features_t features, const sinter_logical_tensor_t *from, con
 {
     const layout_t l = layout_of(from);
     const groups_t matrix = matrix_of(&l, to, to_data);
-    if (l.what != TILED_VALUES) {
+    if (!tiles_are_values(l.what)) {
         tiles_bulk_unpack_codes(features, data, l.what, l.K, l.N, &matrix);
     } else {
-        tiles_unpack_values(data, l.K, l.N, &matrix);
+        tiles_unpack_values(data, l.what, l.K, l.N, &matrix);
     }
 }

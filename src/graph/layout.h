@@ -33,8 +33,8 @@ bool layout_bytes(const sinter_logical_tensor_t *lt, int64_t *bytes); /* false: 
 bool layout_may_not_fit(const sinter_logical_tensor_t *lt);
 sinter_status_t layout_verify(const sinter_logical_tensor_t *lt, const char *where);
 
-/* Copies between an opaque tensor and a strided one of the same type and dims. False: a code does
- * not fit the layout. */
+/* Copies between an opaque tensor and a strided one of the same type and dims. False: an integer
+ * does not fit the layout. */
 bool layout_pack(features_t features, const sinter_logical_tensor_t *from, const void *data,
                  const sinter_logical_tensor_t *to, void *to_data);
 void layout_unpack(features_t features, const sinter_logical_tensor_t *from, const void *data,

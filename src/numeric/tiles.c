@@ -4,6 +4,9 @@
 
 #include "base/alloc.h"
 
+const int8_t tiles_numbers[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                  1,    13,   25,  38,  53,  69,  89,  113};
+
 static bool is_zero_point(sinter_data_type_t type)
 {
     return dtype_traits(type)->cls == DTYPE_INT;
@@ -15,10 +18,19 @@ bool tiles_of_codes(int bits, int64_t K, int64_t N, int64_t *bytes)
            mul_i64(*bytes, tiles_bytes(bits), bytes);
 }
 
-bool tiles_of_values(sinter_data_type_t type, int64_t groups, int64_t N, int64_t *bytes)
+/* Bytes of the values of a group of a strip. */
+static int bytes_of_values(tiled_t as, sinter_data_type_t type)
 {
-    const int each = is_zero_point(type) ? 1 : dtype_traits(type)->bits / 8;
-    return mul_i64(tiles_strips(N), groups, bytes) && mul_i64(*bytes, TILES_COLUMNS * each, bytes);
+    const int bits = tiles_kept(as) > 0    ? tiles_kept(as)
+                     : is_zero_point(type) ? 8
+                                           : dtype_traits(type)->bits;
+    return TILES_COLUMNS * bits / 8;
+}
+
+bool tiles_of_values(tiled_t as, sinter_data_type_t type, int64_t groups, int64_t N, int64_t *bytes)
+{
+    return mul_i64(tiles_strips(N), groups, bytes) &&
+           mul_i64(*bytes, bytes_of_values(as, type), bytes);
 }
 
 /* ---- codes ----------------------------------------------------------------------------------- */
@@ -65,43 +77,64 @@ static inline void put_nibbles(const uint8_t *bytes, uint8_t flip, unsigned char
 static void put_codes(int bits, const uint8_t *code, uint8_t flip, unsigned char *tile)
 {
     enum { DWORDS = TILES_K / 4 };
-    const uint32_t low = 0x0f0f0f0f, two = 0x03030303, flips = flip * UINT32_C(0x01010101);
+    const uint32_t bytes = 0x01010101;
     uint32_t x[DWORDS];
     memcpy(x, code, TILES_K);
-    if (bits == 8) {
-        for (int i = 0; i < DWORDS; i++) {
-            memcpy(tile + i * TILES_LINE, &x[i], 4);
+    for (int i = 0; i < DWORDS && bits == 8; i++) {
+        memcpy(tile + i * TILES_LINE, &x[i], 4);
+    }
+    /* Planes of `some` bits, of which the codes have `done` in planes before. */
+    for (int some = 4, done = 0; some > 0 && bits < 8; some /= 2) {
+        if ((bits & some) == 0) {
+            continue;
         }
-        return;
-    }
-    for (int j = 0; j < DWORDS / 2; j++) {
-        const uint32_t line = ((x[j] & low) | (x[DWORDS / 2 + j] & low) << 4) ^ flips;
-        memcpy(tile + j * TILES_LINE, &line, 4);
-    }
-    for (int h = 0; bits == 6 && h < 2; h++) {
-        const uint32_t *y = x + 4 * h;
-        const uint32_t line = (y[0] >> 4 & two) | (y[1] >> 4 & two) << 2 | (y[2] >> 4 & two) << 4 |
-                              (y[3] >> 4 & two) << 6;
-        memcpy(tile + (4 + h) * TILES_LINE, &line, 4);
+        const uint32_t mask = bytes * ((1u << some) - 1);
+        for (int j = 0; j < some; j++, tile += TILES_LINE) {
+            uint32_t line = 0;
+            for (int i = 0; i < 8 / some; i++) {
+                /* Lines of four bits have every fourth dword, those of fewer bits neighbours. */
+                const int at = some == 4 ? 4 * i + j : 8 / some * j + i;
+                line |= (x[at] >> done & mask) << some * i;
+            }
+            line ^= flip * bytes;
+            memcpy(tile, &line, 4);
+        }
+        done += some;
     }
 }
 
-/* Codes as they count from zero in six bits. False: some do not fit. */
-static bool to_six(uint8_t *code, sinter_data_type_t type)
+/* The first n codes of a column become their places in the table; those behind them, 0. False: some
+ * are not in the table. */
+static bool find_numbers(int n, uint8_t *code)
+{
+    bool found = true;
+    for (int i = 0; i < n; i++) {
+        uint8_t at = 0;
+        while (at < 16 && (uint8_t)tiles_numbers[at] != code[i]) {
+            at++;
+        }
+        found = found && at < 16;
+        code[i] = at & 15;
+    }
+    return found;
+}
+
+/* Codes as they count from zero in the bits that are kept. False: some do not fit. */
+static bool count_from_zero(int kept, sinter_data_type_t type, uint8_t *code)
 {
     uint8_t all = 0;
     for (int i = 0; i < TILES_K; i++) {
-        code[i] = (uint8_t)(code[i] + tiles_zero_of_six(type));
+        code[i] = (uint8_t)(code[i] + tiles_zero(kept, type));
         all |= code[i];
     }
-    return all < 64;
+    return all >> kept == 0;
 }
 
 /* Fills a tile with codes of 0, for the columns that the weights lack. */
-static void clear_tile(int bits, sinter_data_type_t type, unsigned char *tile)
+static void clear_tile(int bits, int kept, sinter_data_type_t type, unsigned char *tile)
 {
     uint8_t code[TILES_K];
-    memset(code, bits == 6 ? tiles_zero_of_six(type) : 0, sizeof code);
+    memset(code, kept == TILES_NUMBER ? 0 : tiles_zero(kept, type), sizeof code);
     for (int c = 0; c < TILES_COLUMNS; c++) {
         put_codes(bits, code, flip_of(type), tile + 4 * c);
     }
@@ -109,8 +142,8 @@ static void clear_tile(int bits, sinter_data_type_t type, unsigned char *tile)
 
 bool tiles_pack_codes(const groups_t *from, tiled_t as, int64_t K, int64_t N, unsigned char *to)
 {
-    const int bits = tiles_bits(as, from->dtype), bytes = tiles_bytes(bits);
-    const bool by_bytes = from->row.stride == 1;
+    const int bits = tiles_bits(as, from->dtype), kept = tiles_kept(as), bytes = tiles_bytes(bits);
+    const bool by_bytes = kept == 0 && from->row.stride == 1;
     const uint8_t flip = flip_of(from->dtype);
     uint8_t code[TILES_K];
     bool fit = true;
@@ -119,7 +152,7 @@ bool tiles_pack_codes(const groups_t *from, tiled_t as, int64_t K, int64_t N, un
             const int whole = K - k < TILES_K ? (int)(K - k) : TILES_K,
                       there = N - n < TILES_COLUMNS ? (int)(N - n) : TILES_COLUMNS;
             if (there < TILES_COLUMNS) {
-                clear_tile(bits, from->dtype, to);
+                clear_tile(bits, kept, from->dtype, to);
             }
             for (int c = 0; c < there; c++) {
                 const int64_t at = codes_at(from, k, n + c);
@@ -128,7 +161,10 @@ bool tiles_pack_codes(const groups_t *from, tiled_t as, int64_t K, int64_t N, un
                     continue;
                 }
                 load_codes(from, k, n + c, whole, code);
-                fit = (bits != 6 || to_six(code, from->dtype)) && fit;
+                fit = (kept == 0              ? true
+                       : kept == TILES_NUMBER ? find_numbers(whole, code)
+                                              : count_from_zero(kept, from->dtype, code)) &&
+                      fit;
                 put_codes(bits, code, flip, to + 4 * c);
             }
         }
@@ -138,15 +174,66 @@ bool tiles_pack_codes(const groups_t *from, tiled_t as, int64_t K, int64_t N, un
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-void tiles_pack_values(const groups_t *from, int64_t groups, int64_t N, unsigned char *to)
+/* Puts sixteen values, as they count from zero, into planes. */
+static void put_kept_values(const uint8_t *value, int kept, unsigned char *to)
+{
+    memset(to, 0, (size_t)(TILES_COLUMNS * kept / 8));
+    for (int some = 4, done = 0; some > 0; some /= 2) {
+        for (int c = 0; c < TILES_COLUMNS && (kept & some) != 0; c++) {
+            const int bits = value[c] >> done & ((1 << some) - 1);
+            to[c % (2 * some)] |= (unsigned char)(bits << c / (2 * some) * some);
+        }
+        to += kept & some ? 2 * some : 0;
+        done += kept & some;
+    }
+}
+
+void tiles_kept_values(const unsigned char *from, int kept, uint8_t *to)
+{
+    memset(to, 0, TILES_COLUMNS);
+    for (int some = 4, done = 0; some > 0; some /= 2) {
+        for (int c = 0; c < TILES_COLUMNS && (kept & some) != 0; c++) {
+            const int bits = from[c % (2 * some)] >> c / (2 * some) * some & ((1 << some) - 1);
+            to[c] |= (uint8_t)(bits << done);
+        }
+        from += kept & some ? 2 * some : 0;
+        done += kept & some;
+    }
+}
+
+/* The values of a group. False: some do not fit the bits that are kept. */
+static bool keep_values(const groups_t *from, int kept, int64_t group, int64_t column, int columns,
+                        unsigned char *to)
+{
+    const int zero = tiles_zero(kept, from->dtype);
+    uint8_t value[TILES_COLUMNS];
+    bool fit = true;
+    memset(value, zero, sizeof value);
+    for (int c = 0; c < columns; c++) {
+        value[c] = (uint8_t)(from->data[codes_at(from, group, column + c)] + zero);
+        fit = fit && value[c] >> kept == 0;
+    }
+    put_kept_values(value, kept, to);
+    return fit;
+}
+
+bool tiles_pack_values(const groups_t *from, tiled_t as, int64_t groups, int64_t N,
+                       unsigned char *to)
 {
     const bool zps = is_zero_point(from->dtype);
-    const int bytes = zps ? 1 : from->type->bits / 8;
+    const int bytes = zps ? 1 : from->type->bits / 8, kept = tiles_kept(as),
+              line = bytes_of_values(as, from->dtype);
     const float less = from->dtype == sinter_u8 ? 128 : 0;
+    bool fit = true;
     for (int64_t n = 0; n < N; n += TILES_COLUMNS) {
-        for (int64_t g = 0; g < groups; g++, to += TILES_COLUMNS * bytes) {
-            memset(to, 0, (size_t)(TILES_COLUMNS * bytes));
-            for (int c = 0; c < TILES_COLUMNS && n + c < N; c++) {
+        const int columns = N - n < TILES_COLUMNS ? (int)(N - n) : TILES_COLUMNS;
+        for (int64_t g = 0; g < groups; g++, to += line) {
+            if (kept > 0) {
+                fit = keep_values(from, kept, g, n, columns, to) && fit;
+                continue;
+            }
+            memset(to, 0, (size_t)line);
+            for (int c = 0; c < columns; c++) {
                 const int64_t at = codes_at(from, g, n + c);
                 if (zps) {
                     float zp;
@@ -158,6 +245,7 @@ void tiles_pack_values(const groups_t *from, int64_t groups, int64_t N, unsigned
             }
         }
     }
+    return fit;
 }
 
 /* ---- back ------------------------------------------------------------------------------------ */
@@ -165,20 +253,27 @@ void tiles_pack_values(const groups_t *from, int64_t groups, int64_t N, unsigned
 void tiles_codes(const unsigned char *tile, tiled_t as, sinter_data_type_t type,
                  uint8_t (*to)[TILES_COLUMNS])
 {
-    const int bits = tiles_bits(as, type);
+    const int bits = tiles_bits(as, type), zero = tiles_zero(tiles_kept(as), type);
+    const bool numbers = tiles_kept(as) == TILES_NUMBER;
     const uint8_t flip = flip_of(type);
     for (int k = 0; k < TILES_K; k += 4) {
-        const unsigned char *line = tile + (bits == 8 ? k : k % 16) / 4 * TILES_LINE,
-                            *upper = tile + (4 + k / 16) * TILES_LINE;
-        for (int c = 0; c < TILES_COLUMNS; c++) {
-            for (int b = 0; b < 4; b++) {
-                const uint8_t byte = line[4 * c + b] ^ flip;
-                to[k + b][c] = bits == 8 ? byte : k < 16 ? byte & 15 : byte >> 4;
-                if (bits == 6) {
-                    const int two = upper[4 * c + b] >> k % 16 / 4 * 2 & 3;
-                    to[k + b][c] = (uint8_t)((to[k + b][c] | two << 4) - tiles_zero_of_six(type));
-                }
+        uint8_t code[TILES_LINE] = {0};
+        const unsigned char *plane = tile;
+        for (int some = bits == 8 ? 8 : 4, done = 0; some > 0; some /= 2) {
+            if ((bits & some) == 0) {
+                continue;
             }
+            const int i = k / 4, each = 8 / some, line = some == 4 ? i % 4 : i / each,
+                      shift = some * (some == 4 ? i / 4 : i % each), mask = (1 << some) - 1;
+            const unsigned char *from = plane + line * TILES_LINE;
+            for (int c = 0; c < TILES_LINE; c++) {
+                code[c] |= (uint8_t)(((from[c] ^ flip) >> shift & mask) << done);
+            }
+            plane += some * TILES_LINE;
+            done += some;
+        }
+        for (int c = 0; c < TILES_LINE; c++) {
+            to[k + c % 4][c / 4] = (uint8_t)(numbers ? tiles_numbers[code[c]] : code[c] - zero);
         }
     }
 }
@@ -205,16 +300,24 @@ void tiles_unpack_codes(const unsigned char *from, tiled_t as, int64_t K, int64_
     }
 }
 
-void tiles_unpack_values(const unsigned char *from, int64_t groups, int64_t N, const groups_t *to)
+void tiles_unpack_values(const unsigned char *from, tiled_t as, int64_t groups, int64_t N,
+                         const groups_t *to)
 {
     const bool zps = is_zero_point(to->dtype);
-    const int bytes = zps ? 1 : to->type->bits / 8;
+    const int bytes = zps ? 1 : to->type->bits / 8, kept = tiles_kept(as),
+              line = bytes_of_values(as, to->dtype);
     const float more = to->dtype == sinter_u8 ? 128 : 0;
     for (int64_t n = 0; n < N; n += TILES_COLUMNS) {
-        for (int64_t g = 0; g < groups; g++, from += TILES_COLUMNS * bytes) {
+        for (int64_t g = 0; g < groups; g++, from += line) {
+            uint8_t value[TILES_COLUMNS];
+            if (kept > 0) {
+                tiles_kept_values(from, kept, value);
+            }
             for (int c = 0; c < TILES_COLUMNS && n + c < N; c++) {
                 const int64_t at = codes_at(to, g, n + c);
-                if (zps) {
+                if (kept > 0) {
+                    *groups_output(to, at) = (uint8_t)(value[c] - tiles_zero(kept, to->dtype));
+                } else if (zps) {
                     const float zp = (float)(int8_t)from[c] + more;
                     to->type->codec.store_f32(groups_output(to, 0), at, 1, 1, &zp);
                 } else {

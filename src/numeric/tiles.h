@@ -7,14 +7,20 @@
  *   lower half and that of k = 16 + 4 j + b in its upper half. Of s4 the sign bit is flipped, so
  *   that codes count from zero.
  * - Codes of 8 bits have eight lines; byte b has that of k = 4 j + b.
- * - Codes of 8 bits that fit 6, counted from zero (of s8, -32 is the first one), have four lines of
- *   their lower four bits, as codes of 4 bits have, and two of the upper two: byte b of a dword of
- *   line j has those of k = 16 j + 4 i + b in its bits 2 i and 2 i + 1.
+ * - Codes of 8 bits that fit n, from 1 to 6, are counted from zero: of s8, the first one is
+ *   -2^(n-1). They lie in planes, one after the other, of four bits, two bits and one bit, as n is
+ *   the sum of these; a plane of so many bits has as many lines. The first plane has the lowest
+ *   bits of a code. Four bits lie as codes of 4 bits do. Of two bits, byte b of a dword of line j
+ *   has those of k = 16 j + 4 i + b in its bits 2 i and 2 i + 1; of one bit, byte b has that of
+ *   k = 4 i + b in its bit i.
+ * - Codes of s8 that are numbers of tiles_numbers lie as codes of 4 bits: the place of each.
  *
  * Scales, offsets and zero points have planes of their own: for each strip and each group of K,
  * those of 16 columns follow one another, integers as signed bytes, less 128 where their type is
- * u8. Columns and elements of K that the weights lack have codes of 0 and scales and offsets of
- * 0. */
+ * u8. Integers of 8 bits that fit n, from 1 to 6, are counted from zero, as codes are, and also lie
+ * in planes of four bits, two bits and one bit: of b bits, there are 2 b bytes, and byte c has the
+ * value of column 2 b i + c in its bits from b i on. Columns and elements of K that the weights
+ * lack have codes of 0 and scales and offsets of 0. */
 #ifndef SINTER_SRC_NUMERIC_TILES_H
 #define SINTER_SRC_NUMERIC_TILES_H
 
@@ -39,10 +45,30 @@ static inline int tiles_flip(sinter_data_type_t type)
     return type == sinter_s4 ? 8 : 0;
 }
 
-/* Bits of a code in a tile, and bytes of a tile. */
+static inline bool tiles_are_values(tiled_t as)
+{
+    return as >= TILED_VALUES;
+}
+
+/* The numbers of IQ4_NL of llama.cpp. */
+extern const int8_t tiles_numbers[16];
+enum { TILES_NUMBER = 7 }; /* in place of bits that are kept: the place of a number */
+
+/* How many bits are kept, or TILES_NUMBER; 0: all. */
+static inline int tiles_kept(tiled_t as)
+{
+    return (int)as % TILED_CODES;
+}
+
+/* Bits of a code in a tile, by what is kept of those of its type, and bytes of a tile. */
+static inline int tiles_bits_kept(int kept, int bits)
+{
+    return kept == TILES_NUMBER ? 4 : kept > 0 ? kept : bits;
+}
+
 static inline int tiles_bits(tiled_t as, sinter_data_type_t type)
 {
-    return as == TILED_SIX ? 6 : dtype_traits(type)->bits;
+    return tiles_bits_kept(tiles_kept(as), dtype_traits(type)->bits);
 }
 
 static inline int tiles_bytes(int bits)
@@ -50,29 +76,34 @@ static inline int tiles_bytes(int bits)
     return TILES_COLUMNS * TILES_K * bits / 8;
 }
 
-/* The six bits that stand for a code of 0. */
-static inline int tiles_zero_of_six(sinter_data_type_t type)
+/* What is added to codes so that they count from zero in the bits that are kept. */
+static inline int tiles_zero(int kept, sinter_data_type_t type)
 {
-    return type == sinter_s8 ? 32 : 0;
+    return kept == TILES_NUMBER ? 128 : kept > 0 && type == sinter_s8 ? 1 << (kept - 1) : 0;
 }
 
-/* Bytes of a plane of N columns: codes of K elements of 4, 6 or 8 bits, or values of so many groups
+/* Bytes of N columns: codes of K elements, of so many bits in a tile, or values of so many groups
  * of K. False: too many. */
 bool tiles_of_codes(int bits, int64_t K, int64_t N, int64_t *bytes);
-bool tiles_of_values(sinter_data_type_t type, int64_t groups, int64_t N, int64_t *bytes);
+bool tiles_of_values(tiled_t as, sinter_data_type_t type, int64_t groups, int64_t N,
+                     int64_t *bytes);
 
-/* Fills a plane. Rows of `from` run along K; it is a matrix of single elements. False: some codes
- * do not fit six bits. */
+/* Fills a plane. Rows of `from` run along K; it is a matrix of single elements. False: some
+ * integers do not fit the bits that are kept. */
 bool tiles_pack_codes(const groups_t *from, tiled_t as, int64_t K, int64_t N, unsigned char *to);
-void tiles_pack_values(const groups_t *from, int64_t groups, int64_t N, unsigned char *to);
+bool tiles_pack_values(const groups_t *from, tiled_t as, int64_t groups, int64_t N,
+                       unsigned char *to);
 
 /* The other way round. `to` describes an output, as groups_output says. */
 void tiles_unpack_codes(const unsigned char *from, tiled_t as, int64_t K, int64_t N,
                         const groups_t *to);
-void tiles_unpack_values(const unsigned char *from, int64_t groups, int64_t N, const groups_t *to);
+void tiles_unpack_values(const unsigned char *from, tiled_t as, int64_t groups, int64_t N,
+                         const groups_t *to);
 
 /* The codes of a tile as bytes, [k][column], the sign bit of s4 as it was. */
 void tiles_codes(const unsigned char *tile, tiled_t as, sinter_data_type_t type,
                  uint8_t (*to)[TILES_COLUMNS]);
+/* Sixteen values of which so many bits are kept, as they count from zero. */
+void tiles_kept_values(const unsigned char *from, int kept, uint8_t *to);
 
 #endif

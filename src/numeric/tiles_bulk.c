@@ -26,12 +26,6 @@ static groups_t groups_from(const groups_t *g, int64_t row, int64_t column)
 
 /* ---- codes ----------------------------------------------------------------------------------- */
 
-/* The bits of codes of 8 bits that are kept; 0: all of them. */
-static int kept_bits(tiled_t as)
-{
-    return as == TILED_SIX ? 6 : 0;
-}
-
 static uint8_t flip_of(sinter_data_type_t type)
 {
     return (uint8_t)(tiles_flip(type) * 0x11);
@@ -107,9 +101,9 @@ bool tiles_bulk_pack_codes(features_t features, const groups_t *from, tiled_t as
 {
     const form_t f = {.v = vectors(features),
                       .bits = from->type->bits,
-                      .kept = kept_bits(as),
+                      .kept = tiles_kept(as),
                       .flip = flip_of(from->dtype),
-                      .zero = kept_bits(as) != 0 ? (uint8_t)tiles_zero_of_six(from->dtype) : 0};
+                      .zero = (uint8_t)tiles_zero(tiles_kept(as), from->dtype)};
     const quant_rows_t *rows = quant_rows(features);
     const int bytes = tiles_bytes(tiles_bits(as, from->dtype));
     const int64_t tiles = K / TILES_K, strip = tiles_along(K) * bytes;
@@ -120,7 +114,7 @@ bool tiles_bulk_pack_codes(features_t features, const groups_t *from, tiled_t as
                           : f.bits == 4 ? 2 * TILES_PAIR
                                         : TILES_PAIR,
                   strips = N / TILES_COLUMNS / group * group;
-    if (f.v == NULL || (!along_k && !along_n) || strips == 0 || tiles == 0) {
+    if (f.v == NULL || f.kept == TILES_NUMBER || (!along_k && !along_n) || strips == 0 || tiles == 0) {
         return tiles_pack_codes(from, as, K, N, to);
     }
     const int64_t apart = (along_k ? from->column.stride : from->row.stride) * f.bits / 8,
@@ -164,7 +158,7 @@ void tiles_bulk_unpack_codes(features_t features, const unsigned char *from, til
     const int bits = to->type->bits, bytes = tiles_bytes(tiles_bits(as, to->dtype));
     const int64_t tiles = K / TILES_K, strips = N / TILES_COLUMNS, strip = tiles_along(K) * bytes,
                   apart = to->column.stride * bits / 8;
-    if (v == NULL || kept_bits(as) != 0 || to->row.stride != 1 ||
+    if (v == NULL || tiles_kept(as) != 0 || to->row.stride != 1 ||
         !begin_bytes(to, to->column.stride)) {
         tiles_unpack_codes(from, as, K, N, to);
         return;
@@ -228,8 +222,8 @@ static void lines_along_k(const tiles_vectors_t *v, const unsigned char *from, i
     }
 }
 
-void tiles_bulk_pack_values(features_t features, const groups_t *from, int64_t groups, int64_t N,
-                            unsigned char *to)
+bool tiles_bulk_pack_values(features_t features, const groups_t *from, tiled_t as, int64_t groups,
+                            int64_t N, unsigned char *to)
 {
     const tiles_vectors_t *v = vectors(features);
     const quant_rows_t *rows = quant_rows(features);
@@ -238,9 +232,8 @@ void tiles_bulk_pack_values(features_t features, const groups_t *from, int64_t g
     const uint8_t flip = from->dtype == sinter_u8 ? 0x80 : 0;
     const int64_t strips = N / TILES_COLUMNS;
     const bool along_n = from->column.stride == 1, along_k = !along_n && from->row.stride == 1;
-    if (v == NULL || bytes == 0 || (!along_k && !along_n)) {
-        tiles_pack_values(from, groups, N, to);
-        return;
+    if (v == NULL || bytes == 0 || tiles_kept(as) != 0 || (!along_k && !along_n)) {
+        return tiles_pack_values(from, as, groups, N, to);
     }
     const int64_t apart = (along_k ? from->column.stride : from->row.stride) * bytes,
                   most = BUFFER / (GROUPS * line), whole = groups / GROUPS;
@@ -266,9 +259,11 @@ void tiles_bulk_pack_values(features_t features, const groups_t *from, int64_t g
             rows->stream(strip + g * GROUPS * line, buffer, (size_t)(n * GROUPS * line));
         }
         const groups_t rest = groups_from(from, whole * GROUPS, s * TILES_COLUMNS);
-        tiles_pack_values(&rest, groups % GROUPS, TILES_COLUMNS, strip + whole * GROUPS * line);
+        (void)tiles_pack_values(&rest, as, groups % GROUPS, TILES_COLUMNS,
+                                strip + whole * GROUPS * line);
     }
     rows->stream_end();
     const groups_t rest = groups_from(from, 0, strips * TILES_COLUMNS);
-    tiles_pack_values(&rest, groups, N - strips * TILES_COLUMNS, to + strips * groups * line);
+    return tiles_pack_values(&rest, as, groups, N - strips * TILES_COLUMNS,
+                             to + strips * groups * line);
 }

@@ -10,8 +10,8 @@
  * a byte; all others go through the functions of numeric/tiles.h. */
 bool tiles_bulk_pack_codes(features_t features, const groups_t *from, tiled_t as, int64_t K,
                            int64_t N, unsigned char *to);
-void tiles_bulk_pack_values(features_t features, const groups_t *from, int64_t groups, int64_t N,
-                            unsigned char *to);
+bool tiles_bulk_pack_values(features_t features, const groups_t *from, tiled_t as, int64_t groups,
+                            int64_t N, unsigned char *to);
 void tiles_bulk_unpack_codes(features_t features, const unsigned char *from, tiled_t as, int64_t K,
                              int64_t N, const groups_t *to);
 

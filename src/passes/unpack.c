@@ -17,7 +17,7 @@ static bool lies_so(const lt_t *lt, bool codes, int across, int along)
         return false;
     }
     const layout_t l = layout_of(lt);
-    return (l.what != TILED_VALUES) == codes &&
+    return !tiles_are_values(l.what) == codes &&
            (l.across == across || (across < 0 && lt->dims[l.across] == 1)) &&
            (l.along == along || (along < 0 && lt->dims[l.along] == 1));
 }

@@ -48,7 +48,7 @@ int fz_tiled(const fz_t *f, int tensor, sinter_logical_tensor_t *lt)
 
     if (t->tiles &&
         sinter_logical_tensor_set_weights_layout(
-            lt, t->tiles == 1 ? sinter_weights_codes : sinter_weights_values, t->turned)) {
+            lt, t->tiles == 1 ? sinter_weights_codes : sinter_weights_values, t->kept, t->turned)) {
         fprintf(stderr, "tensor %d: %s\n", tensor, sinter_last_error_message());
         abort();
     }

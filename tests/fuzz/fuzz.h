@@ -58,8 +58,9 @@ typedef struct fz_tensor {
     int from_end, skip;
     /* The library has it in tiles, and the oracle strided: 1 codes, 2 values; 0: both strided.
      * turned: for a MatMul with transpose_b. any: the library has it in these tiles or strided, as
-     * compile chooses. */
-    int tiles, turned, any;
+     * compile chooses. kept: so many bits of each integer of 8 bits are enough and lie in tiles; 0:
+     * all. */
+    int tiles, turned, any, kept;
 } fz_tensor_t;
 
 typedef struct fz_op {

@@ -504,6 +504,17 @@ static void spoil(const fz_t *f, const fz_tensor_t *t, const buffer_t *b, int va
     }
 }
 
+/* Integers of 8 bits become such as fit the bits that tiles keep. */
+static void keep_bits(const fz_tensor_t *t, buffer_t *b)
+{
+    const int ones = (1 << t->kept) - 1,
+              least = t->type == sinter_s8 && t->kept > 0 ? 1 << (t->kept - 1) : 0;
+
+    for (size_t i = 0; i < b->bytes && t->kept > 0; i++) {
+        b->data[i] = (unsigned char)((b->data[i] & ones) - least);
+    }
+}
+
 /* Packs an input as the library wants it. */
 static int pack_tiles(run_t *r, buffer_t *b)
 {
@@ -543,6 +554,7 @@ static int make_inputs(run_t *r)
         }
         fill_input(&r->model, t, &r->buffers[t->id].lt, r->f->seed % 1000, r->buffers[t->id].data);
         spoil(r->f, &r->f->tensors[t->id], &r->buffers[t->id], r->variant);
+        keep_bits(&r->f->tensors[t->id], &r->buffers[t->id]);
         keep_copy(&r->buffers[t->id]);
         if (pack_tiles(r, &r->buffers[t->id])) {
             return -1;

@@ -56,6 +56,7 @@ static size_t bytes_of(const sinter_logical_tensor_t *lt)
 typedef struct matrix {
     sinter_data_type_t type;
     sinter_weights_part_t part;
+    int kept;                  /* bits of integers of 8 bits; 0: all */
     int transposed;            /* the dims are N and K */
     int64_t K, N, row, column; /* strides in elements */
 } matrix_t;
@@ -96,10 +97,11 @@ static int value_bytes(sinter_data_type_t type)
 
 static size_t plane_bytes(const matrix_t *m)
 {
-    const size_t strips = (size_t)(m->N + 15) / 16;
-    return m->part == sinter_weights_codes
-               ? strips * (size_t)((m->K + 31) / 32) * 512 * (size_t)bits_of(m->type) / 8
-               : strips * (size_t)m->K * 16 * (size_t)value_bytes(m->type);
+    const size_t strips = (size_t)(m->N + 15) / 16,
+                 bits = (size_t)(m->kept > 0 ? m->kept : bits_of(m->type));
+    return m->part == sinter_weights_codes ? strips * (size_t)((m->K + 31) / 32) * 512 * bits / 8
+           : m->kept > 0                   ? strips * (size_t)m->K * 2 * bits
+                         : strips * (size_t)m->K * 16 * (size_t)value_bytes(m->type);
 }
 
 /* A zero point as a plane has it: a signed byte, those of u8 less 128. */
@@ -111,9 +113,51 @@ static unsigned char zero_point(sinter_data_type_t type, uint32_t x)
     return (unsigned char)value;
 }
 
+/* The least integer of which the kept bits are enough. */
+static int least_code(const matrix_t *m)
+{
+    return m->kept > 0 && m->type == sinter_s8 ? -(1 << (m->kept - 1)) : 0;
+}
+
+/* A value of which some bits are kept, from 0 on: all planes of its line. */
+static void define_kept_value(const matrix_t *m, int64_t n, uint32_t value, unsigned char *line)
+{
+    for (int bits = 4; bits > 0; bits /= 2) {
+        if (m->kept & bits) {
+            const int ones = (1 << bits) - 1, shift = (int)(n % 16 / (2 * bits)) * bits;
+            unsigned char *byte = &line[n % (2 * bits)];
+            *byte = (unsigned char)((*byte & ~(ones << shift)) | ((int)value & ones) << shift);
+            value >>= bits;
+            line += 2 * bits;
+        }
+    }
+}
+
+/* A code of which some bits are kept, from 0 on: all planes of its tile. */
+static void define_kept(const matrix_t *m, int64_t at, uint32_t code, unsigned char *tile)
+{
+    /* By the bits of a plane: the line of a code there, and the first of its bits. */
+    const int64_t lines[] = {[1] = 0, [2] = at / 16, [4] = at % 16 / 4},
+                  shifts[] = {[1] = at / 4, [2] = at % 16 / 4 * 2, [4] = at / 16 * 4};
+    for (int bits = 4; bits > 0; bits /= 2) {
+        if (m->kept & bits) {
+            const int ones = (1 << bits) - 1, shift = (int)shifts[bits];
+            unsigned char *byte = &tile[lines[bits] * 64];
+            *byte = (unsigned char)((*byte & ~(ones << shift)) | ((int)code & ones) << shift);
+            code >>= bits;
+            tile += bits * 64;
+        }
+    }
+}
+
 static void define_code(const matrix_t *m, int64_t k, int64_t n, uint32_t code, unsigned char *to)
 {
     const int64_t tiles = (m->K + 31) / 32, at = k % 32, column = 4 * (n % 16);
+    if (m->kept > 0) {
+        define_kept(m, at, (code - (uint32_t)least_code(m)) & 0xff,
+                    &to[(n / 16 * tiles + k / 32) * 64 * m->kept + column + at % 4]);
+        return;
+    }
     if (bits_of(m->type) == 8) {
         to[(n / 16 * tiles + k / 32) * 512 + at / 4 * 64 + column + at % 4] = (unsigned char)code;
         return;
@@ -136,6 +180,9 @@ static void define(const matrix_t *m, const unsigned char *data, unsigned char *
             unsigned char *value = to + ((size_t)(n / 16 * m->K + k) * 16 + (size_t)n % 16) * each;
             if (m->part == sinter_weights_codes) {
                 define_code(m, k, n, x, to);
+            } else if (m->kept > 0) {
+                define_kept_value(m, n, (x - (uint32_t)least_code(m)) & 0xff,
+                                  to + (n / 16 * m->K + k) * 2 * m->kept);
             } else if (gr_dtype(m->type)->class_ != GR_INT) {
                 memcpy(value, &x, each);
             } else {
@@ -168,7 +215,7 @@ static sinter_logical_tensor_t describe(const matrix_t *m, int ones)
 static sinter_logical_tensor_t in_tiles(const matrix_t *m, int ones)
 {
     sinter_logical_tensor_t lt = describe(m, ones);
-    CHECK_THAT(sinter_logical_tensor_set_weights_layout(&lt, m->part, m->transposed) ==
+    CHECK_THAT(sinter_logical_tensor_set_weights_layout(&lt, m->part, m->kept, m->transposed) ==
                sinter_success);
     CHECK_THAT(lt.layout_type == sinter_layout_type_opaque && lt.layout_id != 0);
     return lt;
@@ -218,8 +265,8 @@ static void reorder_ranges(const matrix_t *m, unsigned char *data, unsigned char
 static const char *text_of(const matrix_t *m)
 {
     static char text[160];
-    snprintf(text, sizeof text, "%s %s, K %lld, N %lld, strides %lld and %lld%s",
-             m->part == sinter_weights_codes ? "codes" : "values", gr_dtype(m->type)->name,
+    snprintf(text, sizeof text, "%s %s, %d bits kept, K %lld, N %lld, strides %lld and %lld%s",
+             m->part == sinter_weights_codes ? "codes" : "values", gr_dtype(m->type)->name, m->kept,
              (long long)m->K, (long long)m->N, (long long)m->row, (long long)m->column,
              m->transposed ? ", transposed" : "");
     return text;
@@ -256,6 +303,9 @@ static void check_matrix(const matrix_t *m)
     unsigned char *data = take(bytes), *want = take(room + GUARD), *got = take(room + GUARD),
                   *ranges = take(room + GUARD);
     fill_randomly(data, bytes);
+    for (size_t i = 0; i < bytes && m->kept > 0; i++) {
+        data[i] = (unsigned char)(data[i] % (1 << m->kept) + least_code(m));
+    }
     memset(want, GUARD_BYTE, room + GUARD);
     memset(got, GUARD_BYTE, room + GUARD);
     memset(ranges, GUARD_BYTE, room + GUARD);
@@ -307,7 +357,7 @@ static void choose_strides(matrix_t *m, int form)
     }
 }
 
-static void check_type(sinter_data_type_t type, sinter_weights_part_t part)
+static void check_type(sinter_data_type_t type, sinter_weights_part_t part, int kept)
 {
     static const int64_t K[] = {1, 31, 32, 33, 63, 64, 100, 161}, N[] = {1, 7, 15, 16, 17, 33, 48};
     for (int i = 0; i < 8 * 7; i++) {
@@ -315,6 +365,7 @@ static void check_type(sinter_data_type_t type, sinter_weights_part_t part)
             for (int transposed = 0; transposed < 2; transposed++) {
                 matrix_t m = {.type = type,
                               .part = part,
+                              .kept = kept,
                               .transposed = transposed,
                               .K = K[i % 8],
                               .N = N[i / 8]};
@@ -338,10 +389,18 @@ enum {
 static void test_packing(void)
 {
     for (int t = 0; t < CODE_TYPES; t++) {
-        check_type(code_types[t], sinter_weights_codes);
+        check_type(code_types[t], sinter_weights_codes, 0);
+        for (int kept = 1; kept <= 6 && bits_of(code_types[t]) == 8; kept++) {
+            check_type(code_types[t], sinter_weights_codes, kept);
+        }
     }
     for (int t = 0; t < VALUE_TYPES; t++) {
-        check_type(value_types[t], sinter_weights_values);
+        check_type(value_types[t], sinter_weights_values, 0);
+        for (int kept = 1; kept <= 6 && bits_of(value_types[t]) == 8 &&
+                           gr_dtype(value_types[t])->class_ == GR_INT;
+             kept++) {
+            check_type(value_types[t], sinter_weights_values, kept);
+        }
     }
 }
 
@@ -362,8 +421,8 @@ static void test_one_dim(void)
                                            .data_type = m.type,
                                            .layout_type = sinter_layout_type_strided},
                                 tiles = strided;
-        CHECK_THAT(sinter_logical_tensor_set_weights_layout(&tiles, sinter_weights_values, i % 2) ==
-                   sinter_success);
+        CHECK_THAT(sinter_logical_tensor_set_weights_layout(&tiles, sinter_weights_values, 0,
+                                                            i % 2) == sinter_success);
         unsigned char data[19 * 4], want[32 * 4], got[32 * 4], back[19 * 4];
         fill_randomly(data, sizeof data);
         memcpy(back, data, sizeof data);
@@ -418,14 +477,15 @@ static sinter_logical_tensor_t dense(uint64_t id, sinter_data_type_t type, int n
 static sinter_logical_tensor_t tiled(sinter_logical_tensor_t lt, sinter_weights_part_t part,
                                      int transpose_b)
 {
-    CHECK_THAT(sinter_logical_tensor_set_weights_layout(&lt, part, transpose_b) == sinter_success);
+    CHECK_THAT(sinter_logical_tensor_set_weights_layout(&lt, part, 0, transpose_b) ==
+               sinter_success);
     return lt;
 }
 
 static sinter_status_t set_layout(sinter_logical_tensor_t lt, sinter_weights_part_t part)
 {
     const sinter_logical_tensor_t before = lt;
-    const sinter_status_t status = sinter_logical_tensor_set_weights_layout(&lt, part, draw(2));
+    const sinter_status_t status = sinter_logical_tensor_set_weights_layout(&lt, part, 0, draw(2));
     CHECK(memcmp(&lt, &before, sizeof lt) == 0, "a call that fails changes the tensor");
     return status;
 }
@@ -485,6 +545,96 @@ static void test_shapes(void)
     FAILS(set_layout(lt, sinter_weights_values), invalid_shape, values);
 }
 
+/* Ids are in files: they stay what they are. */
+static void test_ids(void)
+{
+    static const struct {
+        sinter_weights_part_t part;
+        int bits;
+        uint64_t turned; /* the id with transpose_b; without it, it is the next one */
+    } ids[] = {{sinter_weights_codes, 0, 1},        {sinter_weights_values, 0, 3},
+               {sinter_weights_codes, 6, 5},        {sinter_weights_codes, 1, 7},
+               {sinter_weights_codes, 2, 9},        {sinter_weights_codes, 3, 11},
+               {sinter_weights_codes, 4, 13},       {sinter_weights_codes, 5, 15},
+               {sinter_weights_values, 1, 17},      {sinter_weights_values, 2, 19},
+               {sinter_weights_values, 3, 21},      {sinter_weights_values, 4, 23},
+               {sinter_weights_values, 5, 25},      {sinter_weights_values, 6, 27},
+               {sinter_weights_codes_iq4_nl, 0, 29}};
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+        for (int turned = 0; turned < 2; turned++) {
+            sinter_logical_tensor_t lt = DENSE(5, s8, 32, 16);
+            CHECK_THAT(
+                !sinter_logical_tensor_set_weights_layout(&lt, ids[i].part, ids[i].bits, turned));
+            CHECK(lt.layout_id == ids[i].turned + !turned, "id %llu",
+                  (unsigned long long)lt.layout_id);
+        }
+    }
+}
+
+/* A code that does not fit, and types of which all bits are kept. */
+static void test_kept(void)
+{
+    static const sinter_data_type_t types[] = {sinter_s4, sinter_u4, sinter_f4_e2m1, sinter_f16};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        sinter_logical_tensor_t lt = dense(5, types[i], 2, (int64_t[]){32, 16});
+        char words[120];
+        snprintf(words, sizeof words, "an opaque layout of codes of 3 bits does not take %s",
+                 gr_dtype(types[i])->name);
+        FAILS(sinter_logical_tensor_set_weights_layout(&lt, sinter_weights_codes, 3, 0),
+              invalid_data_type, words);
+    }
+    unsigned char data[32 * 16] = {0}, plane[192];
+    const sinter_logical_tensor_t from = DENSE(5, s8, 32, 16);
+    sinter_logical_tensor_t to = from;
+    sinter_tensor_t *a = NULL, *b = NULL;
+    CHECK_THAT(!sinter_logical_tensor_set_weights_layout(&to, sinter_weights_codes, 3, 0));
+    CHECK_THAT(!sinter_tensor_create(&a, NULL, &from, data, sizeof data));
+    CHECK_THAT(!sinter_tensor_create(&b, NULL, &to, plane, sizeof plane));
+    data[100] = 4;
+    FAILS(sinter_reorder(a, b), invalid_arguments,
+          "tensor 5 has integers that do not fit the 3 bits of the layout of tensor 5");
+    data[100] = (unsigned char)-4;
+    CHECK_THAT(!sinter_reorder(a, b));
+    sinter_tensor_destroy(&a);
+    sinter_tensor_destroy(&b);
+}
+
+/* Numbers of IQ4_NL take half the bytes and come back; others, and other types, are refused. */
+static void test_numbers(void)
+{
+    static const signed char numbers[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                            1,    13,   25,  38,  53,  69,  89,  113};
+    signed char data[40 * 20], back[40 * 20] = {0};
+    const sinter_logical_tensor_t from = DENSE(5, s8, 40, 20);
+    sinter_logical_tensor_t to = from, other = DENSE(5, u8, 40, 20);
+    sinter_tensor_t *a = NULL, *b = NULL, *c = NULL;
+    FAILS(sinter_logical_tensor_set_weights_layout(&other, sinter_weights_codes_iq4_nl, 0, 0),
+          invalid_data_type, "an opaque layout of numbers of IQ4_NL does not take u8");
+    for (int i = 0; i < 40 * 20; i++) {
+        data[i] = numbers[draw(16)];
+    }
+    CHECK_THAT(!sinter_logical_tensor_set_weights_layout(&to, sinter_weights_codes_iq4_nl, 0, 0));
+    const size_t bytes = bytes_of(&to);
+    CHECK_THAT(bytes == 2 * 2 * 256);
+    unsigned char *plane = take(bytes);
+    CHECK_THAT(!sinter_tensor_create(&a, NULL, &from, data, sizeof data));
+    CHECK_THAT(!sinter_tensor_create(&b, NULL, &to, plane, bytes));
+    CHECK_THAT(!sinter_tensor_create(&c, NULL, &from, back, sizeof back));
+    CHECK_THAT(!sinter_reorder(a, b) && !sinter_reorder(b, c));
+    CHECK_THAT(memcmp(data, back, sizeof data) == 0);
+    for (int at = 0; at < 16; at++) { /* k = 17, column 3: line 0, the upper half of byte 1 */
+        data[17 * 20 + 3] = numbers[at];
+        CHECK_THAT(!sinter_reorder(a, b) && plane[4 * 3 + 1] >> 4 == at);
+    }
+    data[5] = 0;
+    FAILS(sinter_reorder(a, b), invalid_arguments,
+          "tensor 5 has integers that do not fit the numbers of the layout of tensor 5");
+    sinter_tensor_destroy(&a);
+    sinter_tensor_destroy(&b);
+    sinter_tensor_destroy(&c);
+    free(plane);
+}
+
 /* Padding may overflow where the elements themselves do not. */
 static void test_sizes(void)
 {
@@ -494,25 +644,33 @@ static void test_sizes(void)
     FAILS(set_layout(DENSE(5, s8, 1, INT64_C(1) << 59), sinter_weights_codes), invalid_shape,
           words);
     sinter_logical_tensor_t lt = DENSE(5, f32, INT64_C(1) << 60, 1);
-    FAILS(sinter_logical_tensor_set_weights_layout(&lt, sinter_weights_values, 0), invalid_shape,
+    FAILS(sinter_logical_tensor_set_weights_layout(&lt, sinter_weights_values, 0, 0), invalid_shape,
           words);
-    CHECK_THAT(!sinter_logical_tensor_set_weights_layout(&lt, sinter_weights_values, 1));
+    CHECK_THAT(!sinter_logical_tensor_set_weights_layout(&lt, sinter_weights_values, 0, 1));
     lt = DENSE(5, e8m0, 1, INT64_C(1) << 60);
-    FAILS(sinter_logical_tensor_set_weights_layout(&lt, sinter_weights_values, 1), invalid_shape,
+    FAILS(sinter_logical_tensor_set_weights_layout(&lt, sinter_weights_values, 0, 1), invalid_shape,
           words);
 }
 
 static void test_arguments(void)
 {
     sinter_logical_tensor_t lt = DENSE(5, s8, 32, 16);
-    FAILS(sinter_logical_tensor_set_weights_layout(NULL, sinter_weights_codes, 0),
+    FAILS(sinter_logical_tensor_set_weights_layout(NULL, sinter_weights_codes, 0, 0),
           invalid_arguments, NULL);
     FAILS(set_layout(lt, (sinter_weights_part_t)3), invalid_arguments, NULL);
     FAILS(set_layout(lt, (sinter_weights_part_t)-1), invalid_arguments, NULL);
+    FAILS(sinter_logical_tensor_set_weights_layout(&lt, sinter_weights_codes_iq4_nl, 4, 1),
+          invalid_arguments, "tensor 5: an opaque layout does not keep 4 bits");
+    for (int bits = -1; bits < 9; bits += 8) {
+        char words[100];
+        snprintf(words, sizeof words, "tensor 5: an opaque layout does not keep %d bits", bits);
+        FAILS(sinter_logical_tensor_set_weights_layout(&lt, sinter_weights_codes, bits, 1),
+              invalid_arguments, words);
+    }
     lt.layout_type = sinter_layout_type_opaque;
     size_t bytes;
     sinter_tensor_t *tensor = NULL;
-    const uint64_t ids[] = {0, 7, 99, UINT64_MAX, UINT64_C(1) << 63};
+    const uint64_t ids[] = {0, 31, 99, UINT64_MAX, UINT64_C(1) << 63};
     for (int i = 0; i < 5; i++) {
         char words[100];
         snprintf(words, sizeof words, "tensor 5: %llu is no id of an opaque layout",
@@ -1213,6 +1371,9 @@ int main(void)
     test_empty();
     test_types();
     test_shapes();
+    test_ids();
+    test_kept();
+    test_numbers();
     test_sizes();
     test_arguments();
     test_equal();

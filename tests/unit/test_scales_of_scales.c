@@ -1,6 +1,6 @@
 /* Weights whose scales, and offsets, are codes with scales of their own, as K-quants of llama.cpp
  * have them: in tiles one partition reads all of it. Against sums in double of the same numbers,
- * with few and many rows, groups of 16 and 32, codes of 4 and 6 bits, floats and integers. */
+ * with few and many rows, groups of 16 and 32, codes of 2 to 6 bits, floats and integers. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +11,13 @@
 #include "random.h"
 
 enum { N = 40, K = 512, MOST_ROWS = 40 };
+enum { NUMBERS = 7 };
 enum { CODES, SCALES, OFFSETS, SCALE_SCALES, OFFSET_SCALES, X, Y, TENSORS };
 
 typedef struct weights {
     sinter_data_type_t codes, scales;
-    sinter_weights_part_t part;
+    /* Bits of codes, and of scales and offsets, of 8 bits; 0: all. NUMBERS: codes of IQ4_NL. */
+    int kept, kept_scales;
     int group, span; /* elements of a scale, scales of a scale of scales */
     bool offsets;
 } weights_t;
@@ -70,11 +72,20 @@ static int sub_scale(const weights_t *w, const unsigned char *codes, int at)
 static void fill(const weights_t *w, numbers_t *n)
 {
     const int groups = K / w->group, spans = groups / w->span;
-    const bool packed = w->codes == sinter_u4;
+    static const signed char number[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                           1,    13,   25,  38,  53,  69,  89,  113};
+    const bool packed = w->codes == sinter_u4, numbers = w->kept == NUMBERS;
+    const int code_bits = packed        ? 4
+                          : w->kept > 0 ? w->kept
+                                        : 6,
+              codes = 1 << code_bits, least = w->codes == sinter_s8 ? codes / 2 : 0,
+              whole = w->scales == sinter_s8 ? 256 : 64,
+              scales = w->kept_scales > 0 ? 1 << w->kept_scales : whole,
+              least_scale = w->scales == sinter_s8 ? scales / 2 : 0;
     memset(n, 0, sizeof *n);
     for (int i = 0; i < N * groups; i++) {
-        n->scales[i] = (unsigned char)(w->scales == sinter_s8 ? draw(256) : draw(64));
-        n->offsets[i] = (unsigned char)(w->scales == sinter_s8 ? draw(256) : draw(64));
+        n->scales[i] = (unsigned char)(draw(scales) - least_scale);
+        n->offsets[i] = (unsigned char)(draw(scales) - least_scale);
     }
     for (int i = 0; i < N * spans; i++) {
         n->scale_scales[i] = (float)(draw(100) + 1) / 6000;
@@ -84,7 +95,7 @@ static void fill(const weights_t *w, numbers_t *n)
         n->x[i] = (float)(draw(2001) - 1000) / 300;
     }
     for (int i = 0; i < N * K; i++) {
-        const int c = i / K, k = i % K, code = packed ? draw(16) : draw(64) - 32,
+        const int c = i / K, k = i % K, code = numbers ? number[draw(16)] : draw(codes) - least,
                   g = c * groups + k / w->group, s = c * spans + k / w->group / w->span;
         n->codes[packed ? i / 2 : i] |= (unsigned char)(packed ? code << i % 2 * 4 : code);
         const double scale = sub_scale(w, n->scales, g) * (double)n->scale_scales[s],
@@ -96,12 +107,13 @@ static void fill(const weights_t *w, numbers_t *n)
 }
 
 /* A strided tensor becomes one in tiles: lt and the memory. */
-static void *pack(sinter_logical_tensor_t *lt, const void *data, sinter_weights_part_t part)
+static void *pack(sinter_logical_tensor_t *lt, const void *data, sinter_weights_part_t part,
+                  int kept)
 {
     sinter_tensor_t *from = NULL, *to = NULL;
     size_t bytes;
     must(sinter_tensor_create(&from, NULL, lt, (void *)(uintptr_t)data, SINTER_BYTES_TRUSTED));
-    must(sinter_logical_tensor_set_weights_layout(lt, part, 1));
+    must(sinter_logical_tensor_set_weights_layout(lt, part, kept, 1));
     must(sinter_logical_tensor_get_bytes(lt, &bytes));
     void *memory = malloc(bytes);
     must(sinter_tensor_create(&to, NULL, lt, memory, bytes));
@@ -150,7 +162,14 @@ static void check_product(const weights_t *w, const numbers_t *n, int rows,
                                  n->offset_scales, n->x,      y};
     void *packed[X] = {NULL};
     for (int i = 0; i < X && tiles; i++) {
-        data[i] = packed[i] = pack(&lt[i], data[i], i == CODES ? w->part : sinter_weights_values);
+        const bool values = i == SCALES || i == OFFSETS;
+        data[i] = packed[i] = pack(&lt[i], data[i],
+                                   i > CODES            ? sinter_weights_values
+                                   : w->kept == NUMBERS ? sinter_weights_codes_iq4_nl
+                                                        : sinter_weights_codes,
+                                   i == CODES ? w->kept % NUMBERS
+                                   : values   ? w->kept_scales
+                                              : 0);
     }
     const sinter_logical_tensor_t scales = result(20), offsets = result(21), b = result(22);
     sinter_graph_t *graph = NULL;
@@ -213,11 +232,15 @@ static void check_product(const weights_t *w, const numbers_t *n, int rows,
 int main(void)
 {
     static const weights_t weights[] = {
-        {sinter_u4, sinter_u8, sinter_weights_codes, 32, 8, true},             /* Q4_K */
-        {sinter_s8, sinter_s8, sinter_weights_codes_of_6_bits, 16, 16, false}, /* Q6_K */
-        {sinter_s8, sinter_s8, sinter_weights_codes, 16, 16, false},
-        {sinter_u4, sinter_u8, sinter_weights_codes, 16, 16, true},
-        {sinter_u4, sinter_s8, sinter_weights_codes, 64, 8, false}};
+        {sinter_u8, sinter_u8, 2, 4, 16, 16, true},       /* Q2_K */
+        {sinter_s8, sinter_s8, 3, 6, 16, 16, false},      /* Q3_K */
+        {sinter_u4, sinter_u8, 0, 0, 32, 8, true},        /* Q4_K */
+        {sinter_u8, sinter_u8, 5, 0, 32, 8, true},        /* Q5_K */
+        {sinter_s8, sinter_s8, 6, 0, 16, 16, false},      /* Q6_K */
+        {sinter_s8, sinter_s8, NUMBERS, 6, 32, 8, false}, /* IQ4_XS */
+        {sinter_s8, sinter_s8, 0, 0, 16, 16, false},
+        {sinter_u4, sinter_u8, 0, 5, 16, 16, true},
+        {sinter_u4, sinter_s8, 0, 3, 64, 8, false}};
     static const int rows[] = {1, 2, 3, 5, 8, 16, 17, 40};
     static const sinter_fpmath_mode_t modes[] = {sinter_fpmath_mode_strict, sinter_fpmath_mode_bf16,
                                                  sinter_fpmath_mode_int8};

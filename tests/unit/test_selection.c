@@ -849,11 +849,12 @@ static void run(const selection_case_t *c, sinter_engine_t *engine, bool own, bo
                          : status;
         }
         for (size_t i = 0; i < n_tiles && status == sinter_success; i++) {
-            status = tiles[i].id < 10
-                         ? status
-                         : sinter_logical_tensor_set_weights_layout(
-                               &tiles[i],
-                               tiles[i].id == 10 ? sinter_weights_codes : sinter_weights_values, 1);
+            status =
+                tiles[i].id < 10
+                    ? status
+                    : sinter_logical_tensor_set_weights_layout(
+                          &tiles[i],
+                          tiles[i].id == 10 ? sinter_weights_codes : sinter_weights_values, 0, 1);
         }
         status = status == sinter_success ? sinter_partition_compile(partition, engine, n_tiles,
                                                                      tiles, 0, NULL, &compiled)

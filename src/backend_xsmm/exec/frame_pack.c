@@ -82,8 +82,8 @@ static bool dense_but(bound_t *b, int dim, int64_t *stride)
 bool frame_tiles_bytes(const plan_value_t *v, const bound_t *dims, int64_t *bytes)
 {
     const int64_t K = v->along < 0 ? 1 : dims->dims[v->along], N = dims->dims[v->across];
-    return v->tiled == TILED_VALUES
-               ? tiles_of_values(dims->dtype, K, N, bytes)
+    return tiles_are_values(v->tiled)
+               ? tiles_of_values(v->tiled, dims->dtype, K, N, bytes)
                : tiles_of_codes(tiles_bits(v->tiled, dims->dtype), K, N, bytes);
 }
 
@@ -188,10 +188,10 @@ static void pack_ranges(void *data, int worker)
         unsigned char *to = t->to + n / TILES_COLUMNS * t->strip;
         groups_t from = t->from;
         from.first = codes_at(&t->from, 0, n);
-        if (t->as == TILED_CODES) {
-            tiles_bulk_pack_codes(t->features, &from, TILED_CODES, t->K, columns, to);
+        if (!tiles_are_values(t->as)) {
+            (void)tiles_bulk_pack_codes(t->features, &from, t->as, t->K, columns, to);
         } else {
-            tiles_bulk_pack_values(t->features, &from, t->K, columns, to);
+            (void)tiles_bulk_pack_values(t->features, &from, t->as, t->K, columns, to);
         }
     }
 }
@@ -211,8 +211,8 @@ static void pack_tiles(const packing_t *p, const constant_key_t *key, void *memo
     const sinter_data_type_t type = (sinter_data_type_t)key->type;
     const tiled_t as = (tiled_t)key->tiled;
     int64_t bytes = 0; /* frame_pack has found that they do not overflow */
-    (void)(as == TILED_VALUES ? tiles_of_values(type, K, N, &bytes)
-                              : tiles_of_codes(tiles_bits(as, type), K, N, &bytes));
+    (void)(tiles_are_values(as) ? tiles_of_values(as, type, K, N, &bytes)
+                                : tiles_of_codes(tiles_bits(as, type), K, N, &bytes));
     const bool shared = bytes >= SHARED_BYTES && p->threads.parallel_for == NULL &&
                         p->threads.most > 1 && team_usable(&p->threads) > 1;
     tiles_task_t task = {.from = {.data = key->data,
@@ -246,8 +246,8 @@ static void unpack_tiles(const constant_key_t *key, void *memory)
                          .row = {along < 0 ? 0 : key->packed[along], 1},
                          .column = {key->packed[key->across], 1}};
     const int64_t K = along < 0 ? 1 : key->dims[along], N = key->dims[key->across];
-    if (key->tiled == TILED_VALUES) {
-        tiles_unpack_values(key->data, K, N, &to);
+    if (tiles_are_values((tiled_t)key->tiled)) {
+        tiles_unpack_values(key->data, (tiled_t)key->tiled, K, N, &to);
     } else {
         tiles_unpack_codes(key->data, (tiled_t)key->tiled, K, N, &to);
     }

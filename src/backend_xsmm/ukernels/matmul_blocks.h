@@ -78,10 +78,11 @@ typedef struct blocks_codes {
     int64_t stride;            /* bytes from column to column, or from strip to strip */
     int skip;                  /* elements of a tile that are not wanted */
     int columns, n, block;     /* elements of a column and of a block of it */
-    int bits;                  /* 4 or 8, in tiles also 6 */
+    int bits;                  /* 4 or 8 */
+    int kept;                  /* of 8 bits, in tiles, as tiles_kept says; 0: all */
     const int8_t *table;       /* of 4 bits: by code */
-    uint8_t flip;              /* of 6 and 8 bits: w = ((code - less) ^ flip) as a signed byte */
-    int less;                  /* of 6 bits, else 0 */
+    uint8_t flip;              /* of 8 bits: w = ((code - less) ^ flip) as a signed byte */
+    int less;                  /* 0 where all bits are kept */
     const float *zp;           /* [block][column]: what is subtracted from w; NULL: nothing */
     float zp_less;             /* zero points are less by this */
     int32_t times;             /* start = times * (sum of w) */

@@ -323,10 +323,30 @@ static void load_blocks(const tile_isa_t *isa, const matrix_t *m, rect_t at, flo
 
 /* ---- tiles of weights: numeric/tiles.h ------------------------------------------------------- */
 
-/* n values of a plane from some place on; zero points as they are. */
+/* n values of a plane from some place on, of which some bits are kept. */
+static void read_kept(const groups_t *g, const unsigned char *base, int64_t at, int n, float *to)
+{
+    const int kept = tiles_kept(g->tiled), zero = tiles_zero(kept, g->dtype);
+    for (int i = 0, some; i < n; i += some) {
+        const int64_t line = (at + i) / TILES_COLUMNS;
+        const int first = (int)((at + i) % TILES_COLUMNS);
+        uint8_t value[TILES_COLUMNS];
+        some = least(n - i, TILES_COLUMNS - first);
+        tiles_kept_values(base + line * (TILES_COLUMNS * kept / 8), kept, value);
+        for (int c = 0; c < some; c++) {
+            to[i + c] = (float)(value[first + c] - zero);
+        }
+    }
+}
+
+/* n values of any plane; zero points as they are. */
 static void read_values(const tile_isa_t *isa, const groups_t *g, const unsigned char *base,
                         int64_t at, int n, float *to)
 {
+    if (tiles_kept(g->tiled) > 0) {
+        read_kept(g, base, at, n, to);
+        return;
+    }
     const bool zps = g->type->cls == DTYPE_INT;
     const float more = g->dtype == sinter_u8 ? 128 : 0;
     dtype_bulk(zps ? sinter_s8 : g->dtype, isa->needs)->load(base, at, n, to);
@@ -443,7 +463,7 @@ static void load_tiles(const tile_isa_t *isa, const matrix_t *m, rect_t at, floa
 void tile_load(const tile_isa_t *isa, const matrix_t *m, rect_t at, float *dst, int64_t ld,
                int pad_rows, int pad_columns)
 {
-    if (m->codes.tiled == TILED_VALUES) {
+    if (tiles_are_values(m->codes.tiled)) {
         load_values(isa, m, at, dst, ld);
     } else if (m->codes.tiled != NOT_TILED) {
         load_tiles(isa, m, at, dst, ld);

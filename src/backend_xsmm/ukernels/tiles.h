@@ -14,22 +14,25 @@
 
 enum { TILES_ROWS = 16 }; /* most rows at once */
 
-/* How scales or offsets are stored. Integers have scales of their own. */
+/* How scales or offsets are stored. Integers have scales of their own. The last two, plus n: n bits
+ * of each are kept. */
 typedef enum tiles_values {
     TILES_F32,
     TILES_F16,
     TILES_BF16,
     TILES_E8M0,
     TILES_S8,
-    TILES_U8
+    TILES_U8,
+    TILES_KEPT_S8 = 8,
+    TILES_KEPT_U8 = 16
 } tiles_values_t;
 
 /* A strip: TILES_COLUMNS columns of the weights. */
 typedef struct tiles_strip {
     const unsigned char *codes, *scale;
     const unsigned char *zp, *offset; /* NULL: there are none; never both */
-    bool six;                         /* codes have six bits in tiles, */
-    int zero_of_six;                  /* and this one stands for 0 */
+    int kept;                         /* of codes of 8 bits, as tiles_kept says; 0: all bits */
+    int zero;                         /* what stands for a code of 0 then, else 0 */
     int64_t tiles;                    /* along K */
     int64_t group;                    /* tiles that share a scale, */
     int64_t zp_group;                 /* and those that share a zero point or an offset */

@@ -108,10 +108,10 @@ static void bind_strips(const operand_t *op, const frame_t *frame, int64_t K, gr
             continue;
         }
         g->tiled = frame->v[values[i]].tiled;
-        if (g->tiled != TILED_VALUES) {
+        if (!tiles_are_values(g->tiled)) {
             tiles_of_codes(tiles_bits(g->tiled, g->dtype), K, TILES_COLUMNS, &g->strip);
         } else {
-            tiles_of_values(g->dtype, axis_groups(&g->row, K), TILES_COLUMNS, &g->strip);
+            tiles_of_values(g->tiled, g->dtype, axis_groups(&g->row, K), TILES_COLUMNS, &g->strip);
         }
     }
 }
@@ -130,7 +130,7 @@ static void bind_factors(const factors_of_scales_t *by, const frame_t *frame, in
                      .row = {of->row.stride, of->row.group * by->groups},
                      .column = {1, 1},
                      .tiled = b->tiled};
-    tiles_of_values(b->dtype, axis_groups(&to->row, K), TILES_COLUMNS, &to->strip);
+    tiles_of_values(b->tiled, b->dtype, axis_groups(&to->row, K), TILES_COLUMNS, &to->strip);
 }
 
 sinter_status_t matrices_bind(const operand_t *op, bool trans, const frame_t *frame,

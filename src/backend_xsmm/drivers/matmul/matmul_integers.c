@@ -468,9 +468,10 @@ static void pack_codes(const matmul_task_t *t, int64_t k, int n, int64_t c, int 
     const blocks_buffers_t *buf = &t->buf.blocks;
     const groups_t *codes = &t->b.codes;
     const bool tiles = codes->tiled != NOT_TILED;
-    const int bits = tiles_bits(codes->tiled, codes->dtype);
+    const int bits = codes->type->bits, kept = tiles_kept(codes->tiled),
+              bytes = tiles_bytes(tiles_bits(codes->tiled, codes->dtype));
     const unsigned char *data =
-        tiles ? codes->data + c / TILES_COLUMNS * codes->strip + k / TILES_K * tiles_bytes(bits)
+        tiles ? codes->data + c / TILES_COLUMNS * codes->strip + k / TILES_K * bytes
               : groups_byte(codes, codes_at(codes, k, c));
     const blocks_codes_t columns = {.data = data,
                                     .stride =
@@ -480,7 +481,8 @@ static void pack_codes(const matmul_task_t *t, int64_t k, int n, int64_t c, int 
                                     .n = n,
                                     .block = st->block,
                                     .bits = bits,
-                                    .less = bits == 6 ? tiles_zero_of_six(codes->dtype) : 0,
+                                    .kept = kept,
+                                    .less = tiles_zero(kept, codes->dtype),
                                     .table = st->table,
                                     .flip = (uint8_t)st->offset,
                                     .zp = st->folded ? zp : NULL,

@@ -24,8 +24,8 @@ typedef struct tiles_buffers {
 
 /* ---- selection ------------------------------------------------------------------------------- */
 
-/* How scales or offsets of a type are read; false: they are not. */
-static bool values_of(sinter_data_type_t type, tiles_values_t *values)
+/* How scales or offsets of a type are read, of which so many bits are kept; false: they are not. */
+static bool values_of(sinter_data_type_t type, int kept, tiles_values_t *values)
 {
     static const struct {
         sinter_data_type_t type;
@@ -37,6 +37,9 @@ static bool values_of(sinter_data_type_t type, tiles_values_t *values)
         *values = rows[i].values;
         found = rows[i].type == type;
     }
+    if (kept > 0) {
+        *values = (tiles_values_t)((type == sinter_s8 ? TILES_KEPT_S8 : TILES_KEPT_U8) + kept);
+    }
     return found;
 }
 
@@ -44,17 +47,18 @@ static bool are_scales(const plan_t *plan, int value, const factors_of_scales_t 
 {
     tiles_values_t values;
     const sinter_data_type_t type = plan->values[value].lt.data_type;
-    return values_of(type, &values) && (by != NULL || dtype_traits(type)->cls != DTYPE_INT) &&
+    return values_of(type, 0, &values) && (by != NULL || dtype_traits(type)->cls != DTYPE_INT) &&
            (by == NULL || are_scales(plan, by->value, NULL));
 }
 
 static bool are_zero_points(const plan_t *plan, const operand_t *b)
 {
     const sinter_data_type_t codes = plan->values[b->data].lt.data_type;
-    const dtype_traits_t *t = dtype_traits(plan->values[b->zp].lt.data_type);
-    return b->offsets
-               ? are_scales(plan, b->zp, b->zp_by)
-               : t->cls == DTYPE_INT && t->bits <= 8 && dtype_traits(codes)->cls == DTYPE_INT;
+    const plan_value_t *zp = &plan->values[b->zp];
+    const dtype_traits_t *t = dtype_traits(zp->lt.data_type);
+    return b->offsets ? are_scales(plan, b->zp, b->zp_by)
+                      : tiles_kept(zp->tiled) == 0 && t->cls == DTYPE_INT && t->bits <= 8 &&
+                            dtype_traits(codes)->cls == DTYPE_INT;
 }
 
 /* Why scales or zero points do not lie in tiles: they have one value for each column and each group
@@ -226,7 +230,7 @@ static void bind_factors(const groups_t *g, const unsigned char **at, int64_t *s
     if (g->type != NULL) {
         *at = g->data;
         *span = g->row.group / TILES_K;
-        values_of(g->dtype, type);
+        values_of(g->dtype, tiles_kept(g->tiled), type);
     }
 }
 
@@ -245,20 +249,23 @@ void matmul_bind_tiles(features_t features, const problem_t *p, matmul_state_t *
                                 .group = group_of(&b->scale, K),
                                 .zp_group = tiles_along(K),
                                 .halves = are_halves(&b->scale, K)};
-    values_of(scale->dtype, &to->first.scale_type);
+    values_of(scale->dtype, tiles_kept(scale->tiled), &to->first.scale_type);
     if (zp != NULL) {
         to->first.zp_group = group_of(&b->zp, K);
         *(b->offsets ? &to->first.offset : &to->first.zp) = zp->data;
-        values_of(zp->dtype, &to->first.offset_type);
+        values_of(zp->dtype, tiles_kept(zp->tiled), &to->first.offset_type);
         to->first.offset_halves = b->offsets && are_halves(&b->zp, K);
         to->first.zp_bias = zp->dtype == sinter_u8 ? 128 : 0;
     }
     const int64_t groups = b->zp.type == NULL ? 0 : axis_groups(&b->zp.row, K);
-    to->first.six = codes->tiled == TILED_SIX;
-    to->first.zero_of_six = tiles_zero_of_six(codes->dtype);
+    to->first.kept = tiles_kept(codes->tiled);
+    to->first.zero = tiles_zero(to->first.kept, codes->dtype);
     tiles_of_codes(tiles_bits(codes->tiled, codes->dtype), K, TILES_COLUMNS, &to->codes);
-    tiles_of_values(scale->dtype, axis_groups(&b->scale.row, K), TILES_COLUMNS, &to->scales);
-    tiles_of_values(zp != NULL ? zp->dtype : sinter_f32, groups, TILES_COLUMNS, &to->zps);
+    tiles_of_values(scale->tiled, scale->dtype, axis_groups(&b->scale.row, K), TILES_COLUMNS,
+                    &to->scales);
+    if (zp != NULL) {
+        tiles_of_values(zp->tiled, zp->dtype, groups, TILES_COLUMNS, &to->zps);
+    }
     bind_factors(&b->scale_scale, &to->first.scale_scale, &to->first.scale_span,
                  &to->first.scale_scale_type);
     bind_factors(&b->zp_scale, &to->first.offset_scale, &to->first.offset_span,
