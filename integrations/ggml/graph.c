@@ -198,7 +198,7 @@ static int plane_group(const tensor_t *t, int plane)
 
 static sinter_data_type_t type_in_plane(const tensor_t *t, int plane)
 {
-    return plane < 0 ? gs_plain_type(t->type) : gs_layout_of(t->type)->type_in[plane];
+    return plane < 0 ? gs_plain_type(t->type) : gs_layout_of(t->type)->planes[plane].type;
 }
 
 /* The blocks of a plane lie next to each other, so its strides, counted in blocks, equal ggml's. */
@@ -221,7 +221,7 @@ static void *begin_of_plane(const tensor_t *t, int plane)
     const tensor_t *root = gs_root(t);
     const size_t offset = (size_t)((char *)t->data - (char *)root->data);
     return (char *)root->data + gs_plane_offset(root, plane) +
-           offset / (size_t)layout->bytes * (size_t)layout->plane_bytes[plane];
+           offset / (size_t)layout->bytes * (size_t)layout->planes[plane].bytes;
 }
 
 /* ---- inputs and outputs ---------------------------------------------------------------------- */

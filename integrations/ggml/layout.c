@@ -67,41 +67,167 @@ static void pack_q4_1(uint8_t *block, uint8_t *const *planes)
     pairs_to_nibbles(block + 4, planes[GS_CODES], 16, 0);
 }
 
+/* Codes of five bits, from `least` on: the fifth bits, then the others. */
+static void unpack_fives(const uint8_t *from, uint8_t *codes, int least)
+{
+    for (int i = 0; i < 32; i++) {
+        const int low = i < 16 ? from[4 + i] & 15 : from[4 + i - 16] >> 4;
+        const int high = from[i / 8] >> (i % 8) & 1;
+        codes[i] = (uint8_t)((low | high << 4) + least);
+    }
+}
+
+static void pack_fives(uint8_t *to, const uint8_t *codes, int least)
+{
+    memset(to, 0, 20);
+    for (int i = 0; i < 32; i++) {
+        const int code = codes[i] - least;
+        to[i / 8] |= (uint8_t)((code >> 4 & 1) << (i % 8));
+        to[4 + i % 16] |= (uint8_t)((code & 15) << (i < 16 ? 0 : 4));
+    }
+}
+
 /* Q5_0: f16 scale, the fifth bits, 32 codes less 16. */
 static void unpack_q5_0(const uint8_t *block, uint8_t *const *planes)
 {
     memcpy(planes[GS_SCALES], block, 2);
-    for (int i = 0; i < 32; i++) {
-        const int low = i < 16 ? block[6 + i] & 15 : block[6 + i - 16] >> 4;
-        const int high = block[2 + i / 8] >> (i % 8) & 1;
-        planes[GS_CODES][i] = (uint8_t)((low | high << 4) - 16);
-    }
+    unpack_fives(block + 2, planes[GS_CODES], -16);
 }
 
 static void pack_q5_0(uint8_t *block, uint8_t *const *planes)
 {
-    memset(block, 0, 22);
     memcpy(block, planes[GS_SCALES], 2);
-    for (int i = 0; i < 32; i++) {
-        const int code = (int8_t)planes[GS_CODES][i] + 16;
-        block[2 + i / 8] |= (uint8_t)((code >> 4 & 1) << (i % 8));
-        block[6 + i % 16] |= (uint8_t)((code & 15) << (i < 16 ? 0 : 4));
-    }
+    pack_fives(block + 2, planes[GS_CODES], -16);
 }
 
-/* Q4_K: f16 scale and minimum, of which 8 groups have 6 bits each, 256 codes. Offsets are less than
- * zero: the sign of what the minima are multiplied with is flipped. */
-static void unpack_q4_k(const uint8_t *block, uint8_t *const *planes)
+/* Q5_1: f16 scale, f16 offset, the fifth bits, 32 codes. */
+static void unpack_q5_1(const uint8_t *block, uint8_t *const *planes)
 {
-    const uint8_t *s = block + 4;
+    memcpy(planes[GS_SCALES], block, 2);
+    memcpy(planes[GS_OFFSETS], block + 2, 2);
+    unpack_fives(block + 4, planes[GS_CODES], 0);
+}
+
+static void pack_q5_1(uint8_t *block, uint8_t *const *planes)
+{
+    memcpy(block, planes[GS_SCALES], 2);
+    memcpy(block + 2, planes[GS_OFFSETS], 2);
+    pack_fives(block + 4, planes[GS_CODES], 0);
+}
+
+/* The f16 that scales and minima are multiplied with. Offsets are less than zero: the sign of the
+ * second one is flipped. */
+static void unpack_factors(const uint8_t *from, uint8_t *const *planes)
+{
+    memcpy(planes[GS_SCALE_SCALES], from, 2);
+    memcpy(planes[GS_OFFSET_SCALES], from + 2, 2);
+    planes[GS_OFFSET_SCALES][1] ^= 0x80;
+}
+
+static void pack_factors(uint8_t *to, uint8_t *const *planes)
+{
+    memcpy(to, planes[GS_SCALE_SCALES], 2);
+    memcpy(to + 2, planes[GS_OFFSET_SCALES], 2);
+    to[3] ^= 0x80;
+}
+
+/* Scales and minima of 8 groups, of 6 bits each. */
+static void unpack_sixes(const uint8_t *s, uint8_t *const *planes)
+{
     for (int g = 0; g < 8; g++) {
         planes[GS_SCALES][g] =
             (uint8_t)(g < 4 ? s[g] & 63 : (s[g + 4] & 15) | (s[g - 4] >> 6) << 4);
         planes[GS_OFFSETS][g] = (uint8_t)(g < 4 ? s[g + 4] & 63 : s[g + 4] >> 4 | (s[g] >> 6) << 4);
     }
-    memcpy(planes[GS_SCALE_SCALES], block, 2);
-    memcpy(planes[GS_OFFSET_SCALES], block + 2, 2);
-    planes[GS_OFFSET_SCALES][1] ^= 0x80;
+}
+
+static void pack_sixes(uint8_t *to, uint8_t *const *planes)
+{
+    const uint8_t *scales = planes[GS_SCALES], *least = planes[GS_OFFSETS];
+    for (int g = 0; g < 4; g++) {
+        to[g] = (uint8_t)(scales[g] | scales[g + 4] >> 4 << 6);
+        to[4 + g] = (uint8_t)(least[g] | least[g + 4] >> 4 << 6);
+        to[8 + g] = (uint8_t)((scales[g + 4] & 15) | least[g + 4] << 4);
+    }
+}
+
+/* Codes of two bits: byte i of each half has those of elements i, 32 + i, 64 + i and 96 + i. */
+static void unpack_twos(const uint8_t *from, uint8_t *codes)
+{
+    for (int i = 0; i < 256; i++) {
+        codes[i] = from[i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3;
+    }
+}
+
+/* The lowest two bits of each code. */
+static void pack_twos(uint8_t *to, const uint8_t *codes)
+{
+    memset(to, 0, 64);
+    for (int i = 0; i < 256; i++) {
+        to[i / 128 * 32 + i % 32] |= (uint8_t)((codes[i] & 3) << i % 128 / 32 * 2);
+    }
+}
+
+/* Q2_K: scale and minimum of 16 groups, of 4 bits each, 256 codes, f16 scale and minimum. */
+static void unpack_q2_k(const uint8_t *block, uint8_t *const *planes)
+{
+    for (int g = 0; g < 16; g++) {
+        planes[GS_SCALES][g] = block[g] & 15;
+        planes[GS_OFFSETS][g] = block[g] >> 4;
+    }
+    unpack_twos(block + 16, planes[GS_CODES]);
+    unpack_factors(block + 80, planes);
+}
+
+static void pack_q2_k(uint8_t *block, uint8_t *const *planes)
+{
+    for (int g = 0; g < 16; g++) {
+        block[g] = (uint8_t)(planes[GS_SCALES][g] | planes[GS_OFFSETS][g] << 4);
+    }
+    pack_twos(block + 16, planes[GS_CODES]);
+    pack_factors(block + 80, planes);
+}
+
+/* Q3_K: the third bits of 256 codes less 4, bit g of byte i that of element i of group g of 32; the
+ * others; low four and high two bits of 16 scales less 32; an f16 for all. */
+static void unpack_q3_k(const uint8_t *block, uint8_t *const *planes)
+{
+    const uint8_t *s = block + 96;
+    unpack_twos(block + 32, planes[GS_CODES]);
+    for (int i = 0; i < 256; i++) {
+        uint8_t *code = &planes[GS_CODES][i];
+        *code = (uint8_t)((*code | (block[i % 32] >> i / 32 & 1) << 2) - 4);
+    }
+    for (int g = 0; g < 16; g++) {
+        const int low = s[g % 8] >> g / 8 * 4 & 15, high = s[8 + g % 4] >> g / 4 * 2 & 3;
+        planes[GS_SCALES][g] = (uint8_t)((low | high << 4) - 32);
+    }
+    memcpy(planes[GS_SCALE_SCALES], block + 108, 2);
+}
+
+static void pack_q3_k(uint8_t *block, uint8_t *const *planes)
+{
+    uint8_t *s = block + 96;
+    pack_twos(block + 32, planes[GS_CODES]); /* 4 has no part in the lowest two bits */
+    memset(block, 0, 32);
+    for (int i = 0; i < 256; i++) {
+        const int code = (int8_t)planes[GS_CODES][i] + 4;
+        block[i % 32] |= (uint8_t)(code >> 2 << i / 32);
+    }
+    memset(s, 0, 12);
+    for (int g = 0; g < 16; g++) {
+        const int scale = (int8_t)planes[GS_SCALES][g] + 32;
+        s[g % 8] |= (uint8_t)((scale & 15) << g / 8 * 4);
+        s[8 + g % 4] |= (uint8_t)(scale >> 4 << g / 4 * 2);
+    }
+    memcpy(block + 108, planes[GS_SCALE_SCALES], 2);
+}
+
+/* Q4_K: f16 scale and minimum, scales and minima of 8 groups, 256 codes. */
+static void unpack_q4_k(const uint8_t *block, uint8_t *const *planes)
+{
+    unpack_factors(block, planes);
+    unpack_sixes(block + 4, planes);
     for (int i = 0; i < 4; i++) {
         nibbles_to_pairs(block + 16 + 32 * i, planes[GS_CODES] + 32 * i, 32, 0);
     }
@@ -109,17 +235,34 @@ static void unpack_q4_k(const uint8_t *block, uint8_t *const *planes)
 
 static void pack_q4_k(uint8_t *block, uint8_t *const *planes)
 {
-    const uint8_t *scales = planes[GS_SCALES], *least = planes[GS_OFFSETS];
-    memcpy(block, planes[GS_SCALE_SCALES], 2);
-    memcpy(block + 2, planes[GS_OFFSET_SCALES], 2);
-    block[3] ^= 0x80;
-    for (int g = 0; g < 4; g++) {
-        block[4 + g] = (uint8_t)(scales[g] | scales[g + 4] >> 4 << 6);
-        block[8 + g] = (uint8_t)(least[g] | least[g + 4] >> 4 << 6);
-        block[12 + g] = (uint8_t)((scales[g + 4] & 15) | least[g + 4] << 4);
-    }
+    pack_factors(block, planes);
+    pack_sixes(block + 4, planes);
     for (int i = 0; i < 4; i++) {
         pairs_to_nibbles(block + 16 + 32 * i, planes[GS_CODES] + 32 * i, 32, 0);
+    }
+}
+
+/* Q5_K: as Q4_K, with the fifth bits before the others: bit g of byte i is that of element i of
+ * group g. */
+static void unpack_q5_k(const uint8_t *block, uint8_t *const *planes)
+{
+    unpack_factors(block, planes);
+    unpack_sixes(block + 4, planes);
+    for (int i = 0; i < 256; i++) {
+        const int g = i / 32, low = block[48 + i / 64 * 32 + i % 32] >> g % 2 * 4 & 15;
+        planes[GS_CODES][i] = (uint8_t)(low | (block[16 + i % 32] >> g & 1) << 4);
+    }
+}
+
+static void pack_q5_k(uint8_t *block, uint8_t *const *planes)
+{
+    pack_factors(block, planes);
+    pack_sixes(block + 4, planes);
+    memset(block + 16, 0, 32 + 128);
+    for (int i = 0; i < 256; i++) {
+        const int g = i / 32, code = planes[GS_CODES][i];
+        block[48 + i / 64 * 32 + i % 32] |= (uint8_t)((code & 15) << g % 2 * 4);
+        block[16 + i % 32] |= (uint8_t)(code >> 4 << g);
     }
 }
 
@@ -157,6 +300,71 @@ static void pack_q6_k(uint8_t *block, uint8_t *const *planes)
     }
 }
 
+/* Codes of four bits, the places of numbers, in the order of Q4_0. */
+static const int8_t iq4_numbers[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                       1,    13,   25,  38,  53,  69,  89,  113};
+
+static void unpack_numbers(const uint8_t *from, uint8_t *codes)
+{
+    for (int i = 0; i < 16; i++) {
+        codes[i] = (uint8_t)iq4_numbers[from[i] & 15];
+        codes[16 + i] = (uint8_t)iq4_numbers[from[i] >> 4];
+    }
+}
+
+static int place_of(uint8_t code)
+{
+    int at = 0;
+    while (at < 15 && (uint8_t)iq4_numbers[at] != code) {
+        at++;
+    }
+    return at;
+}
+
+static void pack_numbers(uint8_t *to, const uint8_t *codes)
+{
+    for (int i = 0; i < 16; i++) {
+        to[i] = (uint8_t)(place_of(codes[i]) | place_of(codes[16 + i]) << 4);
+    }
+}
+
+/* IQ4_NL: f16 scale, 32 codes. */
+static void unpack_iq4_nl(const uint8_t *block, uint8_t *const *planes)
+{
+    memcpy(planes[GS_SCALES], block, 2);
+    unpack_numbers(block + 2, planes[GS_CODES]);
+}
+
+static void pack_iq4_nl(uint8_t *block, uint8_t *const *planes)
+{
+    memcpy(block, planes[GS_SCALES], 2);
+    pack_numbers(block + 2, planes[GS_CODES]);
+}
+
+/* IQ4_XS: an f16 for all, high two and low four bits of 8 scales less 32, 256 codes. */
+static void unpack_iq4_xs(const uint8_t *block, uint8_t *const *planes)
+{
+    memcpy(planes[GS_SCALE_SCALES], block, 2);
+    for (int g = 0; g < 8; g++) {
+        const int low = block[4 + g / 2] >> g % 2 * 4 & 15,
+                  high = block[2 + g / 4] >> g % 4 * 2 & 3;
+        planes[GS_SCALES][g] = (uint8_t)((low | high << 4) - 32);
+        unpack_numbers(block + 8 + 16 * g, planes[GS_CODES] + 32 * g);
+    }
+}
+
+static void pack_iq4_xs(uint8_t *block, uint8_t *const *planes)
+{
+    memcpy(block, planes[GS_SCALE_SCALES], 2);
+    memset(block + 2, 0, 6);
+    for (int g = 0; g < 8; g++) {
+        const int scale = (int8_t)planes[GS_SCALES][g] + 32;
+        block[4 + g / 2] |= (uint8_t)((scale & 15) << g % 2 * 4);
+        block[2 + g / 4] |= (uint8_t)(scale >> 4 << g % 4 * 2);
+        pack_numbers(block + 8 + 16 * g, planes[GS_CODES] + 32 * g);
+    }
+}
+
 /* MXFP4: e8m0 scale, 32 codes. */
 static void unpack_mxfp4(const uint8_t *block, uint8_t *const *planes)
 {
@@ -170,35 +378,55 @@ static void pack_mxfp4(uint8_t *block, uint8_t *const *planes)
     pairs_to_nibbles(block + 1, planes[GS_CODES], 16, 0);
 }
 
-/* One row for each type: elements and bytes of a block, elements with one scale, how codes lie in
- * tiles, and for each plane the data type and the bytes that a block has there. */
-#define LAYOUT(type, name, elements, bytes, group, part, ...)                                 \
-    {                                                                                         \
-        GGML_TYPE_##type, elements, bytes, group, sinter_weights_##part, PLANES(__VA_ARGS__), \
-            unpack_##name, pack_##name                                                        \
+/* One row for each type: elements and bytes of a block, elements with one scale, and its planes:
+ * the data type, the bytes that a block has there, and the bits of each integer of 8 that are
+ * enough. */
+#define LAYOUT(type, name, elements, bytes, group, ...)                                     \
+    {                                                                                       \
+        GGML_TYPE_##type, elements, bytes, group, {__VA_ARGS__}, unpack_##name, pack_##name \
     }
-#define PLANES(codes, n0, scales, n1, offsets, n2, scale_scales, n3, offset_scales, n4) \
-    {sinter_##codes, sinter_##scales, sinter_##offsets, sinter_##scale_scales,          \
-     sinter_##offset_scales},                                                           \
-    {                                                                                   \
-        n0, n1, n2, n3, n4                                                              \
-    }
-#define NONE data_type_undef, 0
+#define PLANE(part, type, bytes, kept) [GS_##part] = {sinter_##type, bytes, kept}
+#define CODES(type, bytes, kept) PLANE(CODES, type, bytes, kept)
+#define SCALES(type, bytes, kept) PLANE(SCALES, type, bytes, kept)
+#define OFFSETS(type, bytes, kept) PLANE(OFFSETS, type, bytes, kept)
+#define SCALE_SCALES PLANE(SCALE_SCALES, f16, 2, 0)
+#define OFFSET_SCALES PLANE(OFFSET_SCALES, f16, 2, 0)
 
 static const gs_layout_t layouts[] = {
-    LAYOUT(Q8_0, q8_0, 32, 34, 32, codes, s8, 32, f16, 2, NONE, NONE, NONE),
-    LAYOUT(Q4_0, q4_0, 32, 18, 32, codes, s4, 16, f16, 2, NONE, NONE, NONE),
-    LAYOUT(Q4_1, q4_1, 32, 20, 32, codes, u4, 16, f16, 2, f16, 2, NONE, NONE),
-    LAYOUT(Q5_0, q5_0, 32, 22, 32, codes_of_6_bits, s8, 32, f16, 2, NONE, NONE, NONE),
-    LAYOUT(Q4_K, q4_k, 256, 144, 32, codes, u4, 128, u8, 8, u8, 8, f16, 2, f16, 2),
-    LAYOUT(Q6_K, q6_k, 256, 210, 16, codes_of_6_bits, s8, 256, s8, 16, NONE, f16, 2, NONE),
-    LAYOUT(MXFP4, mxfp4, 32, 17, 32, codes, f4_e2m1, 16, e8m0, 1, NONE, NONE, NONE),
+    LAYOUT(Q8_0, q8_0, 32, 34, 32, CODES(s8, 32, 0), SCALES(f16, 2, 0)),
+    LAYOUT(Q4_0, q4_0, 32, 18, 32, CODES(s4, 16, 0), SCALES(f16, 2, 0)),
+    LAYOUT(Q4_1, q4_1, 32, 20, 32, CODES(u4, 16, 0), SCALES(f16, 2, 0), OFFSETS(f16, 2, 0)),
+    LAYOUT(Q5_0, q5_0, 32, 22, 32, CODES(s8, 32, 5), SCALES(f16, 2, 0)),
+    LAYOUT(Q5_1, q5_1, 32, 24, 32, CODES(u8, 32, 5), SCALES(f16, 2, 0), OFFSETS(f16, 2, 0)),
+    LAYOUT(Q2_K, q2_k, 256, 84, 16, CODES(u8, 256, 2), SCALES(u8, 16, 4), OFFSETS(u8, 16, 4),
+           SCALE_SCALES, OFFSET_SCALES),
+    LAYOUT(Q3_K, q3_k, 256, 110, 16, CODES(s8, 256, 3), SCALES(s8, 16, 6), SCALE_SCALES),
+    LAYOUT(Q4_K, q4_k, 256, 144, 32, CODES(u4, 128, 0), SCALES(u8, 8, 0), OFFSETS(u8, 8, 0),
+           SCALE_SCALES, OFFSET_SCALES),
+    LAYOUT(Q5_K, q5_k, 256, 176, 32, CODES(u8, 256, 5), SCALES(u8, 8, 0), OFFSETS(u8, 8, 0),
+           SCALE_SCALES, OFFSET_SCALES),
+    LAYOUT(Q6_K, q6_k, 256, 210, 16, CODES(s8, 256, 6), SCALES(s8, 16, 0), SCALE_SCALES),
+    LAYOUT(IQ4_NL, iq4_nl, 32, 18, 32, CODES(s8, 32, GS_NUMBERS), SCALES(f16, 2, 0)),
+    LAYOUT(IQ4_XS, iq4_xs, 256, 136, 32, CODES(s8, 256, GS_NUMBERS), SCALES(s8, 8, 0),
+           SCALE_SCALES),
+    LAYOUT(MXFP4, mxfp4, 32, 17, 32, CODES(f4_e2m1, 16, 0), SCALES(e8m0, 1, 0)),
 };
+
+/* Bytes that a block has in a plane of tiles. */
+static int bytes_in_tiles(const gs_plane_t *plane)
+{
+    const int bits = plane->kept == GS_NUMBERS ? 4 : plane->kept;
+    return bits > 0 ? plane->bytes * bits / 8 : plane->bytes;
+}
 
 bool gs_tile_plane(const gs_layout_t *layout, int plane, sinter_logical_tensor_t *lt)
 {
-    return sinter_logical_tensor_set_weights_layout(
-               lt, plane == GS_CODES ? layout->codes : sinter_weights_values, 1) == sinter_success;
+    const int kept = layout->planes[plane].kept;
+    const sinter_weights_part_t part = plane != GS_CODES    ? sinter_weights_values
+                                       : kept == GS_NUMBERS ? sinter_weights_codes_iq4_nl
+                                                            : sinter_weights_codes;
+    return sinter_logical_tensor_set_weights_layout(lt, part, kept == GS_NUMBERS ? 0 : kept, 1) ==
+           sinter_success;
 }
 
 int gs_plane_group(const gs_layout_t *layout, int plane)
@@ -228,6 +456,15 @@ static bool may_tile(const struct ggml_tensor *root)
            ggml_is_contiguous(root) && root->ne[1] > 1 && root->ne[2] == 1 && root->ne[3] == 1;
 }
 
+/* Whether a tensor of such a shape lies in tiles whatever its buffer is for: in planes it would
+ * take several times the bytes of its blocks, and types with blocks of 256 elements are those of
+ * weights alone. */
+static bool must_tile(const struct ggml_tensor *root)
+{
+    const gs_layout_t *layout = gs_layout_of(root->type);
+    return may_tile(root) && layout->elements == 256 && layout->planes[GS_CODES].kept > 0;
+}
+
 /* What `extra` of a tensor in tiles points to. */
 static int tiles_mark;
 
@@ -240,7 +477,7 @@ void gs_use_tiles(struct ggml_tensor *root)
 
 bool gs_in_tiles(const struct ggml_tensor *root)
 {
-    return root->extra == &tiles_mark;
+    return root->extra == &tiles_mark || must_tile(root);
 }
 
 /* ---- places ---------------------------------------------------------------------------------- */
@@ -263,9 +500,11 @@ size_t gs_plane_offset(const struct ggml_tensor *root, int plane)
     enum { ALIGNMENT = 64 };
     const gs_layout_t *layout = gs_layout_of(root->type);
     const size_t blocks = room_of(root);
+    const bool tiles = must_tile(root);
     size_t offset = 0;
     for (int i = 0; i < plane; i++) {
-        const size_t bytes = blocks * (size_t)layout->plane_bytes[i];
+        const gs_plane_t *p = &layout->planes[i];
+        const size_t bytes = blocks * (size_t)(tiles ? bytes_in_tiles(p) : p->bytes);
         offset += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     }
     return offset;
@@ -284,7 +523,7 @@ static void begin_of_block(const struct ggml_tensor *root, size_t block, uint8_t
     const gs_layout_t *layout = gs_layout_of(root->type);
     for (int i = 0; i < GS_PLANES; i++) {
         planes[i] = (uint8_t *)root->data + gs_plane_offset(root, i) +
-                    block * (size_t)layout->plane_bytes[i];
+                    block * (size_t)layout->planes[i].bytes;
     }
 }
 
@@ -300,7 +539,7 @@ static void convert(const gs_layout_t *layout, bool pack, size_t count, uint8_t 
             layout->unpack(blocks + i * (size_t)layout->bytes, planes);
         }
         for (int p = 0; p < GS_PLANES; p++) {
-            planes[p] += layout->plane_bytes[p];
+            planes[p] += layout->planes[p].bytes;
         }
     }
 }
@@ -319,7 +558,7 @@ static bool strip_open(const struct ggml_tensor *root, strip_t *s)
     size_t bytes = 0, at[GS_PLANES];
     for (int p = 0; p < GS_PLANES; p++) {
         at[p] = bytes;
-        bytes += blocks * (size_t)layout->plane_bytes[p];
+        bytes += blocks * (size_t)layout->planes[p].bytes;
     }
     s->memory = calloc(bytes, 1);
     for (int p = 0; p < GS_PLANES && s->memory; p++) {
@@ -335,17 +574,15 @@ static bool move_plane(const struct ggml_tensor *root, const strip_t *s, int pla
     const gs_layout_t *layout = gs_layout_of(root->type);
     const int64_t rows = root->ne[1] - row < TILE_ROWS ? root->ne[1] - row : TILE_ROWS;
     const size_t blocks = (size_t)row * blocks_of_row(root);
-    const int bytes = plane == GS_CODES && layout->codes == sinter_weights_codes_of_6_bits
-                          ? layout->elements * 6 / 8
-                          : layout->plane_bytes[plane];
+    const int bytes = bytes_in_tiles(&layout->planes[plane]);
     uint8_t *tiles = (uint8_t *)root->data + gs_plane_offset(root, plane) + blocks * (size_t)bytes;
     const sinter_dim_t dims[2] = {rows, root->ne[0] / gs_plane_group(layout, plane)};
     sinter_logical_tensor_t lines, strips;
     sinter_tensor_t *a = NULL, *b = NULL;
-    if (layout->type_in[plane] == sinter_data_type_undef) {
+    if (layout->planes[plane].type == sinter_data_type_undef) {
         return true;
     }
-    bool ok = sinter_logical_tensor_init(&lines, 0, layout->type_in[plane], 2, dims,
+    bool ok = sinter_logical_tensor_init(&lines, 0, layout->planes[plane].type, 2, dims,
                                          sinter_tensor_property_undef) == sinter_success;
     strips = lines;
     ok = ok && gs_tile_plane(layout, plane, &strips) &&
@@ -384,7 +621,7 @@ static bool convert_tiles(const struct ggml_tensor *root, bool pack, size_t firs
         n = count - done < room ? count - done : room;
         uint8_t *planes[GS_PLANES];
         for (int p = 0; p < GS_PLANES; p++) {
-            planes[p] = s.planes[p] + skip * (size_t)layout->plane_bytes[p];
+            planes[p] = s.planes[p] + skip * (size_t)layout->planes[p].bytes;
         }
         const bool part = skip > 0 || n < room;
         if (!pack && part) {

@@ -4,7 +4,8 @@
  *
  * Weights of MUL_MAT, which are matrices in a buffer for weights, are in tiles: codes, scales and
  * offsets have the opaque layout that Sinter's MatMul reads fastest, in memory of the same size but
- * for rows up to a multiple of 16. */
+ * for rows up to a multiple of 16. Matrices of Q2_K, Q3_K, Q5_K, Q6_K and IQ4_XS are in tiles in
+ * every buffer. */
 #ifndef SINTER_GGML_LAYOUT_H
 #define SINTER_GGML_LAYOUT_H
 
@@ -20,13 +21,20 @@
 /* The last two: what scales and offsets, if these are codes, are multiplied with. */
 enum { GS_CODES, GS_SCALES, GS_OFFSETS, GS_SCALE_SCALES, GS_OFFSET_SCALES, GS_PLANES };
 
+/* In place of bits: codes are numbers of a table, of which tiles have the place, of four bits. */
+enum { GS_NUMBERS = 7 };
+
+typedef struct gs_plane {
+    sinter_data_type_t type;
+    int bytes; /* that a block of ggml has there */
+    int kept;  /* bits of each integer of 8 that tiles have, 0: all; or GS_NUMBERS */
+} gs_plane_t;
+
 typedef struct gs_layout {
     enum ggml_type type;
-    int elements, bytes;         /* of a block of ggml */
-    int group;                   /* elements with one scale */
-    sinter_weights_part_t codes; /* how they lie in tiles */
-    sinter_data_type_t type_in[GS_PLANES];
-    int plane_bytes[GS_PLANES]; /* that a block of ggml has in each plane */
+    int elements, bytes; /* of a block of ggml */
+    int group;           /* elements with one scale */
+    gs_plane_t planes[GS_PLANES];
     void (*unpack)(const uint8_t *block, uint8_t *const *planes);
     void (*pack)(uint8_t *block, uint8_t *const *planes);
 } gs_layout_t;
@@ -44,6 +52,7 @@ size_t gs_tensor_bytes(const struct ggml_tensor *tensor);
 /* Lets weights that are not a view lie in tiles if their shape suits that: before their bytes are
  * set. */
 void gs_use_tiles(struct ggml_tensor *root);
+/* Of a tensor in a buffer of ours, or one that has no place yet. */
 bool gs_in_tiles(const struct ggml_tensor *root);
 /* Blocks of a tensor that is not a view, to planes or tiles and back. Several threads may do so at
  * once for other blocks. false: out of memory. */

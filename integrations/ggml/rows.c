@@ -167,9 +167,9 @@ static bool translate_set_rows(gs_builder_t *b, const tensor_t *t)
     if (layout) {
         static const int64_t groups[2] = {1, 32};
         const char *kind =
-            layout->type_in[GS_SCALES] == sinter_e8m0 ? "dynamic_mx" : "dynamic_symmetric";
-        new[0] = gs_inner(b, layout->type_in[GS_CODES]);
-        new[1] = gs_inner(b, layout->type_in[GS_SCALES]);
+            layout->planes[GS_SCALES].type == sinter_e8m0 ? "dynamic_mx" : "dynamic_symmetric";
+        new[0] = gs_inner(b, layout->planes[GS_CODES].type);
+        new[1] = gs_inner(b, layout->planes[GS_SCALES].type);
         if (!gs_add(b, sinter_op_dynamic_quantize, sinter_in(&rows), sinter_out(&new[0]),
                     sinter_out(&new[1]), sinter_attr_str(sinter_op_attr_quantization_kind, kind),
                     sinter_attr_str(sinter_op_attr_qtype, "per_group"),

@@ -63,7 +63,7 @@ const char *gs_unreadable(const tensor_t *t)
 
 const char *gs_unreadable_weights(const tensor_t *t)
 {
-    return gs_in_tiles(t) ? NULL : gs_unreadable(t);
+    return !gs_has_blocks(t) && gs_in_tiles(t) ? NULL : gs_unreadable(t);
 }
 
 const char *gs_unreadable_floats(const tensor_t *t)

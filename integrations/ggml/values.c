@@ -152,7 +152,7 @@ static bool scale_plane(gs_builder_t *b, const gs_layout_t *layout, int rank, co
 {
     int64_t groups[GGML_MAX_DIMS];
     *x = planes[plane];
-    if (layout->type_in[by] == sinter_data_type_undef) {
+    if (layout->planes[by].type == sinter_data_type_undef) {
         return true;
     }
     for (int i = 0; i < rank; i++) {
@@ -181,7 +181,7 @@ bool gs_dequantise_planes(gs_builder_t *b, const tensor_t *t, int rank, const in
     }
     parts[n++] = sinter_in(&planes[GS_CODES]);
     parts[n++] = sinter_in(&scales);
-    if (layout->type_in[GS_OFFSETS] != sinter_data_type_undef) {
+    if (layout->planes[GS_OFFSETS].type != sinter_data_type_undef) {
         if (!scale_plane(b, layout, rank, order, GS_OFFSETS, GS_OFFSET_SCALES, planes, &offsets)) {
             return false;
         }
@@ -201,7 +201,7 @@ bool gs_use_quantised(gs_builder_t *b, const tensor_t *t, int rank, const int *o
     const gs_layout_t *layout = gs_layout_of(t->type);
     lt_t all, planes[GS_PLANES];
     for (int p = 0; p < GS_PLANES; p++) {
-        if (layout->type_in[p] == sinter_data_type_undef) {
+        if (layout->planes[p].type == sinter_data_type_undef) {
             continue;
         }
         if (!gs_add_input(b, gs_input_in_order(b, t, p, rank, order), &all)) {

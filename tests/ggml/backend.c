@@ -325,10 +325,10 @@ static void check_cache_types(void)
     static const struct {
         enum ggml_type type;
         bool taken;
-    } caches[] = {{GGML_TYPE_F32, true},     {GGML_TYPE_F16, true},   {GGML_TYPE_BF16, true},
-                  {GGML_TYPE_Q8_0, true},    {GGML_TYPE_Q4_0, true},  {GGML_TYPE_Q4_1, true},
-                  {GGML_TYPE_Q5_0, true},    {GGML_TYPE_MXFP4, true}, {GGML_TYPE_Q5_1, false},
-                  {GGML_TYPE_IQ4_NL, false}, {GGML_TYPE_Q3_K, false}, {GGML_TYPE_TQ2_0, false}};
+    } caches[] = {{GGML_TYPE_F32, true},    {GGML_TYPE_F16, true},   {GGML_TYPE_BF16, true},
+                  {GGML_TYPE_Q8_0, true},   {GGML_TYPE_Q4_0, true},  {GGML_TYPE_Q4_1, true},
+                  {GGML_TYPE_Q5_0, true},   {GGML_TYPE_Q5_1, true},  {GGML_TYPE_MXFP4, true},
+                  {GGML_TYPE_IQ4_NL, true}, {GGML_TYPE_TQ2_0, false}};
     for (size_t i = 0; i < sizeof(caches) / sizeof(caches[0]); i++) {
         struct ggml_context *context = make_context();
         struct ggml_tensor *q = ggml_new_tensor_4d(context, GGML_TYPE_F32, 256, 1, 4, 1);
@@ -357,10 +357,11 @@ static void check_shapes(void)
     struct ggml_tensor *experts = ggml_new_tensor_3d(c, GGML_TYPE_MXFP4, 64, 32, 8);
     struct ggml_tensor *rows = ggml_new_tensor_3d(c, GGML_TYPE_F32, 64, 2, 3);
     struct ggml_tensor *chosen = ggml_new_tensor_2d(c, GGML_TYPE_I32, 2, 3);
-    struct ggml_tensor *weights = ggml_new_tensor_2d(c, GGML_TYPE_IQ4_NL, 64, 32);
+    struct ggml_tensor *weights = ggml_new_tensor_2d(c, GGML_TYPE_TQ2_0, 256, 32);
     struct ggml_tensor *weights3 = ggml_new_tensor_4d(c, GGML_TYPE_F32, 64, 5, 4, 1);
     check(ggml_backend_dev_supports_op(device, ggml_mul_mat(c, weights3, x)), "weights of a batch");
-    check_refused(ggml_mul_mat(c, weights, x), "its data type");
+    check_refused(ggml_mul_mat(c, weights, ggml_new_tensor_2d(c, GGML_TYPE_F32, 256, 1)),
+                  "its data type");
     check_refused(ggml_mul_mat_id(c, experts, rows, chosen), "no such op here");
     check_refused(ggml_add(c, x, half), "a source that is repeated");
     check_refused(ggml_soft_max_ext(c, x, slopes, 1.0f, 8.0f), "ALiBi");
@@ -417,6 +418,9 @@ static void check_pieces(enum ggml_type type, int64_t columns, int64_t rows, boo
         bytes[i] = malloc(size);
         must(bytes[i] != NULL, "no memory");
         random_blocks(type, bytes[i], columns * rows, &state);
+        for (size_t at = 0; at < size && i == 2; at++) { /* no matter what they are */
+            bytes[i][at] = (uint8_t)(next(&state) >> 16);
+        }
         ggml_backend_tensor_set(tensors[i], bytes[i], 0, size);
     }
     random_blocks(type, bytes[1], columns * rows, &state);
@@ -1121,11 +1125,12 @@ static int end(void)
 
 int main(int argc, char **argv)
 {
-    static const enum ggml_type types[] = {GGML_TYPE_F32,  GGML_TYPE_F16,  GGML_TYPE_BF16,
-                                           GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1,
-                                           GGML_TYPE_Q5_0, GGML_TYPE_MXFP4};
-    static const enum ggml_type large[] = {GGML_TYPE_Q4_K, GGML_TYPE_Q6_K};
-    static const enum ggml_type without_planes[] = {GGML_TYPE_Q5_1, GGML_TYPE_IQ4_NL};
+    static const enum ggml_type types[] = {
+        GGML_TYPE_F32,  GGML_TYPE_F16,  GGML_TYPE_BF16, GGML_TYPE_Q8_0,   GGML_TYPE_Q4_0,
+        GGML_TYPE_Q4_1, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1, GGML_TYPE_IQ4_NL, GGML_TYPE_MXFP4};
+    static const enum ggml_type large[] = {GGML_TYPE_Q2_K, GGML_TYPE_Q3_K, GGML_TYPE_Q4_K,
+                                           GGML_TYPE_Q5_K, GGML_TYPE_Q6_K, GGML_TYPE_IQ4_XS};
+    static const enum ggml_type without_planes[] = {GGML_TYPE_TQ2_0};
     setenv("SINTER_VERBOSE", "dispatch", 1);
     ggml_backend_load_all();
     device = ggml_backend_dev_by_name("Sinter");
@@ -1178,7 +1183,7 @@ int main(int argc, char **argv)
         check_new_weights(large[i], 1);
     }
     for (size_t i = 0; i < sizeof(without_planes) / sizeof(without_planes[0]); i++) {
-        check_views(without_planes[i], 32);
+        check_views(without_planes[i], 256);
     }
     check_allocations();
     check_memory();
