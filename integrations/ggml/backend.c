@@ -138,6 +138,11 @@ static void device_props(ggml_backend_dev_t device, struct ggml_backend_dev_prop
     props->description = device_description(device);
     props->type = device_type(device);
     device_memory(device, &props->memory_free, &props->memory_total);
+#if defined(GS_MMAP_SUPPORT)
+    /* Weights are made from the mapped file. Without this word a host would read it into memory of
+     * its own, to copy it from there. */
+    props->caps.mmap_support = true;
+#endif
 }
 
 static ggml_backend_buffer_type_t device_buffer_type(ggml_backend_dev_t device)

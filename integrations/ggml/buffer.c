@@ -3,6 +3,7 @@
 
 #include "engine.h"
 #include "layout.h"
+#include "load.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -105,7 +106,7 @@ static void set_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor,
         const piece_t p = piece_at(tensor, offset + at, size - at);
         bool ok = true;
         if (is_whole(&p)) {
-            ok = gs_unpack_blocks(p.root, p.first, p.count, bytes + at);
+            ok = gs_load_blocks(p.root, p.first, p.count, bytes + at);
         } else {
             ok = gs_pack_blocks(p.root, p.first, 1, block);
             memcpy(block + p.begin, bytes + at, p.size);

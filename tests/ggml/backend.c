@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -1052,6 +1053,68 @@ static void check_set_without_memory(void)
     ggml_free(context);
 }
 
+/* Kilobytes of files that the process has in memory. */
+static long resident_files(void)
+{
+    char line[256];
+    long files = 0, shared = 0;
+    FILE *status = fopen("/proc/self/status", "r");
+    must(status != NULL, "no /proc/self/status");
+    while (fgets(line, sizeof(line), status)) {
+        sscanf(line, "RssFile: %ld", &files);
+        sscanf(line, "RssShmem: %ld", &shared);
+    }
+    fclose(status);
+    return files + shared;
+}
+
+/* A tensor that is large enough for several threads, from memory and from a file. Pages of the file
+ * are given back; memory that is not a file's keeps its bytes. */
+static void check_large(void)
+{
+    enum { COLUMNS = 4096, ROWS = 8200 };
+    struct ggml_context *context = make_context();
+    struct ggml_tensor *w = ggml_new_tensor_2d(context, GGML_TYPE_Q4_0, COLUMNS, ROWS);
+    ggml_backend_buffer_t buffer = allocate(context);
+    ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    const size_t size = ggml_nbytes(w);
+    uint8_t *bytes = malloc(size), *kept = malloc(size), *got = malloc(size);
+    FILE *file = tmpfile();
+    must(bytes && kept && got && file, "no memory, or no file");
+    for (size_t i = 0; i < size; i++) {
+        bytes[i] = i % 18 < 2 ? 0x3C : (uint8_t)(i * 2654435761u >> 11);
+    }
+    memcpy(kept, bytes, size);
+    must(fwrite(bytes, 1, size, file) == size && !fflush(file), "a file that cannot be written");
+    ggml_backend_tensor_set(w, bytes, 0, size);
+    ggml_backend_tensor_get(w, got, 0, size);
+    check(!memcmp(got, kept, size) && !memcmp(bytes, kept, size), "a large tensor from memory");
+    ggml_backend_tensor_memset(w, 0, 0, size);
+    for (int shared = 0; shared < 2; shared++) {
+        /* A private mapping may have pages that differ from the file's: this one does. */
+        uint8_t *mapped = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                               (shared ? MAP_SHARED : MAP_PRIVATE) | MAP_POPULATE, fileno(file), 0);
+        must(mapped != MAP_FAILED, "a file that cannot be mapped");
+        mapped[size / 2] ^= 0x55;
+        const long before = resident_files();
+        ggml_backend_tensor_set(w, mapped, 0, size);
+        const long dropped = resident_files() - before;
+        kept[size / 2] = bytes[size / 2] ^ 0x55;
+        ggml_backend_tensor_get(w, got, 0, size);
+        check(!memcmp(got, kept, size) && !memcmp(mapped, kept, size),
+              shared ? "a large tensor from a shared file"
+                     : "a large tensor from a private mapping");
+        check(!shared || dropped < -(long)(size / 1024 / 2), "pages of a file that stay in memory");
+        munmap(mapped, size);
+    }
+    fclose(file);
+    free(bytes);
+    free(kept);
+    free(got);
+    ggml_backend_buffer_free(buffer);
+    ggml_free(context);
+}
+
 enum { WIDTH = 64, TOKENS = 5 };
 
 /* A graph on a new backend, of whose allocations one fails. */
@@ -1188,5 +1251,6 @@ int main(int argc, char **argv)
     check_allocations();
     check_memory();
     check_set_without_memory();
+    check_large();
     return end();
 }

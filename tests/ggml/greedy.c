@@ -14,7 +14,7 @@ int main(int argc, char **argv)
         fail("six arguments are needed");
     }
     const int threads = atoi(argv[3]), tokens = atoi(argv[4]);
-    struct llama_model *model = open_model(argv[1], argv[2], ALL_LAYERS, false);
+    struct llama_model *model = open_model(argv[1], argv[2], ALL_LAYERS, false, false);
     const struct llama_vocab *vocab = llama_model_get_vocab(model);
     llama_token *list;
     const int count = read_tokens(vocab, argv[6], &list);

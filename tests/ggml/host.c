@@ -37,7 +37,8 @@ static ggml_backend_dev_t rpc_device(const char *address)
     return ggml_backend_reg_dev_get(server, 0);
 }
 
-struct llama_model *open_model(const char *path, const char *devices, int layers, bool repack)
+struct llama_model *open_model(const char *path, const char *devices, int layers, bool repack,
+                               bool read)
 {
     ggml_backend_dev_t list[MOST_DEVICES + 1] = {NULL};
     float split[128] = {1, 1, 1, 1};
@@ -62,6 +63,7 @@ struct llama_model *open_model(const char *path, const char *devices, int layers
     params.n_gpu_layers = list[0] ? layers : 0;
     params.tensor_split = split;
     params.use_extra_bufts = repack;
+    params.load_mode = read ? LLAMA_LOAD_MODE_NONE : LLAMA_LOAD_MODE_AUTO;
     struct llama_model *model = llama_model_load_from_file(path, params);
     if (!model) {
         fail("the model cannot be loaded");

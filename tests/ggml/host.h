@@ -16,8 +16,11 @@ void fail(const char *what);
  *
  * With `repack` the host may repack the weights of its own layers for faster kernels. They round in
  * another way, and the host has them only where a model is all its own, so tests of results do
- * without. */
-struct llama_model *open_model(const char *path, const char *devices, int layers, bool repack);
+ * without.
+ *
+ * read: the file is read instead of mapped. */
+struct llama_model *open_model(const char *path, const char *devices, int layers, bool repack,
+                               bool read);
 
 enum { ALL_LAYERS = 999 };
 

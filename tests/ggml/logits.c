@@ -39,7 +39,7 @@ int main(int argc, char **argv)
     if (sequences < 1 || sequences > MOST_SEQUENCES || tokens > ROOM) {
         fail("too many sequences or tokens");
     }
-    struct llama_model *model = open_model(argv[1], argv[2], layers, false);
+    struct llama_model *model = open_model(argv[1], argv[2], layers, false, false);
     const context_options_t options = {.tokens = ROOM,
                                        .threads = atoi(argv[4]),
                                        .cache_type = argv[5],

@@ -32,7 +32,7 @@ int main(int argc, char **argv)
     if (argc != 7) {
         fail("six arguments are needed");
     }
-    struct llama_model *model = open_model(argv[1], argv[2], ALL_LAYERS, false);
+    struct llama_model *model = open_model(argv[1], argv[2], ALL_LAYERS, false, false);
     const struct llama_vocab *vocab = llama_model_get_vocab(model);
     const int vocabulary = llama_vocab_n_tokens(vocab), chunks = atoi(argv[6]);
     llama_token *text;

@@ -1,10 +1,12 @@
 /* Measures a model of llama.cpp on one device, on demand, so that two processes can be measured in
  * turn:
  *
- *   rates MODEL DEVICE
+ *   rates MODEL DEVICE [read]
  *
- * For DEVICE see host.h. Commands come on stdin, one on a line; each has one line as its answer:
+ * For DEVICE see host.h. With "read" the file is read instead of mapped. Commands come on stdin, one on a line; each has one line as its answer:
  *
+ *   loaded                              seconds that loading has taken, and the most bytes that the
+ *                                       process has had in memory until now
  *   weights                             how many bytes of weights a token reads, and how many of
  *                                       these belong to experts
  *   context CACHE_TYPE SEQUENCES DEPTH ROOM
@@ -18,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "ggml.h"
 #include "gguf.h"
@@ -144,15 +147,23 @@ static void open_new_context(state_t *state, const char *cache_type, int room)
 
 int main(int argc, char **argv)
 {
-    if (argc != 3) {
+    if (argc < 3) {
         fail("two arguments are needed");
     }
-    state_t state = {.model = open_model(argv[1], argv[2], ALL_LAYERS, true),
+    const bool read = argc > 3 && !strcmp(argv[3], "read");
+    ggml_time_init();
+    const int64_t start = ggml_time_us();
+    state_t state = {.model = open_model(argv[1], argv[2], ALL_LAYERS, true, read),
                      .batch = llama_batch_init(BATCH, 0, 1)};
+    const int64_t loaded = ggml_time_us() - start;
     char line[256], type[32];
     int room, threads, prompt, steps;
     while (fgets(line, sizeof(line), stdin)) {
-        if (!strcmp(line, "weights\n")) {
+        if (!strcmp(line, "loaded\n")) {
+            struct rusage usage;
+            getrusage(RUSAGE_SELF, &usage);
+            printf("%.6f %ld\n", 1e-6 * (double)loaded, usage.ru_maxrss * 1024);
+        } else if (!strcmp(line, "weights\n")) {
             print_weights(argv[1]);
         } else if (sscanf(line, "context %31s %d %d %d", type, &state.sequences, &state.depth,
                           &room) == 4 &&

@@ -5,7 +5,8 @@ the sources of PyPI, for this machine (GGML_NATIVE, without AMX) and for AVX2 al
 compiler flags of its release build; with --caps=amx it has AMX.
 
 Both backends have a process with the model (rates.c), and these run in turn. Rates are medians, the
-ratio is the median over the rounds, with the least and the most."""
+ratio is the median over the rounds, with the least and the most. Then each loads the model some
+times, from a file that the system has in memory."""
 import argparse
 import collections
 import os
@@ -89,15 +90,15 @@ def model_path(name, layers, folder, tokenizer):
 class Host:
     """A process with a model on one backend: Sinter's if there is a library, else the CPU's."""
 
-    def __init__(self, program, folder, model, cap, backend=None):
+    def __init__(self, program, folder, model, cap, backend=None, read=False):
         environment = dict(os.environ, LD_LIBRARY_PATH=folder)
         environment.pop("GGML_BACKEND_PATH", None)
         if backend:
             environment["GGML_BACKEND_PATH"] = backend
             if cap == "avx2":
                 environment["SINTER_MAX_CPU_ISA"] = "avx2"
-        self.process = subprocess.Popen([program, model, "Sinter" if backend else "cpu"],
-                                        env=environment, text=True, stdin=subprocess.PIPE,
+        words = [program, model, "Sinter" if backend else "cpu", *(["read"] if read else [])]
+        self.process = subprocess.Popen(words, env=environment, text=True, stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE)
         self.context = None
 
@@ -145,6 +146,26 @@ def gigabytes(line, seconds, weights, experts):
     if not line.steps or (experts and line.sequences > 1):
         return "-"
     return f"{1e-9 * weights * line.steps / seconds:.1f}"
+
+
+def measure_loading(start, runs):
+    """Prints how long loading takes and how much memory at most; start(which, read) makes a host
+    on the CPU backend (0) or on Sinter (1), which reads the file or maps it."""
+    print("\n| loading, the file is | CPU backend, s | Sinter | ratio | CPU backend, peak GB | Sinter "
+          "|\n|---|---|---|---|---|---|", flush=True)
+    for read in (False, True):
+        seconds, peaks = [[], []], [0, 0]
+        for turn in range(runs):
+            for which in (0, 1) if turn % 2 == 0 else (1, 0):
+                host = start(which, read)
+                words = host.ask("loaded").split()
+                seconds[which].append(float(words[0]))
+                peaks[which] = max(peaks[which], 1e-9 * int(words[1]))
+                host.close()
+        ratio = statistics.median(ours / theirs for theirs, ours in zip(*seconds))
+        print(f"| {'read' if read else 'mapped'} | " +
+              " | ".join(f"{statistics.median(each):.2f}" for each in seconds) +
+              f" | {ratio:.2f} | " + " | ".join(f"{peak:.2f}" for peak in peaks) + " |", flush=True)
 
 
 def measure_model(name, path, lines, hosts, runs):
@@ -200,10 +221,18 @@ def main():
         lines = [line for line in (SMOLLM2 if name == "smollm2" else LARGE)
                  if line.name.startswith(arguments.only)]
         for cap in caps:
-            hosts = [Host(program, folders[cap], path, cap, which) for which in (None, backend)]
-            measure_model(f"{os.path.basename(path)}, {cap}", path, lines, hosts, arguments.runs)
-            for host in hosts:
-                host.close()
+            def start(which, read=False, path=path, cap=cap):
+                return Host(program, folders[cap], path, cap, (None, backend)[which], read)
+
+            if lines:
+                hosts = [start(which) for which in (0, 1)]
+                measure_model(f"{os.path.basename(path)}, {cap}", path, lines, hosts,
+                              arguments.runs)
+                for host in hosts:
+                    host.close()
+            if "loading".startswith(arguments.only):
+                print(f"\n{os.path.basename(path)}, {cap}", flush=True)
+                measure_loading(start, arguments.runs)
 
 
 if __name__ == "__main__":
