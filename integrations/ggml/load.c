@@ -101,6 +101,6 @@ bool gs_load_blocks(const struct ggml_tensor *root, size_t first, size_t count,
     for (int i = 0; i < n; i++) {
         pthread_join(threads[i], NULL);
     }
-    /* A thread without memory for a strip: here, where no other one needs any, there may be some. */
+    /* A thread had no memory for a strip. There may be some now that no other one needs any. */
     return !load.failed || gs_unpack_blocks(root, 0, count, blocks);
 }

@@ -151,8 +151,8 @@ def gigabytes(line, seconds, weights, experts):
 def measure_loading(start, runs):
     """Prints how long loading takes and how much memory at most; start(which, read) makes a host
     on the CPU backend (0) or on Sinter (1), which reads the file or maps it."""
-    print("\n| loading, the file is | CPU backend, s | Sinter | ratio | CPU backend, peak GB | Sinter "
-          "|\n|---|---|---|---|---|---|", flush=True)
+    print("\n| loading, the file is | CPU backend, s | Sinter | ratio | CPU backend, peak GB | "
+          "Sinter |\n|---|---|---|---|---|---|", flush=True)
     for read in (False, True):
         seconds, peaks = [[], []], [0, 0]
         for turn in range(runs):
