@@ -3,8 +3,8 @@
  *
  *   rates MODEL DEVICE [read]
  *
- * For DEVICE see host.h. With "read" the file is read instead of mapped. Commands come on stdin, one
- * on a line; each has one line as its answer:
+ * For DEVICE see host.h. With "read" the file is read instead of mapped. Commands come on stdin,
+ * one on a line; each has one line as its answer:
  *
  *   loaded                              seconds that loading has taken, and the most bytes that the
  *                                       process has had in memory until now
