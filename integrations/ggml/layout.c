@@ -549,16 +549,18 @@ static void begin_of_block(const struct ggml_tensor *root, size_t block, uint8_t
 static void convert(const gs_layout_t *layout, bool pack, size_t count, uint8_t *blocks,
                     uint8_t *const *from)
 {
+    enum { AHEAD = 2048 }; /* bytes; prefetching past the end is harmless */
     uint8_t *planes[GS_PLANES];
-    memcpy(planes, from, sizeof(planes));
     for (size_t i = 0; i < count; i++) {
+        for (int p = 0; p < GS_PLANES; p++) {
+            planes[p] = from[p] + i * (size_t)layout->planes[p].bytes;
+        }
         if (pack) {
             layout->pack(blocks + i * (size_t)layout->bytes, planes);
         } else {
-            layout->unpack(blocks + i * (size_t)layout->bytes, planes);
-        }
-        for (int p = 0; p < GS_PLANES; p++) {
-            planes[p] += layout->planes[p].bytes;
+            const uint8_t *block = blocks + i * (size_t)layout->bytes;
+            __builtin_prefetch((const void *)((uintptr_t)block + AHEAD));
+            layout->unpack(block, planes);
         }
     }
 }

@@ -7,7 +7,8 @@
 
 /* As tiles_pack_codes, tiles_pack_values and tiles_unpack_codes. Where the features have AVX2,
  * whole strips and tiles go by vectors if their elements follow one another along K or N and begin
- * a byte; all others go through the functions of numeric/tiles.h. */
+ * a byte; all others go through the functions of numeric/tiles.h. So does unpacking codes of which
+ * some bits are kept, or that follow one another along N. */
 bool tiles_bulk_pack_codes(features_t features, const groups_t *from, tiled_t as, int64_t K,
                            int64_t N, unsigned char *to);
 bool tiles_bulk_pack_values(features_t features, const groups_t *from, tiled_t as, int64_t groups,
