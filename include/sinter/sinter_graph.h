@@ -279,8 +279,8 @@ SINTER_API sinter_status_t sinter_logical_tensor_get_bytes(const sinter_logical_
  * and no more are stored: s8 from -2^(bits-1) on, u8 from 0 on. sinter_reorder refuses others. 0:
  * all bits of the type. transpose_b is the attribute of the MatMul: if it is not 0, the last dim is
  * K. All parts of the operand (codes, scales, and zero points or offsets if there are any) must
- * have such a layout. The tensor is one matrix: its other dims are 1. No op writes such a tensor
- * and no other op reads one; compile refuses both.
+ * have such a layout. The tensor is one matrix: its other dims are 1. A Reorder alone makes such a
+ * tensor. For what else reads it, it is unpacked; the report of the compiled partition says that.
  * sinter_invalid_shape: the tensor is not a matrix, or its dims are not known;
  * sinter_invalid_data_type: there is no such layout for its type; sinter_invalid_arguments: it is a
  * host scalar, or bits are out of range. After an error *lt is unchanged. sinter_reorder converts,

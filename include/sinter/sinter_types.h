@@ -88,11 +88,13 @@ typedef enum sinter_layout_type {
     /* Not said; treated as any. */
     sinter_layout_type_undef = 0,
     /* The library chooses, which means dense row-major. For an input with dynamic dims: whatever
-     * strides the tensor has at execute. */
+     * strides the tensor has at execute. For an input that is a part of the second operand of a
+     * MatMul (sinter_weights_part_t): perhaps an opaque layout, so ask the compiled partition. */
     sinter_layout_type_any = 1,
     /* As the strides say: elements from one index to the next, the dims in any order. */
     sinter_layout_type_strided = 2,
-    /* As the library wants it: layout_id says which. MatMul reads its second operand so. */
+    /* As the library wants it: layout_id says which. MatMul reads its second operand so, and a
+     * Reorder makes it. */
     sinter_layout_type_opaque = 3
 } sinter_layout_type_t;
 

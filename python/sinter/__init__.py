@@ -27,7 +27,7 @@ from .partition import CompiledPartition, Execution, Partition
 from .runtime import (ConstantCacheStats, Engine, Stream, constant_cache, default_stream,
                       invalidate, isa)
 from .schema import (Attribute, OpSchema, cpu_isas, data_types, fpmath_modes, op_kinds, op_schema)
-from .tensors import Tensor, reorder, weights
+from .tensors import Tensor, packed, reorder, weights
 
 
 def version() -> str:
@@ -53,6 +53,6 @@ __all__ = [
     "ConstantCacheStats", "Engine", "Execution", "Graph", "OpSchema", "Opaque", "Partition",
     "SinterError", "Stream", "Tensor", "View", "bits", "constant_cache", "cpu_isas",
     "data_type_of", "data_types", "default_stream", "empty", "fpmath_modes", "invalidate", "isa",
-    "kernel_list", "load", "numpy_type", "op_kinds", "op_schema", "pack", "reorder",
+    "kernel_list", "load", "numpy_type", "op_kinds", "op_schema", "pack", "packed", "reorder",
     "set_verbose", "unpack", "version", "view", "weights",
 ]

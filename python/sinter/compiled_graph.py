@@ -13,7 +13,8 @@ from ._library import Handle, call
 from .arrays import Array, bits
 from .partition import by_id, check_arrays, pairs_of, ports_of, text_of
 from .runtime import Constants, Engine, Stream, stream_of
-from .tensors import Bound, Tensor, TensorKey, bind, from_logical, new_array, tensor_id
+from .tensors import (Bound, Tensor, TensorKey, as_wanted, bind, from_logical, new_array,
+                      tensor_id)
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class CompiledGraph(Handle):
         self.outputs = tuple(from_logical(p) for p in ports_of("compiled_graph", self, "output"))
         self._inputs = {port.id: port for port in self.inputs}
         self._outputs = {port.id: port for port in self.outputs}
-        self.bind({number: array for number, array in constants.items() if number in self._inputs})
+        self.bind(as_wanted(constants, self.inputs))  # type: ignore[arg-type]
 
     def query(self, tensor: TensorKey) -> Tensor:
         """A port of any partition, with the dims and strides of the next execute as far as they

@@ -91,13 +91,19 @@ class Graph(Handle):
         """A tensor of one element that each execute is given, as an array or as a number."""
         return self.tensor(dtype, [1], property="host_scalar")
 
-    def constant(self, array: Array) -> Tensor:
+    def constant(self, array: Array, *, any_layout: bool = False) -> Tensor:
         """A tensor with the data type, dims and strides of an array or a view, whose data does not
         change between executes, so that the library may keep it in another layout. What is
-        compiled from the graph keeps the array and binds it by itself."""
+        compiled from the graph keeps the array and binds it by itself.
+
+        any_layout  compile chooses the layout of weights: what is compiled has a packed copy then,
+                    and the library makes none. Without one the array must be dense.
+        """
         if not isinstance(array, (np.ndarray, View, Opaque)):
             raise wrong(f"a constant is an array or a view, not {type(array).__name__}")
         made = tensor_of(array, self._next_tensor, "constant")
+        if flag("any_layout", any_layout) and made.layout_id is None:
+            made = replace(made, strides=None)
         self._next_tensor += 1
         self._constants[made.id] = array
         return made

@@ -9,7 +9,8 @@ from ._abi import LogicalTensor
 from ._library import Handle, call, instance, items, name_of, wrong
 from .arrays import Array
 from .runtime import Constants, Engine, Stream, fpmath, stream_of
-from .tensors import Bound, Tensor, TensorKey, bind, from_logical, new_array, tensor_id, to_logical
+from .tensors import (Bound, Tensor, TensorKey, as_wanted, bind, from_logical, new_array, tensor_id,
+                      to_logical)
 
 
 def text_of(name: str, handle: Any) -> str:
@@ -152,8 +153,7 @@ class CompiledPartition(Handle):
         #: None take their values at each execute.
         self.inputs = tuple(self.query(number) for number in inputs)
         self.outputs = tuple(self.query(number) for number in outputs)
-        self._constants = {number: array for number, array in constants.items()
-                           if number in inputs}
+        self._constants = as_wanted(constants, self.inputs)
 
     def query(self, tensor: TensorKey) -> Tensor:
         """A port with everything that compile has filled in."""

@@ -1,5 +1,6 @@
 """Tensors as a graph knows them, and arrays that are bound to them."""
 import math
+from collections.abc import Iterable, Mapping
 from ctypes import byref, c_size_t, c_void_p
 from dataclasses import dataclass, replace
 from typing import Any, Optional, Union
@@ -272,3 +273,24 @@ def weights(array: Array, part: str, transpose_b: bool = False, bits: int = 0) -
     copy = _room(tensor_of(array, 0, "variable").for_weights(part, transpose_b, bits))
     reorder(array, copy)
     return copy
+
+
+def packed(array: Array, port: Tensor) -> Opaque:
+    """A copy of an array or a view in the opaque layout of a port: what compile has chosen for a
+    tensor of layout any, or Tensor.for_weights."""
+    if not isinstance(array, (np.ndarray, View)):
+        raise wrong(f"an array or a view is packed, not {type(array).__name__}")
+    if port.layout_id is None:
+        raise wrong(f"tensor {port.id} has no opaque layout")
+    own = tensor_of(array, port.id, "variable")
+    copy = _room(replace(own, strides=None, layout_id=port.layout_id))
+    reorder(array, copy)
+    return copy
+
+
+def as_wanted(constants: Mapping[int, Array], ports: Iterable[Tensor]) -> dict[int, Array]:
+    """Constants that a graph holds, of these ports: packed where compile has chosen that."""
+    wanted = {port.id: port for port in ports}
+    return {number: packed(array, wanted[number])
+            if wanted[number].layout_id is not None and not isinstance(array, Opaque) else array
+            for number, array in constants.items() if number in wanted}

@@ -167,6 +167,28 @@ class Layouts(python_case.Case):
         mixed, x = self.graph(self.packed, self.opaque[1])
         self.near(mixed.compile()({x: self.x})[0], self.wanted(), 1e-3)
 
+    def test_layout_any(self):
+        """Compile chooses the layout: what the graph holds is packed, other arrays are given so."""
+        graph = sinter.Graph()
+        ports = [graph.constant(one, any_layout=True) for one in (self.packed, self.scales)]
+        x = graph.input("f32", [None, self.K])
+        w = graph.op("DynamicDequantize", ports, "f32", qtype="per_group",
+                     group_shape=[1, self.GROUP])
+        graph.op("MatMul", [x, w], transpose_b=True)
+        compiled = graph.compile()
+        self.near(compiled({x: self.x})[0], self.wanted(), 1e-3)
+        (partition,) = graph.partitions()
+        alone = partition.compile()
+        self.near(alone({x: self.x})[0], self.wanted(), 1e-3)
+        tiles = sinter.isa() != "generic"
+        for port, one, array in zip(ports, self.opaque, (self.packed, self.scales)):
+            self.assertEqual(alone.query(port).layout_id, one.layout_id if tiles else None)
+            if tiles:
+                made = sinter.packed(array, alone.query(port))
+                self.assertTrue((made.buffer == one.buffer).all())
+            with self.fails("invalid_arguments", "no opaque layout"):
+                sinter.packed(array, x)
+
     def test_reorder_op(self):
         """Reorder in a graph packs and unpacks; an output in tiles gets an array of its own."""
         graph = sinter.Graph()

@@ -168,6 +168,7 @@ typedef struct index_params {
 typedef struct reorder_params {
     int in, out;
     const node_t *reader; /* inserted by pass unpack: an op that does not read tiles; else NULL */
+    bool may_not_fit;     /* packs codes of which the layout keeps fewer bits */
 } reorder_params_t;
 
 typedef struct top_k_params {

@@ -394,6 +394,23 @@ static const graph_case_t readers[] = {
      UNPACKS(0, 192) "1 (Gather)"},
 };
 
+/* Weights that a view shows with other dims: the report names the product, not what passes have
+ * made of the view. */
+static void test_behind_view(void)
+{
+    static const graph_case_t view = {
+        DEQUANTISED(s8, f32, f32) ", " OP(
+            2, StaticReshape,
+            ATTR("shape", "s64[]", "[1, 32, 16]") ", " ATTR("special_zero", "bool", "0"),
+            T(2, f32, "32, 16"),
+            T(6, f32, "1, 32, 16")) ", " OP(3, MatMul, "",
+                                            T(3, f32, "8, 32") ", " T(6, f32, "1, 32, 16"),
+                                            T(4, f32, "1, 8, 16")),
+        {{0, CODES, 0}, {1, VALUES, 0}},
+        UNPACKS(0, 512) "3 (MatMul) does not read"};
+    check_case(&view);
+}
+
 /* Two products of the same weights read them as they are. */
 static void test_two_products(void)
 {
@@ -714,6 +731,7 @@ int main(void)
     for (size_t i = 0; i < sizeof any_cases / sizeof *any_cases; i++) {
         check_any(&any_cases[i]);
     }
+    test_behind_view();
     test_two_products();
     test_constants();
     test_compile();

@@ -8,21 +8,33 @@ static bool takes(const lowering_t *lo, int node)
     return graph_repacks(lo->g, &lo->g->nodes[node]);
 }
 
+/* The first op that reads a value, behind views that passes have made. */
+static const node_t *reader_of(const graph_t *g, int value)
+{
+    const node_t *n = &g->nodes[g->uses[g->uses_begin[value]]];
+    while (g->values[n->out[0]].stands_for > 0 && g->values[n->out[0]].n_uses > 0) {
+        n = &g->nodes[g->uses[g->uses_begin[n->out[0]]]];
+    }
+    return n;
+}
+
 static sinter_status_t emit(emitter_t *e, const cluster_t *cl, step_t *step)
 {
     const graph_t *g = e->lo->g;
     const node_t *n = emit_heavy(e, cl);
     const int in = n->in[0], out = n->out[0];
     const plan_value_t *from = &e->lo->plan->values[in], *to = &e->lo->plan->values[out];
-    const bool inserted = g->values[out].stands_for > 0;
-    step->p.reorder = (reorder_params_t){
-        .in = in, .out = out, .reader = inserted ? &g->nodes[g->uses[g->uses_begin[out]]] : NULL};
+    step->p.reorder =
+        (reorder_params_t){.in = in,
+                           .out = out,
+                           .reader = g->values[out].stands_for > 0 ? reader_of(g, out) : NULL,
+                           .may_not_fit = to->tiled != NOT_TILED && layout_may_not_fit(&to->lt)};
     if (from->tiled != NOT_TILED && to->kind == PV_TEMP) {
         step->copied = in;
         step->copy = out;
     }
     /* Driver.check reads the codes before any step runs. */
-    return to->tiled != NOT_TILED && from->kind != PV_INPUT && layout_may_not_fit(&to->lt)
+    return step->p.reorder.may_not_fit && from->kind != PV_INPUT
                ? sg_fail(sinter_unimplemented,
                          "%s: tensor %llu, whose codes must fit fewer bits, is computed in the "
                          "same partition",

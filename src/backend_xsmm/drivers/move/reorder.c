@@ -72,7 +72,7 @@ static part_t part_of(const reorder_state_t *st, int64_t column, int64_t columns
 
 static int checked(const step_t *step)
 {
-    return step->p.reorder.in;
+    return step->p.reorder.may_not_fit ? step->p.reorder.in : -1;
 }
 
 /* Codes that must fit fewer bits: they are packed tile by tile, for the answer alone. */
@@ -81,7 +81,7 @@ static sinter_status_t check(const problem_t *p, const void *state)
     enum { MOST_BYTES = TILES_COLUMNS * TILES_K };
     const reorder_state_t *st = state;
     const layout_t *l = &st->layout;
-    if (!st->packs || !layout_may_not_fit(&st->tiles)) {
+    if (!p->step->p.reorder.may_not_fit) {
         return sinter_success;
     }
     const int64_t bytes = dtype_traits(st->strided.data_type)->bits / 8;
