@@ -88,7 +88,9 @@ SINTER_API sinter_status_t sinter_partition_dump(const sinter_partition_t *parti
  * inputs and outputs are the partition's ports, in any order, matched by id, with dims and
  * layouts that are now known. A dim that is still unknown stays dynamic: it takes its value from
  * the tensors at each execute. NULL with a count of 0: as the partition has them. Shapes of
- * outputs are inferred, and outputs of layout any become dense row-major.
+ * outputs are inferred, and outputs of layout any become dense row-major. Of inputs of layout any
+ * that are weights compile chooses the layout: sinter_compiled_partition_query_logical_tensor gives
+ * it, and the executes must have it (docs/layouts.md).
  * An unsupported partition is sinter_unimplemented; shapes that contradict each other are
  * sinter_invalid_shape. Destroy the result with sinter_compiled_partition_destroy. Thread-safe. */
 SINTER_API sinter_status_t sinter_partition_compile(sinter_partition_t *partition,
