@@ -3,10 +3,9 @@
 #ifndef SINTER_TESTS_PLAN_RIG_H
 #define SINTER_TESTS_PLAN_RIG_H
 
-#include "backend_xsmm/plan/compile.h"
+#include "api/compile_with.h"
 #include "mini_graph.h"
 #include "oracle.h"
-#include "passes/pass.h"
 #include "passive.h"
 
 enum { PLAN_PORTS = 32, PLAN_OPS = 64 };
@@ -41,29 +40,15 @@ static inline void planned_part(planned_t *p, mini_t *m, family_t family, sinter
     }
 }
 
-/* Through the passes and the lowering, with what the caller knows about inputs and outputs now. */
-static inline sinter_status_t planned_compile_to(planned_t *p, const lt_t *in, size_t n_in,
-                                                 const lt_t *out, size_t n_out)
+/* Through the passes and the lowering; ports: what the caller knows now. */
+static inline sinter_status_t planned_compile(planned_t *p, const compile_ports_t *ports)
 {
     arena_t arena;
     arena_init(&arena, p->part.engine);
-    strided_inputs_t strided = {.arena = &arena};
-    bool again = false; /* no input leaves its layout to compile */
-    sinter_status_t status =
-        compile_open(&p->part, p->part.engine, n_in, in, n_out, out, &strided, &p->cp);
-    status = status == sinter_success ? passes_run(&p->cp->plan.sub) : status;
-    status = status == sinter_success ? compile_finish(p->cp, &p->part, &strided, &again) : status;
+    const sinter_status_t status =
+        compile_with(&p->part, p->part.engine, ports, &(strided_inputs_t){.arena = &arena}, &p->cp);
     arena_free(&arena);
-    if (status != sinter_success && p->cp != NULL) {
-        compiled_unref(p->cp);
-        p->cp = NULL;
-    }
     return status;
-}
-
-static inline sinter_status_t planned_compile(planned_t *p, const lt_t *in, size_t n_in)
-{
-    return planned_compile_to(p, in, n_in, NULL, 0);
 }
 
 static inline void planned_free(planned_t *p)
@@ -79,7 +64,7 @@ static inline sinter_status_t planned(planned_t *p, mini_t *m, family_t family)
 {
     sinter_status_t status = mini_end(m);
     planned_part(p, m, family, sinter_fpmath_mode_strict, false);
-    return status == sinter_success ? planned_compile(p, NULL, 0) : status;
+    return status == sinter_success ? planned_compile(p, &(compile_ports_t){0}) : status;
 }
 
 /* "matmul softmax chain": the kinds of the steps in order; ", else ...": those of the fallback. */

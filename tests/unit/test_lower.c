@@ -720,7 +720,7 @@ static void test_random(sinter_engine_t *engine, int rounds, bool dynamic)
         }
         planned_part(&p, &k.m, FAMILY_GENERAL, sinter_fpmath_mode_strict, false);
         if (p.part.n_inputs <= PLAN_PORTS && p.part.n_outputs <= PLAN_PORTS && k.m.g.n_nodes > 0) {
-            status = status == sinter_success ? planned_compile(&p, NULL, 0) : status;
+            status = status == sinter_success ? planned_compile(&p, &(compile_ports_t){0}) : status;
             refused += status != sinter_success;
             CHECK(status == sinter_success || dynamic, "%s %d: %s", name, round,
                   sinter_last_error_message());

@@ -304,7 +304,7 @@ static void run(const tail_case_t *c, sinter_engine_t *engine, int line)
     for (int i = 0; i < m.g.n_nodes; i++) { /* the first product is the scores */
         m.g.nodes[i].role = i == 0 ? "qk" : "";
     }
-    status = status == sinter_success ? planned_compile(&p, NULL, 0) : status;
+    status = status == sinter_success ? planned_compile(&p, &(compile_ports_t){0}) : status;
     check_at(status == sinter_success, line, "%s", sinter_last_error_message());
     if (status == sinter_success) {
         check_at(strcmp(planned_steps(&p, steps, sizeof(steps)), c->steps) == 0, line,
@@ -374,7 +374,9 @@ static void append(const tail_case_t *c, sinter_engine_t *engine, int threads, i
         lts[i] = slice(&m.g.values[p.out[i]].lt);
         ids[i] = lts[i].id;
     }
-    status = status == sinter_success ? planned_compile_to(&p, NULL, 0, lts, n) : status;
+    status = status == sinter_success
+                 ? planned_compile(&p, &(compile_ports_t){.n_out = n, .out = lts})
+                 : status;
     check_at(status == sinter_success &&
                  strcmp(planned_steps(&p, steps, sizeof(steps)), c->steps) == 0,
              line, "%s", sinter_last_error_message());

@@ -235,28 +235,20 @@ static bool overlap(const plan_value_t *a, const plan_value_t *b)
     return a->first <= b->last && b->first <= a->last;
 }
 
-/* False: too many. */
-static bool round_size(int64_t b, size_t *bytes)
-{
-    if (b < 0 || (uint64_t)b > SIZE_MAX - 2 * SCRATCH_ALIGN) {
-        return false;
-    }
-    *bytes = scratch_round((size_t)b);
-    return true;
-}
-
-static bool temp_size(const plan_t *plan, const frame_mem_t *fm, int i, size_t *bytes)
+static bool temp_size(const frame_mem_t *fm, int i, size_t *bytes)
 {
     int64_t n = 1, b;
-    if (plan->values[i].tiled != NOT_TILED) {
-        return frame_tiles_bytes(&plan->values[i], &fm->v[i], &b) && round_size(b, bytes);
-    }
     for (int d = 0; d < fm->v[i].ndims; d++) {
         if (!mul_i64(n, fm->v[i].dims[d], &n)) {
             return false;
         }
     }
-    return dtype_bytes(fm->v[i].dtype, n, &b) && round_size(b, bytes);
+    if (!dtype_bytes(fm->v[i].dtype, n, &b) || b < 0 ||
+        (uint64_t)b > SIZE_MAX - 2 * SCRATCH_ALIGN) {
+        return false;
+    }
+    *bytes = scratch_round((size_t)b);
+    return true;
 }
 
 static bool same_memory(const plan_t *plan, const frame_mem_t *fm, int i, int j)
@@ -275,7 +267,7 @@ static bool fits_at(const plan_t *plan, const frame_mem_t *fm, int i, size_t byt
     for (int j = 0; j < i; j++) {
         size_t other;
         if (j == beside || plan->values[j].kind != PV_TEMP ||
-            !overlap(&plan->values[i], &plan->values[j]) || !temp_size(plan, fm, j, &other)) {
+            !overlap(&plan->values[i], &plan->values[j]) || !temp_size(fm, j, &other)) {
             continue;
         }
         if (*at < fm->temp_offset[j] + other && fm->temp_offset[j] < *at + bytes) {
@@ -311,7 +303,7 @@ static sinter_status_t place_temps(const plan_t *plan, frame_mem_t *fm)
             fm->temp_offset[i] = 0;
             continue;
         }
-        if (!temp_size(plan, fm, i, &bytes)) {
+        if (!temp_size(fm, i, &bytes)) {
             return sg_fail(sinter_invalid_shape, "tensor %llu: size of the temporary overflows",
                            (unsigned long long)plan->values[i].lt.id);
         }

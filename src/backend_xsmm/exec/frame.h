@@ -59,8 +59,6 @@ void frame_data(const plan_t *plan, frame_mem_t *fm, unsigned char *const *data,
 /* The data pointers of views, from those of their bases. */
 void frame_views(const plan_t *plan, frame_mem_t *fm);
 /* frame_shapes for packed values alone. Their bases must have dims and strides. */
-/* Bytes of the tiles of a value, or of the copy in tiles of its base. False: too many. */
-bool frame_tiles_bytes(const plan_value_t *v, const bound_t *dims, int64_t *bytes);
 sinter_status_t frame_packed_shapes(const plan_t *plan, frame_mem_t *fm);
 /* Takes the copies of packed values from the constant cache; owner: the compiled partition. A
  * value for which the cache has no room is read from its base. Copies that are to be made and large

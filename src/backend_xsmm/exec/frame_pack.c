@@ -79,12 +79,13 @@ static bool dense_but(bound_t *b, int dim, int64_t *stride)
     return true;
 }
 
-bool frame_tiles_bytes(const plan_value_t *v, const bound_t *dims, int64_t *bytes)
+/* Bytes of the tiles of a matrix. False: too many. */
+static bool tiles_of(const plan_value_t *v, const bound_t *base, int64_t *bytes)
 {
-    const int64_t K = v->along < 0 ? 1 : dims->dims[v->along], N = dims->dims[v->across];
+    const int64_t K = v->along < 0 ? 1 : base->dims[v->along], N = base->dims[v->across];
     return tiles_are_values(v->tiled)
-               ? tiles_of_values(v->tiled, dims->dtype, K, N, bytes)
-               : tiles_of_codes(tiles_bits(v->tiled, dims->dtype), K, N, bytes);
+               ? tiles_of_values(v->tiled, base->dtype, K, N, bytes)
+               : tiles_of_codes(tiles_bits(v->tiled, base->dtype), K, N, bytes);
 }
 
 /* The other dims keep their order. */
@@ -317,7 +318,7 @@ static bool key_of(const bound_t *base, const bound_t *packed, const plan_value_
         key->tiled = packed->tiled;
         key->across = value->across;
         key->along = value->along;
-        if (!dtype_bytes(base->dtype, span, &n) || !frame_tiles_bytes(value, base, &elems)) {
+        if (!dtype_bytes(base->dtype, span, &n) || !tiles_of(value, base, &elems)) {
             return false;
         }
         key->extent = (size_t)n;
@@ -333,7 +334,7 @@ static bool key_of(const bound_t *base, const bound_t *packed, const plan_value_
         key->along = value->along;
         key->unpacks = true;
     }
-    if (key->unpacks ? !frame_tiles_bytes(value, base, &n) : !dtype_bytes(base->dtype, span, &n)) {
+    if (key->unpacks ? !tiles_of(value, base, &n) : !dtype_bytes(base->dtype, span, &n)) {
         return false;
     }
     key->extent = (size_t)n;
