@@ -708,7 +708,10 @@ static int plan_memory(gr_exec_t *x, gr_error_t *err)
 
 int gr_exec_compile(gr_exec_t *x, gr_error_t *err)
 {
-    return choose_layouts(x, err) || compile_parts(x, err) || tie_parts(x, err) || plan_memory(x, err) ? -1 : 0;
+    return choose_layouts(x, err) || compile_parts(x, err) || tie_parts(x, err) ||
+                   plan_memory(x, err)
+               ? -1
+               : 0;
 }
 
 static int bind_inputs(gr_exec_t *x, gr_error_t *err)
