@@ -647,7 +647,7 @@ static void test_out_of_memory(void)
 
 static lt_t in_tiles(lt_t lt, sinter_weights_part_t part)
 {
-    CHECK_THAT(sinter_logical_tensor_set_weights_layout(&lt, part, 0) == sinter_success);
+    CHECK_THAT(sinter_logical_tensor_set_weights_layout(&lt, part, 0, 0) == sinter_success);
     return lt;
 }
 

@@ -65,7 +65,7 @@ static void load_text(model_t *model, const char *ops)
 /* A tensor that lies in tiles. */
 typedef struct tiles {
     uint64_t id;
-    int part, transposed;
+    int part, transposed, bits;
 } tiles_t;
 
 enum { MOST_TILES = 6 };
@@ -90,7 +90,7 @@ static const tiles_t *tiles_of(const graph_case_t *c, uint64_t id)
 static sinter_logical_tensor_t tiled(sinter_logical_tensor_t lt, const tiles_t *t)
 {
     CHECK_THAT(sinter_logical_tensor_set_weights_layout(&lt, (sinter_weights_part_t)t->part,
-                                                        t->transposed) == sinter_success);
+                                                        t->bits, t->transposed) == sinter_success);
     return lt;
 }
 
@@ -468,7 +468,7 @@ typedef struct any_case {
     int n;
     struct {
         uint64_t id;
-        int part, transposed;
+        int part, transposed, bits;
     } any[MOST_TILES];
     const char *words;
 } any_case_t;
@@ -676,9 +676,8 @@ static void test_compile(void)
 /* Codes that a layout has no bits for are an error of the execute, before anything is written. */
 static void test_six_bits(void)
 {
-    static const graph_case_t c = {REORDER(s8, "70, 35"),
-                                   {{2, sinter_weights_codes_of_6_bits, 1}},
-                                   "packs tensor 1 into tiles"};
+    static const graph_case_t c = {
+        REORDER(s8, "70, 35"), {{2, CODES, 1, 6}}, "packs tensor 1 into tiles"};
     sinter_compiled_graph_t *whole = NULL;
     run_t r;
     CHECK_THAT(!compile_whole(&c, NULL, sinter_partition_policy_fusion, &whole));
@@ -705,7 +704,7 @@ static void test_six_bits(void)
         OP(1, Quantize, ATTR("scales", "f32[]", "[0.5]") ", " ATTR("zps", "s64[]", "[0]"),
            T(1, f32, "70, 35"),
            T(2, s8, "70, 35")) ", " OP(2, Reorder, "", T(2, s8, "70, 35"), T(4, s8, "70, 35")),
-        {{4, sinter_weights_codes_of_6_bits, 1}},
+        {{4, CODES, 1, 6}},
         NULL};
     model_t model;
     sinter_compiled_partition_t *compiled = NULL;

@@ -832,7 +832,7 @@ static void run(const way_case_t *c, sinter_engine_t *engine, sinter_cpu_isa_t i
             status = sinter_partition_get_inputs(partition, 2, in);
             status =
                 status == sinter_success
-                    ? sinter_logical_tensor_set_weights_layout(&in[0], sinter_weights_values, 1)
+                    ? sinter_logical_tensor_set_weights_layout(&in[0], sinter_weights_values, 0, 1)
                     : status;
         }
         status = status == sinter_success
