@@ -277,94 +277,96 @@ static void check_case(const graph_case_t *c)
 
 static const graph_case_t readers[] = {
     {OP(1, ReLU, "", T(0, f32, "32, 16"), T(1, f32, "32, 16")),
-     {{0, VALUES, 0}},
+     {{0, VALUES, 0, 0}},
      UNPACKS(0, 2048) "1 (ReLU) does not read: at every execute, because it is not constant"},
-    {OP(1, ReLU, "", T(0, f32, "33, 17"), T(1, f32, "33, 17")), {{0, VALUES, 1}}, UNPACKS(0, 3264)},
+    {OP(1, ReLU, "", T(0, f32, "33, 17"), T(1, f32, "33, 17")),
+     {{0, VALUES, 1, 0}},
+     UNPACKS(0, 3264)},
     {OP(1, Add, "", T(1, f32, "32, 16") ", " T(0, f32, "32, 16"), T(2, f32, "32, 16")),
-     {{0, VALUES, 0}, {1, VALUES, 1}},
+     {{0, VALUES, 0, 0}, {1, VALUES, 1, 0}},
      UNPACKS(0, 2048) "1 (Add)"},
     /* Read twice, unpacked once. */
     {OP(1, Multiply, "", T(1, f32, "32, 16") ", " T(1, f32, "32, 16"), T(2, f32, "32, 16")),
-     {{1, VALUES, 0}},
+     {{1, VALUES, 0, 0}},
      UNPACKS(1, 2048) "1 (Multiply)"},
-    {OP(1, TypeCast, "", T(0, f16, "32, 16"), T(1, f32, "32, 16")), {{0, VALUES, 0}}, NULL},
-    {OP(1, SoftMax, "", T(0, f32, "32, 16"), T(1, f32, "32, 16")), {{0, VALUES, 0}}, NULL},
+    {OP(1, TypeCast, "", T(0, f16, "32, 16"), T(1, f32, "32, 16")), {{0, VALUES, 0, 0}}, NULL},
+    {OP(1, SoftMax, "", T(0, f32, "32, 16"), T(1, f32, "32, 16")), {{0, VALUES, 0, 0}}, NULL},
     {OP(1, ReduceSum, ATTR("axes", "s64[]", "[0]"), T(0, f32, "32, 16"), T(1, f32, "16")),
-     {{0, VALUES, 0}},
+     {{0, VALUES, 0, 0}},
      NULL},
     {OP(1, Concat, ATTR("axis", "s64", "0"), T(0, f32, "32, 16") ", " T(1, f32, "32, 16"),
         T(2, f32, "64, 16")),
-     {{0, VALUES, 0}},
+     {{0, VALUES, 0, 0}},
      NULL},
     {OP(1, MatMul, "", T(0, f32, "32, 16") ", " T(1, f32, "16, 8"), T(2, f32, "32, 8")),
-     {{0, VALUES, 0}},
+     {{0, VALUES, 0, 0}},
      NULL},
     {OP(1, MatMul, "", T(1, f32, "8, 32") ", " T(0, f32, "32, 16"), T(2, f32, "8, 16")),
-     {{0, VALUES, 0}},
+     {{0, VALUES, 0, 0}},
      UNPACKS(0, 2048) "1 (MatMul)"},
     {OP(1, MatMul, "", T(1, f32, "8, 32") ", " T(2, f32, "32, 16") ", " T(4, f32, "16"),
         T(3, f32, "8, 16")),
-     {{4, VALUES, 0}},
+     {{4, VALUES, 0, 0}},
      NULL},
     {OP(1, MatMul, "", T(1, f32, "8, 32") ", " T(2, f32, "32, 16"), T(3, f32, "8, 16")) ", " OP(
          2, Multiply, "", T(3, f32, "8, 16") ", " T(5, f32, "8, 16"), T(4, f32, "8, 16")),
-     {{5, VALUES, 0}},
+     {{5, VALUES, 0, 0}},
      NULL},
     {OP(1, Dequantize, ATTR("scales", "f32[]", "[0.5]") ", " ATTR("zps", "s64[]", "[0]"),
         T(0, s8, "32, 16"), T(1, f32, "32, 16")),
-     {{0, CODES, 0}},
+     {{0, CODES, 0, 0}},
      NULL},
     /* Scales in attributes are no tensors, so that they cannot have the layout. */
     {OP(1, Dequantize, ATTR("scales", "f32[]", "[0.5]") ", " ATTR("zps", "s64[]", "[0]"),
         T(0, s8, "32, 16"),
         T(1, f32, "32, 16")) ", " OP(2, MatMul, "", T(2, f32, "8, 32") ", " T(1, f32, "32, 16"),
                                      T(3, f32, "8, 16")),
-     {{0, CODES, 0}},
+     {{0, CODES, 0, 0}},
      UNPACKS(0, 512) "2 (MatMul)"},
     {OP(1, DynamicQuantize, "", T(1, f32, "32, 16") ", " T(2, f32, "1"), T(3, s8, "32, 16")),
-     {{2, VALUES, 0}},
+     {{2, VALUES, 0, 0}},
      NULL},
     {OP(1, StaticTranspose, ATTR("order", "s64[]", "[1, 0]"), T(0, s4, "33, 17"),
         T(1, s4, "17, 33")),
-     {{0, CODES, 0}},
+     {{0, CODES, 0, 0}},
      UNPACKS(0, 1024) "1 (StaticTranspose)"},
     {OP(1, StaticTranspose, ATTR("order", "s64[]", "[1, 0]"), T(0, f32, "32, 16"),
         T(1, f32, "16, 32")) ", " OP(2, ReLU, "", T(1, f32, "16, 32"), T(2, f32, "16, 32")),
-     {{0, VALUES, 0}},
+     {{0, VALUES, 0, 0}},
      NULL},
     {OP(1, StaticReshape, ATTR("shape", "s64[]", "[8, 64]") ", " ATTR("special_zero", "bool", "0"),
         T(0, f32, "32, 16"),
         T(1, f32, "8, 64")) ", " OP(2, ReLU, "", T(1, f32, "8, 64"), T(2, f32, "8, 64")),
-     {{0, VALUES, 0}},
+     {{0, VALUES, 0, 0}},
      NULL},
     {OP(1, StaticReshape, ATTR("shape", "s64[]", "[8, 64]") ", " ATTR("special_zero", "bool", "0"),
         T(0, f32, "32, 16"), T(1, f32, "8, 64")),
-     {{0, VALUES, 0}},
+     {{0, VALUES, 0, 0}},
      NULL},
     {OP(1, Slice,
         ATTR("starts", "s64[]", "[4]") ", " ATTR("ends", "s64[]", "[20]") ", " ATTR(
             "axes", "s64[]", "[0]") ", " ATTR("steps", "s64[]", "[2]"),
         T(0, f32, "32, 16"), T(1, f32, "8, 16")),
-     {{0, VALUES, 0}},
+     {{0, VALUES, 0, 0}},
      NULL},
     {OP(1, Gather, "", T(0, f32, "32, 16") ", " T(1, s32, "5"), T(2, f32, "5, 16")),
-     {{0, VALUES, 0}},
+     {{0, VALUES, 0, 0}},
      NULL},
     /* Its op alone, and all parts but one. */
-    {DEQUANTISED(s8, f16, f32), {{0, CODES, 0}, {1, VALUES, 0}}, UNPACKS(0, 512)},
-    {DEQUANTISED(s8, f16, f32) ", " PRODUCT_OF_2, {{0, CODES, 0}}, UNPACKS(0, 512) "2 (MatMul)"},
-    {DEQUANTISED(s8, f16, f32) ", " PRODUCT_OF_2, {{1, VALUES, 0}}, UNPACKS(1, 32) "2 (MatMul)"},
+    {DEQUANTISED(s8, f16, f32), {{0, CODES, 0, 0}, {1, VALUES, 0, 0}}, UNPACKS(0, 512)},
+    {DEQUANTISED(s8, f16, f32) ", " PRODUCT_OF_2, {{0, CODES, 0, 0}}, UNPACKS(0, 512) "2 (MatMul)"},
+    {DEQUANTISED(s8, f16, f32) ", " PRODUCT_OF_2, {{1, VALUES, 0, 0}}, UNPACKS(1, 32) "2 (MatMul)"},
     /* The layouts of another orientation, or of another part. */
     {DEQUANTISED(s8, f16, f32) ", " PRODUCT_OF_2,
-     {{0, CODES, 1}, {1, VALUES, 1}},
+     {{0, CODES, 1, 0}, {1, VALUES, 1, 0}},
      UNPACKS(0, 1024) "2 (MatMul)"},
     {DEQUANTISED(s8, f16, f32) ", " PRODUCT_OF_2,
-     {{0, VALUES, 0}, {1, VALUES, 0}},
+     {{0, VALUES, 0, 0}, {1, VALUES, 0, 0}},
      UNPACKS(0, 512) "2 (MatMul)"},
     /* The scales are read by another op, too: it alone has them unpacked. */
     {DEQUANTISED(s8, f32, f32) ", " PRODUCT_OF_2
                                ", " OP(3, Square, "", T(1, f32, "1, 16"), T(5, f32, "1, 16")),
-     {{0, CODES, 0}, {1, VALUES, 0}},
+     {{0, CODES, 0, 0}, {1, VALUES, 0, 0}},
      UNPACKS(1, 64) "3 (Square)"},
     /* An embedding table that is the weight of the output, too. */
     {OP(1, Gather, "", T(0, s8, "40, 32") ", " T(6, s32, "5"), T(7, s8, "5, 32")) ", " OP(
@@ -372,7 +374,7 @@ static const graph_case_t readers[] = {
          T(2, f32, "40, 32")) ", " OP(3, MatMul, TRANSPOSE_B,
                                       T(3, f32, "8, 32") ", " T(2, f32, "40, 32"),
                                       T(4, f32, "8, 40")),
-     {{0, CODES, 1}, {1, VALUES, 1}},
+     {{0, CODES, 1, 0}, {1, VALUES, 1, 0}},
      "takes rows of tensor 0 from its tiles"},
     /* A quantised table, of rows that begin within a byte; rows along K; rows of other tensors. */
     {OP(1, Gather, "", T(0, u4, "40, 33") ", " T(6, s32, "2, 9"), T(7, u4, "2, 9, 33")) ", " OP(
@@ -380,17 +382,17 @@ static const graph_case_t readers[] = {
          T(8, f16, "2, 9, 1")) ", " OP(3, DynamicDequantize, BY_GROUP,
                                        T(7, u4, "2, 9, 33") ", " T(8, f16, "2, 9, 1"),
                                        T(2, f32, "2, 9, 33")),
-     {{0, CODES, 1}, {1, VALUES, 1}},
+     {{0, CODES, 1, 0}, {1, VALUES, 1, 0}},
      "takes rows of tensor 1 from its tiles"},
     {OP(1, Gather, "", T(0, f32, "300, 40") ", " T(6, s64, "70"), T(7, f32, "70, 40")),
-     {{0, VALUES, 1}},
+     {{0, VALUES, 1, 0}},
      "takes rows of tensor 0 from its tiles"},
     {OP(1, Gather, ATTR("axis", "s64", "1"), T(0, s8, "40, 33") ", " T(6, s32, "9"),
         T(7, s8, "40, 9")),
-     {{0, CODES, 1}},
+     {{0, CODES, 1, 0}},
      UNPACKS(0, 3072) "1 (Gather)"},
     {OP(1, Gather, "", T(0, f32, "40") ", " T(6, s32, "9"), T(7, f32, "9")),
-     {{0, VALUES, 1}},
+     {{0, VALUES, 1, 0}},
      UNPACKS(0, 192) "1 (Gather)"},
 };
 
@@ -406,7 +408,7 @@ static void test_behind_view(void)
             T(6, f32, "1, 32, 16")) ", " OP(3, MatMul, "",
                                             T(3, f32, "8, 32") ", " T(6, f32, "1, 32, 16"),
                                             T(4, f32, "1, 8, 16")),
-        {{0, CODES, 0}, {1, VALUES, 0}},
+        {{0, CODES, 0, 0}, {1, VALUES, 0, 0}},
         UNPACKS(0, 512) "3 (MatMul) does not read"};
     check_case(&view);
 }
@@ -419,7 +421,7 @@ static void test_two_products(void)
             3, DynamicDequantize, BY_GROUP, T(0, s8, "32, 16") ", " T(1, f32, "1, 16"),
             T(5, f32, "32, 16")) ", " OP(4, MatMul, "", T(6, f32, "4, 32") ", " T(5, f32, "32, 16"),
                                          T(7, f32, "4, 16")),
-        {{0, CODES, 0}, {1, VALUES, 0}},
+        {{0, CODES, 0, 0}, {1, VALUES, 0, 0}},
         "reads tensor 0 in tiles, as it was given"};
     sinter_compiled_graph_t *whole = NULL;
     check_case(&both);
@@ -436,7 +438,7 @@ static void test_constants(void)
            T(2, f16, "33, 5")) ", " OP(2, Multiply, "",
                                        T(2, f16, "33, 5") ", " CONSTANT(3, f16, "1"),
                                        T(4, f16, "33, 5")),
-        {{0, VALUES, 1}, {3, VALUES, 0}},
+        {{0, VALUES, 1, 0}, {3, VALUES, 0, 0}},
         "which op 1 (Gather) does not read: it is constant, so once, into the constant cache"};
     for (int room = 0; room < 2; room++) {
         sinter_engine_t *engine = NULL;
@@ -476,7 +478,7 @@ typedef struct any_case {
 static const any_case_t any_cases[] = {
     {DEQUANTISED(s8, f16, f32) ", " PRODUCT_OF_2,
      2,
-     {{0, CODES, 0}, {1, VALUES, 0}},
+     {{0, CODES, 0, 0}, {1, VALUES, 0, 0}},
      "wants tensor 0, whose layout may be any, in tiles: layout 2\n"},
     /* A constant makes no copy. */
     {OP(1, DynamicDequantize, BY_GROUP,
@@ -485,7 +487,7 @@ static const any_case_t any_cases[] = {
                                      T(3, f32, "3, 64") ", " T(2, f32, "48, 64"),
                                      T(4, f32, "3, 48")),
      3,
-     {{0, CODES, 1}, {1, VALUES, 1}, {5, VALUES, 1}},
+     {{0, CODES, 1, 0}, {1, VALUES, 1, 0}, {5, VALUES, 1, 0}},
      "reads tensor 5 in tiles, as it was given"},
     /* Scales of scales. */
     {OP(1, DynamicDequantize, BY_GROUP, T(1, u8, "32, 8") ", " T(6, f16, "32, 1"),
@@ -496,7 +498,7 @@ static const any_case_t any_cases[] = {
                                                                       2, f32, "32, 256"),
                                                                   T(4, f32, "2, 32")),
      3,
-     {{0, CODES, 1}, {1, VALUES, 1}, {6, VALUES, 1}},
+     {{0, CODES, 1, 0}, {1, VALUES, 1, 0}, {6, VALUES, 1, 0}},
      NULL},
     /* One part has strides. */
     {DEQUANTISED(s8, f16, f32) ", " PRODUCT_OF_2,
@@ -596,20 +598,20 @@ static void check_any(const any_case_t *a)
 #define REORDER(type, shape) OP(1, Reorder, "", T(1, type, shape), T(2, type, shape))
 
 static const graph_case_t reorders[] = {
-    {REORDER(s8, "40, 35"), {{2, CODES, 0}}, "packs tensor 1 into tiles"},
-    {REORDER(s8, "40, 35"), {{1, CODES, 0}}, "unpacks tensor 1 from tiles\n"},
-    {REORDER(s4, "41, 35"), {{2, CODES, 1}}, NULL},
-    {REORDER(s4, "41, 35"), {{1, CODES, 1}}, NULL},
-    {REORDER(u4, "41, 35"), {{1, CODES, 0}}, NULL}, /* strips share bytes */
-    {REORDER(f4_e2m1, "1, 64, 48"), {{2, CODES, 0}}, NULL},
-    {REORDER(u2, "5, 37"), {{2, VALUES, 0}}, NULL},
-    {REORDER(u2, "5, 37"), {{1, VALUES, 0}}, NULL},
-    {REORDER(e8m0, "70, 3"), {{2, VALUES, 1}}, NULL},
-    {REORDER(f32, "19"), {{2, VALUES, 1}}, NULL},
-    {REORDER(f32, "19"), {{1, VALUES, 0}}, NULL},
-    {REORDER(bf16, "0, 16"), {{2, VALUES, 0}}, NULL},
+    {REORDER(s8, "40, 35"), {{2, CODES, 0, 0}}, "packs tensor 1 into tiles"},
+    {REORDER(s8, "40, 35"), {{1, CODES, 0, 0}}, "unpacks tensor 1 from tiles\n"},
+    {REORDER(s4, "41, 35"), {{2, CODES, 1, 0}}, NULL},
+    {REORDER(s4, "41, 35"), {{1, CODES, 1, 0}}, NULL},
+    {REORDER(u4, "41, 35"), {{1, CODES, 0, 0}}, NULL}, /* strips share bytes */
+    {REORDER(f4_e2m1, "1, 64, 48"), {{2, CODES, 0, 0}}, NULL},
+    {REORDER(u2, "5, 37"), {{2, VALUES, 0, 0}}, NULL},
+    {REORDER(u2, "5, 37"), {{1, VALUES, 0, 0}}, NULL},
+    {REORDER(e8m0, "70, 3"), {{2, VALUES, 1, 0}}, NULL},
+    {REORDER(f32, "19"), {{2, VALUES, 1, 0}}, NULL},
+    {REORDER(f32, "19"), {{1, VALUES, 0, 0}}, NULL},
+    {REORDER(bf16, "0, 16"), {{2, VALUES, 0, 0}}, NULL},
     /* From one layout to another. */
-    {REORDER(u8, "40, 35"), {{1, CODES, 0}, {2, CODES, 1}}, "packs tensor 1 into tiles"},
+    {REORDER(u8, "40, 35"), {{1, CODES, 0, 0}, {2, CODES, 1, 0}}, "packs tensor 1 into tiles"},
     /* Weights that the graph packs itself, between partitions; and an output in tiles that an op of
      * the graph reads. */
     {OP(1, Reorder, "", T(1, u4, "96, 33"), T(2, u4, "96, 33")) ", " OP(
@@ -620,12 +622,12 @@ static const graph_case_t reorders[] = {
                                                                   T(6, f32, "4, 96") ", " T(
                                                                       5, f32, "96, 33"),
                                                                   T(7, f32, "4, 33")),
-     {{2, CODES, 0}, {4, VALUES, 0}},
+     {{2, CODES, 0, 0}, {4, VALUES, 0, 0}},
      "reads tensor 2 in tiles"},
     {OP(1, Square, "", T(1, f32, "20, 33"), T(2, f32, "20, 33")) ", " OP(
          2, Reorder, "", T(2, f32, "20, 33"),
          T(3, f32, "20, 33")) ", " OP(3, ReLU, "", T(3, f32, "20, 33"), T(4, f32, "20, 33")),
-     {{3, VALUES, 0}},
+     {{3, VALUES, 0, 0}},
      "unpacks tensor 3"},
 };
 
@@ -637,7 +639,7 @@ static void test_compile(void)
             2, TypeCast, "", T(2, f32, "20, 33"),
             T(3, bf16, "20, 33")) ", " OP(3, Reorder, "", T(3, bf16, "20, 33"),
                                           T(4, bf16, "20, 33")),
-        {{1, VALUES, 0}, {4, VALUES, 1}},
+        {{1, VALUES, 0, 0}, {4, VALUES, 1, 0}},
         NULL};
     run_t r;
     sinter_compiled_partition_t *compiled = NULL;
