@@ -470,7 +470,7 @@ typedef struct any_case {
     int n;
     struct {
         uint64_t id;
-        int part, transposed, bits;
+        int part, transposed;
     } any[MOST_TILES];
     const char *words;
 } any_case_t;
@@ -478,7 +478,7 @@ typedef struct any_case {
 static const any_case_t any_cases[] = {
     {DEQUANTISED(s8, f16, f32) ", " PRODUCT_OF_2,
      2,
-     {{0, CODES, 0, 0}, {1, VALUES, 0, 0}},
+     {{0, CODES, 0}, {1, VALUES, 0}},
      "wants tensor 0, whose layout may be any, in tiles: layout 2\n"},
     /* A constant makes no copy. */
     {OP(1, DynamicDequantize, BY_GROUP,
@@ -487,7 +487,7 @@ static const any_case_t any_cases[] = {
                                      T(3, f32, "3, 64") ", " T(2, f32, "48, 64"),
                                      T(4, f32, "3, 48")),
      3,
-     {{0, CODES, 1, 0}, {1, VALUES, 1, 0}, {5, VALUES, 1, 0}},
+     {{0, CODES, 1}, {1, VALUES, 1}, {5, VALUES, 1}},
      "reads tensor 5 in tiles, as it was given"},
     /* Scales of scales. */
     {OP(1, DynamicDequantize, BY_GROUP, T(1, u8, "32, 8") ", " T(6, f16, "32, 1"),
@@ -498,7 +498,7 @@ static const any_case_t any_cases[] = {
                                                                       2, f32, "32, 256"),
                                                                   T(4, f32, "2, 32")),
      3,
-     {{0, CODES, 1, 0}, {1, VALUES, 1, 0}, {6, VALUES, 1, 0}},
+     {{0, CODES, 1}, {1, VALUES, 1}, {6, VALUES, 1}},
      NULL},
     /* One part has strides. */
     {DEQUANTISED(s8, f16, f32) ", " PRODUCT_OF_2,
@@ -511,8 +511,8 @@ static const any_case_t any_cases[] = {
         T(2, f32, "32, 16")) ", " OP(2, MatMul, "", T(3, f32, "80, 32") ", " T(2, f32, "32, 16"),
                                      T(4, f32, "80, 16")),
      3,
-     {{0, -1, 0}, {1, -1, 0}, {3, -1, 0}},
-     "wants tensor 0, whose layout may be any, with strides: more than 16 rows share one B"},
+     {{0, CODES, 0}, {1, VALUES, 0}, {3, -1, 0}},
+     NULL},
     /* Groups that tiles have, but kernels of few rows do not read. */
     {OP(1, DynamicDequantize, BY_GROUP, T(0, s8, "32, 16") ", " T(1, f32, "4, 16"),
         T(2, f32, "32, 16")) ", " PRODUCT_OF_2,
@@ -571,7 +571,7 @@ static void check_any(const any_case_t *a)
             CHECK((got.layout_type == sinter_layout_type_opaque) == opaque,
                   "tensor %llu: layout %d", (unsigned long long)a->any[k].id, (int)got.layout_type);
             if (opaque) {
-                c.tiles[n] = (tiles_t){a->any[k].id, a->any[k].part, a->any[k].transposed};
+                c.tiles[n] = (tiles_t){a->any[k].id, a->any[k].part, a->any[k].transposed, 0};
                 want = tiled(got, &c.tiles[n++]);
                 CHECK(want.layout_id == got.layout_id && bytes_of(&want) == bytes_of(&got),
                       "tensor %llu: layout_id %llu", (unsigned long long)got.id,
