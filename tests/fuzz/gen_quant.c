@@ -611,7 +611,9 @@ void fz_perhaps_in_tiles(fz_t *f, int x, int transpose_b, int percent)
             f->tensors[op->in[i]].pad[d] = f->tensors[op->in[i]].repeat[d] = 0;
             f->tensors[op->in[i]].halves = 0;
         }
-        if (is_int(f->tensors[op->in[i]].type) && gr_dtype(f->tensors[op->in[i]].type)->bits == 8) {
+        /* What compile chooses keeps all bits. */
+        if (!f->tensors[op->in[i]].any && is_int(f->tensors[op->in[i]].type) &&
+            gr_dtype(f->tensors[op->in[i]].type)->bits == 8) {
             f->tensors[op->in[i]].kept = (int)(random_mix(f->seed + (uint64_t)op->in[i]) % 10) % 7;
         }
     }
