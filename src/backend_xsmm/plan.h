@@ -330,8 +330,8 @@ typedef struct plan_value {
     int along, line; /* PACKED: lines along that dim begin at multiples of `line` elements */
     int strip;       /* PACKED: as in bound_t; 0: none */
     bool taps;       /* PACKED: in strips that convolution in integers multiplies (taps.h) */
-    /* PACKED, and graph values with an opaque layout: one matrix as tiles, whose columns are the dim
-     * `across` and whose K is the dim `along`, -1 where one value is for all of K. */
+    /* PACKED, and graph values with an opaque layout: one matrix as tiles, whose columns are the
+     * dim `across` and whose K is the dim `along`, -1 where one value is for all of K. */
     tiled_t tiled;
     int across;
     int set; /* PACKED, tiled: the first part of the same operand; parts follow one another */

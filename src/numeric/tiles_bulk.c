@@ -114,7 +114,8 @@ bool tiles_bulk_pack_codes(features_t features, const groups_t *from, tiled_t as
                           : f.bits == 4 ? 2 * TILES_PAIR
                                         : TILES_PAIR,
                   strips = N / TILES_COLUMNS / group * group;
-    if (f.v == NULL || f.kept == TILES_NUMBER || (!along_k && !along_n) || strips == 0 || tiles == 0) {
+    if (f.v == NULL || f.kept == TILES_NUMBER || (!along_k && !along_n) || strips == 0 ||
+        tiles == 0) {
         return tiles_pack_codes(from, as, K, N, to);
     }
     const int64_t apart = (along_k ? from->column.stride : from->row.stride) * f.bits / 8,

@@ -27,8 +27,8 @@ typedef struct program {
     size_t n_parts;
     part_t *parts;
     sinter_compiled_graph_t *whole; /* all of them; NULL if one is refused */
-    /* By tensor: the layout that compile has chosen for one that may have any; id 0 and layout undef
-     * for others. NULL: there is none. */
+    /* By tensor: the layout that compile has chosen for one that may have any; id 0 and layout
+     * undef for others. NULL: there is none. */
     sinter_logical_tensor_t *chosen;
     int refused; /* a partition that the library does not run */
 } program_t;

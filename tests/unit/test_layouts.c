@@ -1059,7 +1059,7 @@ static void test_products(void)
     }
 }
 
-/* ---- other graphs ----------------------------------------------------------------------------- */
+/* ---- other graphs ---------------------------------------------------------------------------- */
 
 static const product_t usual = {sinter_s4, sinter_f16, sinter_s4, sinter_f32, 1,  0, 0,
                                 0,         32,         64,        32,         32, 1, "any"};

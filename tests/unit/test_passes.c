@@ -667,7 +667,7 @@ static void test_unpack(sinter_engine_t *engine)
     EXPECT(&m, "Reorder(f32[16]#4) -> f32[16] | Square(f32[16]) -> f32[16]!");
 }
 
-/* ---- MatMul(y, dequant(x : any, s : any)) = MatMul(y, dequant(x : tiles, s : tiles)) ---------- */
+/* ---- MatMul(y, dequant(x : any, s : any)) = MatMul(y, dequant(x : tiles, s : tiles)) --------- */
 
 static lt_t with_strides(lt_t lt)
 {

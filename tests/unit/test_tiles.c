@@ -123,8 +123,8 @@ static void check_codes(sinter_data_type_t type, int kept, int64_t K, int64_t N,
     CHECK(wrong == 0 && plane[bytes] == 0xa5,
           "features %x, %s, %d bits kept, K %lld, N %lld, from %lld, strides %lld and %lld: %lld "
           "codes are elsewhere",
-          has.bits, sinter_data_type_name(type), kept, (long long)K, (long long)N,
-          (long long)first, (long long)row, (long long)column, (long long)wrong);
+          has.bits, sinter_data_type_name(type), kept, (long long)K, (long long)N, (long long)first,
+          (long long)row, (long long)column, (long long)wrong);
     groups_t to = from;
     to.data = back;
     memcpy(back, data, sizeof back);
