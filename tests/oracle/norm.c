@@ -20,6 +20,7 @@
 typedef struct norm_row {
     int64_t n;
     double *x, *xb; /* errors 0 where the input is exact */
+    bool inexact;   /* some are not 0 */
     double mean, mean_bound, variance, variance_bound;
     double factor, factor_bound;
 } norm_row_t;
@@ -37,6 +38,7 @@ static void find_mean(norm_row_t *r)
     }
     r->mean = sum / (double)r->n;
     r->mean_bound = errors / (double)r->n;
+    r->inexact = errors > 0;
     if (!isfinite(r->mean)) {
         return;
     }
@@ -63,6 +65,11 @@ static void find_variance(norm_row_t *r, double epsilon)
     const double low = r->variance - r->variance_bound;
     r->factor = 1 / sqrt(r->variance + epsilon);
     r->factor_bound = 1 / sqrt((low > 0 ? low : 0) + epsilon) - r->factor + 2 * ORC_U * r->factor;
+    /* What is equal here alone is divided by a deviation that nobody knows. */
+    if (r->inexact && r->variance + epsilon == 0) {
+        r->factor = 0;
+        r->factor_bound = INFINITY;
+    }
 }
 
 /* The result without gamma and beta. */
@@ -70,8 +77,10 @@ static double normalised(const norm_row_t *r, int64_t i, double *bound)
 {
     const double c = r->x[i], y = c * r->factor,
                  e = r->xb[i] + r->mean_bound + 4 * ORC_U * ORC_U * fabs(r->mean);
-    *bound = e * (r->factor + r->factor_bound) + fabs(c) * r->factor_bound + 4 * ORC_U * fabs(y) +
-             ORC_UNDERFLOW;
+    *bound = isinf(r->factor_bound) /* not times an error of 0 */
+                 ? INFINITY
+                 : e * (r->factor + r->factor_bound) + fabs(c) * r->factor_bound +
+                       4 * ORC_U * fabs(y) + ORC_UNDERFLOW;
     return y;
 }
 
