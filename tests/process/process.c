@@ -433,6 +433,16 @@ static int case_tables_without_memory(void)
     return ok && expect_reason(would, "libxsmm has no memory for its tables") ? PASSED : FAILED;
 }
 
+/* The stack grows now: it cannot where nothing can be mapped. */
+static __attribute__((noinline)) void grow_stack(void)
+{
+    enum { ROOM = 512 << 10, PAGE = 1 << 12 };
+    volatile char room[ROOM];
+    for (int i = 0; i < ROOM; i += PAGE) {
+        room[i] = 0;
+    }
+}
+
 /* The heap has room, but nothing can be mapped, so that code could only lie in the heap, which is
  * not executable. */
 static int case_code_without_memory(void)
@@ -455,6 +465,7 @@ static int case_code_without_memory(void)
     for (int i = 0; i < BLOCKS; i++) {
         free(blocks[i]);
     }
+    grow_stack();
     sinter_stream_t *stream = new_stream(engine, 1);
     if (stream == NULL || !limit_address_space(0)) {
         return FAILED;
