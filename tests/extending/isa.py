@@ -56,8 +56,6 @@ def edit(todo):
              '(needs avx512)")}'),
             ('AVX2_VNNI = {"matmul_rows_f32_avx2",\n',
              f'"{KERNEL}", {{"K: f32 FMA on decoded registers"}}'),
-            ('AVX2 = {"matmul_rows_f32_avx2",\n                    {"matmul_tiles',
-             f'"{KERNEL}", {{0}}'),
             ('AVX2 = {"matmul_rows_f32_avx2", {0}}', f'"{KERNEL}", {{0}}'))), (
                 'LACKS("avx2", "matmul_rows_f32_avx512 (needs avx512)")',
                 f'LACKS("avx2", "matmul_rows_f32_avx512 (needs avx512), {KERNEL} (needs bmi2)")'))
