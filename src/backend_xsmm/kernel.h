@@ -279,8 +279,8 @@ int matmul_packs_along(const plan_t *plan, const step_t *step);
 enum { PACKED_ROWS = 32 };
 int matmul_packs_strips(const plan_t *plan, const step_t *step);
 
-/* Why B does not lie in tiles (numeric/tiles.h) for the step's kernels for few rows, if it is
- * constant or given in tiles; NULL: it should. */
+/* Why the step's kernels do not read B in tiles (numeric/tiles.h), if it is constant or given in
+ * tiles; NULL: they should. */
 const char *matmul_refuse_tiles(const plan_t *plan, const step_t *step);
 /* Why a kernel that reads B by its strides does not. */
 const char *matmul_refuse_layout(const problem_t *p);
