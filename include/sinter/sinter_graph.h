@@ -275,12 +275,13 @@ SINTER_API sinter_status_t sinter_logical_tensor_get_bytes(const sinter_logical_
 
 /* Gives a logical tensor the opaque layout in which MatMul reads its second operand fastest. An
  * engine can then own its weights in that layout and free all other copies. `part` says which part
- * of the operand the tensor is. bits: so many are enough for each element of s8 or u8, from 1 to 6,
- * and no more are stored: s8 from -2^(bits-1) on, u8 from 0 on. sinter_reorder refuses others. 0:
- * all bits of the type. transpose_b is the attribute of the MatMul: if it is not 0, the last dim is
- * K. All parts of the operand (codes, scales, and zero points or offsets if there are any) must
- * have such a layout. The tensor is one matrix: its other dims are 1. A Reorder alone makes such a
- * tensor. For what else reads it, it is unpacked; the report of the compiled partition says that.
+ * of the operand the tensor is. bits, from 1 to 6, is how many bits of each element of s8 or u8 are
+ * stored: values of s8 must be at least -2^(bits-1) and below 2^(bits-1), values of u8 below
+ * 2^bits, and sinter_reorder refuses others. bits 0 stores all bits of the type. transpose_b is the
+ * attribute of the MatMul: if it is not 0, the last dim is K. All parts of the operand (codes,
+ * scales, and zero points or offsets if there are any) must have such a layout. The tensor is one
+ * matrix: its other dims are 1. Only a Reorder makes such a tensor. For all other ops that read it,
+ * it is unpacked, and the report of the compiled partition says so.
  * sinter_invalid_shape: the tensor is not a matrix, or its dims are not known;
  * sinter_invalid_data_type: there is no such layout for its type; sinter_invalid_arguments: it is a
  * host scalar, or bits are out of range. After an error *lt is unchanged. sinter_reorder converts,

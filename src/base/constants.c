@@ -150,8 +150,8 @@ static bool add_owner(constants_t *c, constant_t *k, const void *who)
     return true;
 }
 
-/* Large copies lie on large pages where the system has them: a table of pages that covers the copy
- * costs reads from memory up to a tenth of their speed. */
+/* Large copies lie on large pages where the system has them, so that reading them takes fewer
+ * translations of addresses. */
 static void *take_memory(const constants_t *c, size_t bytes)
 {
     const bool large = bytes >= 2 * (size_t)LARGE_PAGE;

@@ -44,8 +44,8 @@ typedef struct form {
     uint8_t flip, zero;
 } form_t;
 
-/* Tiles are made in a buffer that stays in the cache, and go past the caches from there. That of
- * six bits is made from tiles of 8 bits, a cache line of each column or row at a time. */
+/* Tiles are made in a buffer that stays in the cache, and go past the caches from there. Tiles that
+ * keep some bits are made from tiles of 8 bits, a cache line of each column or row at a time. */
 enum { BUFFER = 4096, WHOLE = TILES_COLUMNS * TILES_K };
 
 /* n tiles of a strip. False: some codes do not fit the bits that are kept. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "e2e.h"
+#include "ops_text.h"
 #include "random.h"
 
 enum { GUARD = 64, GUARD_BYTE = 0xA5 };
@@ -1063,26 +1064,6 @@ static void test_products(void)
 
 static const product_t usual = {sinter_s4, sinter_f16, sinter_s4, sinter_f32, 1,  0, 0,
                                 0,         32,         64,        32,         32, 1, "any"};
-/* Ops as text. */
-#define T(id, type, shape) "{\"id\": " #id ", \"dtype\": \"" #type "\", \"shape\": [" shape "]}"
-#define OP(id, kind, attrs, in, out)                                                      \
-    "{\"id\": " #id ", \"kind\": \"" #kind "\", \"attrs\": {" attrs "}, \"inputs\": [" in \
-    "], \"outputs\": [" out "]}"
-#define ATTR(name, type, value) "\"" name "\": {\"type\": \"" type "\", \"value\": " value "}"
-
-static void load_text(model_t *model, const char *ops)
-{
-    char text[MOST_TEXT];
-    gr_error_t err = {{0}, 0};
-    const int n = snprintf(text, sizeof text,
-                           "{\"engine_kind\": \"cpu\", \"fpmath_mode\": "
-                           "\"strict\", \"graph\": [%s]}",
-                           ops);
-    if (model_load_text(model, "ops", text, (size_t)n, &err)) {
-        fprintf(stderr, "%s\n%s\n", err.text, text);
-        exit(1);
-    }
-}
 
 /* Scales of one dim, and an operand without elements. */
 static void test_other_shapes(void)

@@ -7,17 +7,13 @@
 #include <string.h>
 
 #include "e2e.h"
+#include "ops_text.h"
 
-enum { MOST_TEXT = 4096, CODES = sinter_weights_codes, VALUES = sinter_weights_values };
+enum { CODES = sinter_weights_codes, VALUES = sinter_weights_values };
 
-#define T(id, type, shape) "{\"id\": " #id ", \"dtype\": \"" #type "\", \"shape\": [" shape "]}"
 #define CONSTANT(id, type, shape)                                                             \
     "{\"id\": " #id ", \"dtype\": \"" #type "\", \"shape\": [" shape "], \"property_type\": " \
     "\"constant\"}"
-#define OP(id, kind, attrs, in, out)                                                      \
-    "{\"id\": " #id ", \"kind\": \"" #kind "\", \"attrs\": {" attrs "}, \"inputs\": [" in \
-    "], \"outputs\": [" out "]}"
-#define ATTR(name, type, value) "\"" name "\": {\"type\": \"" type "\", \"value\": " value "}"
 #define BY_GROUP ATTR("qtype", "string", "\"per_group\"")
 #define TRANSPOSE_B ATTR("transpose_b", "bool", "1")
 
@@ -47,20 +43,6 @@ static void fails(int line, sinter_status_t got, sinter_status_t want, const cha
              message, words);
 }
 #define FAILS(call, status, words) fails(__LINE__, call, sinter_##status, words)
-
-static void load_text(model_t *model, const char *ops)
-{
-    char text[MOST_TEXT];
-    gr_error_t err = {{0}, 0};
-    const int n = snprintf(text, sizeof text,
-                           "{\"engine_kind\": \"cpu\", \"fpmath_mode\": "
-                           "\"strict\", \"graph\": [%s]}",
-                           ops);
-    if (n >= MOST_TEXT || model_load_text(model, "ops", text, (size_t)n, &err)) {
-        fprintf(stderr, "%s\n%s\n", err.text, text);
-        exit(1);
-    }
-}
 
 /* A tensor that lies in tiles. */
 typedef struct tiles {

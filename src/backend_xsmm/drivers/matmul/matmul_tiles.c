@@ -128,6 +128,12 @@ const char *matmul_refuse_tiles(const plan_t *plan, const step_t *step)
     return why != NULL || b->zp < 0 ? why : refuse_values(plan, b, b->zp, b->zp_dim, across, along);
 }
 
+/* Of A, for which the kernel is the fastest one. */
+static int most_rows(const kernel_t *self)
+{
+    return self->driver->arithmetic == IN_F32 ? tiles_table(self->needs)->most_rows : TILES_ROWS;
+}
+
 static const char *refuse_floats(const kernel_t *self, const problem_t *p)
 {
     const matmul_params_t *m = &p->step->p.matmul;
@@ -138,8 +144,7 @@ static const char *refuse_floats(const kernel_t *self, const problem_t *p)
     if (why != NULL) {
         return why;
     }
-    if (self->driver->arithmetic == IN_F32 &&
-        matmul_refuse_rows(p, tiles_table(self->needs)->most_rows) != NULL) {
+    if (matmul_refuse_rows(p, most_rows(self)) != NULL) {
         return "floats that are unpacked for all rows at once are faster";
     }
     return matmul_lies_in_tiles(p) == 0 ? "the constant cache has no room for tiles of B" : NULL;
@@ -183,7 +188,7 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
     matmul_configure(self, p, TILES_ROWS, false, false, &c->panel);
     c->kind = self->driver->arithmetic == IN_INT8 ? p->step->permit.integers : NO_INTEGERS;
     text_init(&note, arena);
-    text_add(&note, "up to %d rows of A times tiles of B: %s", TILES_ROWS,
+    text_add(&note, "up to %d rows of A times tiles of B: %s", most_rows(self),
              c->kind != NO_INTEGERS ? integers_name(c->kind) : DECODED_FMA);
     const bool open = matmul_rows_of(p) < 0;
     const int64_t K = problem_dim(p, m->b.data, m->trans_b ? 1 : 2);
