@@ -295,7 +295,10 @@ typedef enum zero { NO_ZERO, ZPS, OFFSETS } zero_t;
 typedef struct weights {
     sinter_data_type_t type;
     int bits, group, zp_group; /* tiles */
-    tiles_strip_t strip;
+    tiles_plane_t scales, zps;
+    tiles_strip_t strip; /* all tiles; without coefficients */
+    bool has_zps, has_offsets;
+    int zp_bias;
     unsigned char codes[MOST_K * 16], scale[MOST_K / 16 * 64], zp[MOST_K / 16 * 64],
         scale_scale[MOST_K / 32 * 64], zp_scale[MOST_K / 32 * 64];
     double value[MOST_K][16], size[MOST_K][16]; /* |code| and |zero point| times the scale, added */
@@ -321,19 +324,20 @@ static void fill_scales(sinter_data_type_t type, unsigned char *to, int n)
 }
 
 /* The scale, or the offset, of an element: codes are small integers with a scale of their own. */
-static double coefficient(sinter_data_type_t type, const unsigned char *p, int group, bool halves,
-                          const unsigned char *by, int span, tiles_values_t codes, int k, int n)
+static double coefficient(sinter_data_type_t type, const tiles_plane_t *plane, int group,
+                          bool halves, int k, int n)
 {
     const int t = k / 32, line = halves ? t / group * 2 + k / 16 % 2 : t / group,
-              at = line * 16 + n, kept = (int)codes % 8;
-    if (by == NULL) {
+              at = line * 16 + n, codes = (int)plane->type, kept = codes % 8;
+    const unsigned char *p = plane->data;
+    if (plane->by == NULL) {
         return value_of_scale(type, p, at);
     }
     const int code = codes == TILES_S8   ? (signed char)p[at]
                      : codes == TILES_U8 ? (signed char)p[at] + 128
                                          : kept_value(p + line * 2 * kept, kept, n) -
                                                (codes < TILES_KEPT_U8 ? 1 << (kept - 1) : 0);
-    return code * value_of_scale(type, by, t / span * 16 + n);
+    return code * value_of_scale(type, plane->by, line / (int)plane->by_lines * 16 + n);
 }
 
 static void fill(weights_t *w, int kind, sinter_data_type_t scale, zero_t zero, int tiles)
@@ -349,20 +353,23 @@ static void fill(weights_t *w, int kind, sinter_data_type_t scale, zero_t zero, 
     w->bits = bits;
     w->group = 1 + (int)draw(3);
     w->zp_group = 1 + (int)draw(3);
+    w->has_zps = zero == ZPS;
+    w->has_offsets = zero == OFFSETS;
+    w->zp_bias = zero == ZPS && type == sinter_u8 ? 128 : 0;
+    w->scales = (tiles_plane_t){.data = w->scale, .type = values, .by_lines = 1};
+    w->zps = (tiles_plane_t){.data = w->zp,
+                             .type = zero == OFFSETS     ? values
+                                     : type == sinter_u8 ? TILES_U8
+                                                         : TILES_S8,
+                             .by_lines = 1};
     w->strip = (tiles_strip_t){.codes = w->codes,
-                               .scale = w->scale,
-                               .zp = zero == ZPS ? w->zp : NULL,
-                               .offset = zero == OFFSETS ? w->zp : NULL,
                                .kept = kept,
                                .zero = kind == NUMBERS                 ? 128
                                        : type == sinter_s8 && kept > 0 ? 1 << (kept - 1)
                                                                        : 0,
                                .tiles = tiles,
                                .group = w->group,
-                               .zp_group = w->zp_group,
-                               .zp_bias = zero == ZPS && type == sinter_u8 ? 128 : 0,
-                               .scale_type = values,
-                               .offset_type = values};
+                               .zp_group = w->zp_group};
     for (size_t i = 0; i < sizeof w->codes; i++) {
         w->codes[i] = (unsigned char)draw(256);
     }
@@ -384,16 +391,19 @@ static void fill(weights_t *w, int kind, sinter_data_type_t scale, zero_t zero, 
         w->zp[i] = zero == OFFSETS ? (unsigned char)(draw(64) + (signed_codes ? 0 : 128)) : 0;
     }
     if (coded) {
-        w->strip.scale_scale = w->scale_scale;
-        w->strip.scale_scale_type = w->strip.offset_scale_type = values;
+        w->scales.by = w->scale_scale;
+        w->scales.by_type = values;
         const int kept_scale = (int)draw(7), kept_offset = (int)draw(7);
         const tiles_values_t all = signed_codes ? TILES_S8 : TILES_U8,
                              some = signed_codes ? TILES_KEPT_S8 : TILES_KEPT_U8;
-        w->strip.scale_type = kept_scale > 0 ? (tiles_values_t)((int)some + kept_scale) : all;
-        w->strip.offset_type = kept_offset > 0 ? (tiles_values_t)((int)some + kept_offset) : all;
-        w->strip.scale_span = w->group * (1 + (int)draw(3));
-        w->strip.offset_scale = zero == OFFSETS ? w->zp_scale : NULL;
-        w->strip.offset_span = w->zp_group * (1 + (int)draw(3));
+        w->scales.type = kept_scale > 0 ? (tiles_values_t)((int)some + kept_scale) : all;
+        w->scales.by_lines = 1 + (int)draw(3);
+        if (zero == OFFSETS) {
+            w->zps.type = kept_offset > 0 ? (tiles_values_t)((int)some + kept_offset) : all;
+            w->zps.by = w->zp_scale;
+            w->zps.by_type = values;
+            w->zps.by_lines = 1 + (int)draw(3);
+        }
     }
     for (int i = 0; i < MOST_K / 32 * 16 && zero == ZPS; i++) {
         w->zp[i] = (unsigned char)(bits == 4 ? draw(16) : draw(256));
@@ -405,18 +415,36 @@ static void fill(weights_t *w, int kind, sinter_data_type_t scale, zero_t zero, 
             const int z = k / 32 / w->zp_group * 16 + n;
             float x;
             dtype_traits(type)->codec.load_f32(&code, 0, 1, 1, &x);
-            const double s = coefficient(scale, w->scale, w->group, b->halves, b->scale_scale,
-                                         (int)b->scale_span, b->scale_type, k, n),
-                         zp = zero == ZPS ? (signed char)w->zp[z] + w->strip.zp_bias : 0,
-                         offset = zero == OFFSETS
-                                      ? coefficient(scale, w->zp, w->zp_group, b->offset_halves,
-                                                    b->offset_scale, (int)b->offset_span,
-                                                    b->offset_type, k, n)
-                                      : 0;
+            const double s = coefficient(scale, &w->scales, w->group, b->halves, k, n),
+                         zp = zero == ZPS ? (signed char)w->zp[z] + w->zp_bias : 0,
+                         offset = zero == OFFSETS ? coefficient(scale, &w->zps, w->zp_group,
+                                                                b->offset_halves, k, n)
+                                                  : 0;
             w->value[k][n] = ((double)x - zp) * s + offset;
             w->size[k][n] = (fabs((double)x) + fabs(zp)) * fabs(s) + fabs(offset);
         }
     }
+}
+
+/* Tiles t to t + n - 1, with coefficients in `to`. */
+static tiles_strip_t piece_of(const tiles_table_t *table, const weights_t *w, int t, int n,
+                              float unit, float (*to)[MOST_K])
+{
+    tiles_strip_t b = w->strip;
+    const int line = t / w->group << b.halves, zp_line = t / w->zp_group << b.offset_halves;
+    table->values(&w->scales, line, (((t + n - 1) / w->group + 1) << b.halves) - line, unit, to[0]);
+    if (w->has_zps || w->has_offsets) {
+        table->values(&w->zps, zp_line,
+                      (((t + n - 1) / w->zp_group + 1) << b.offset_halves) - zp_line, 1, to[1]);
+    }
+    b.codes += t * 16 * (b.kept == IN_TABLE ? 4 : b.kept > 0 ? b.kept : w->bits) * 4;
+    b.tiles = n;
+    b.scale = to[0];
+    b.zp = w->has_zps ? to[1] : NULL;
+    b.offset = w->has_offsets ? to[1] : NULL;
+    b.left = w->group - t % w->group;
+    b.zp_left = w->zp_group - t % w->zp_group;
+    return b;
 }
 
 typedef struct rows {
@@ -458,10 +486,11 @@ static void check_out(const weights_t *w, const rows_t *a, int rows, double part
           rows);
 }
 
-static void clear_out(rows_t *a)
+/* Products are added to zeros. */
+static void clear_out(rows_t *a, int rows)
 {
     for (int i = 0; i < ROOM * 24; i++) {
-        a->out[i / 24][i % 24] = -7;
+        a->out[i / 24][i % 24] = i / 24 < rows && i % 24 < 16 ? 0 : -7;
     }
 }
 
@@ -499,8 +528,14 @@ static void check_integers(const tiles_table_t *table, const weights_t *w, rows_
         usable = table->quantise(&a->x[0][t * 32], MOST_K, rows, limbs, &to) && usable;
     }
     CHECK_THAT(usable);
-    clear_out(a);
-    table->ints(&w->strip, type, bytes, &ints, rows, limbs, a->out[0], 24);
+    clear_out(a, rows);
+    for (int t = 0, n; t < tiles; t += n) {
+        float coefs[2][MOST_K];
+        n = 1 + (int)draw((uint32_t)(tiles - t));
+        const tiles_strip_t b = piece_of(table, w, t, n, type->unit, coefs);
+        const limb_rows_t from = limb_rows_from(&ints, t * room * 32, t * room);
+        table->ints(&b, type, bytes, &from, rows, limbs, a->out[0], 24);
+    }
     check_out(w, a, rows, limbs == 2 ? 0x1p-15 : 0x1p-7, limbs == 2 ? "two limbs" : "one limb");
 }
 
@@ -513,7 +548,9 @@ static void check_values_of(const tiles_table_t *table, const weights_t *w, cons
     for (int i = 0; i < MOST_K * 20; i++) {
         to[i / 20][i % 20] = -7;
     }
-    table->load(&w->strip, codes_type(w->type), in_tiles, first, tiles - first, to[0], 20);
+    float coefs[2][MOST_K];
+    const tiles_strip_t b = piece_of(table, w, first, tiles - first, 1, coefs);
+    table->load(&b, codes_type(w->type), in_tiles, to[0], 20);
     for (int k = 0; k < MOST_K; k++) {
         for (int n = 0; n < 20; n++) {
             const int at = first * 32 + k;
@@ -539,9 +576,15 @@ static void check_floats(const tiles_table_t *table, const weights_t *w, rows_t 
     if (table->load != NULL && rows == 1) {
         check_values_of(table, w, in_tiles);
     }
-    clear_out(a);
-    table->floats(&w->strip, codes_type(w->type), in_tiles, a->placed, a->sums, rows, each,
-                  a->out[0], 24);
+    clear_out(a, rows);
+    for (int t = 0, n; t < w->strip.tiles; t += n) {
+        float coefs[2][MOST_K];
+        n = 1 + (int)draw((uint32_t)(w->strip.tiles - t));
+        const tiles_strip_t b = piece_of(table, w, t, n, 1, coefs);
+        const int at = t * tiles_rows(rows);
+        table->floats(&b, codes_type(w->type), in_tiles, a->placed + at * 32, a->sums + at, rows,
+                      each, a->out[0], 24);
+    }
     check_out(w, a, rows, 0, each ? "floats, each dequantised" : "floats");
 }
 
@@ -588,7 +631,7 @@ static void test_extremes(const tiles_table_t *table)
         for (int rows = 1; rows <= TILES_ROWS; rows++) {
             do {
                 fill(&w, i, sinter_f32, NO_ZERO, 2);
-            } while (w.strip.halves || w.strip.scale_scale != NULL);
+            } while (w.strip.halves || w.scales.by != NULL);
             memset(w.codes, i < WHOLE ? largest[i] : 0xff, sizeof w.codes);
             for (int k = 0; k < 64; k++) {
                 for (int n = 0; n < 16; n++) {

@@ -2,7 +2,10 @@
  *
  * A dword of a line belongs to one column, so an element of the activation is the same for a whole
  * vector: a broadcast from memory. Nothing is summed across lanes, and the scales of 16 columns are
- * one load. A thread reads codes in order of addresses. */
+ * one load. A thread reads codes in order of addresses.
+ *
+ * The products read coefficients as floats only. A driver has them made for a piece of a strip at a
+ * time, by `values` where they lie in tiles. */
 #ifndef SINTER_SRC_UKERNELS_TILES_H
 #define SINTER_SRC_UKERNELS_TILES_H
 
@@ -12,7 +15,12 @@
 #include "backend_xsmm/ukernels/codes.h"
 #include "numeric/tiles.h"
 
-enum { TILES_ROWS = 16 }; /* most rows at once */
+enum {
+    TILES_ROWS = 16, /* most rows at once */
+    /* Most tiles whose coefficients are floats at a time: so few that the second-level cache keeps
+     * their codes for further rows, and the first one their coefficients. */
+    TILES_PIECE = 64
+};
 
 /* How scales or offsets are stored. Integers have scales of their own. The last two, plus n: n bits
  * of each are kept. */
@@ -27,24 +35,31 @@ typedef enum tiles_values {
     TILES_KEPT_U8 = 16
 } tiles_values_t;
 
-/* A strip: TILES_COLUMNS columns of the weights. */
+/* Scales, offsets or zero points of a strip as they are stored: lines of TILES_COLUMNS, one for
+ * each group. */
+typedef struct tiles_plane {
+    const unsigned char *data; /* NULL: there are none */
+    tiles_values_t type;
+    /* What they are multiplied with, and how many lines share one line of that; NULL: nothing. */
+    const unsigned char *by;
+    tiles_values_t by_type;
+    int64_t by_lines;
+} tiles_plane_t;
+
+/* Tiles of a strip, TILES_COLUMNS columns of the weights, one after the other. Coefficients are
+ * floats, wherever they come from: a line of TILES_COLUMNS for each group. */
 typedef struct tiles_strip {
-    const unsigned char *codes, *scale;
-    const unsigned char *zp, *offset; /* NULL: there are none; never both */
-    int kept;                         /* of codes of 8 bits, as tiles_kept says; 0: all bits */
-    int zero;                         /* what stands for a code of 0 then, else 0 */
-    int64_t tiles;                    /* along K */
-    int64_t group;                    /* tiles that share a scale, */
-    int64_t zp_group;                 /* and those that share a zero point or an offset */
-    /* The first and the last 16 elements of a tile have scales, or offsets, of their own. */
+    const unsigned char *codes;
+    int kept; /* of codes of 8 bits, as tiles_kept says; 0: all bits */
+    int zero; /* what stands for a code of 0 then, else 0 */
+    int tiles;
+    const float *scale;
+    const float *zp, *offset; /* NULL: there are none; never both */
+    int64_t group, left;      /* tiles that share a scale; those of the first group that are here */
+    int64_t zp_group, zp_left; /* the same of zero points or offsets */
+    /* The first and the last 16 elements of a tile have scales, or offsets, of their own: two
+     * lines. */
     bool halves, offset_halves;
-    int zp_bias; /* added to zero points */
-    tiles_values_t scale_type, offset_type;
-    /* What scales and offsets are multiplied with, and tiles that share it, whole groups of them;
-     * NULL: nothing. */
-    const unsigned char *scale_scale, *offset_scale;
-    int64_t scale_span, offset_span;
-    tiles_values_t scale_scale_type, offset_scale_type;
 } tiles_strip_t;
 
 /* Rows that there is room for. */
@@ -60,8 +75,11 @@ typedef struct tiles_table {
      * has a NaN or an infinity, or its largest element is too small or too large. NULL: there are
      * no products in integers. */
     bool (*quantise)(const float *x, int64_t ldx, int rows, int limbs, const limb_rows_t *to);
-    /* out[row * ldo + column] = the product. table: the byte of each code of 4 bits that is no
-     * integer. */
+    /* to[line][TILES_COLUMNS]: some lines of a plane from line `first` on, as floats, times `unit`.
+     * Fetches as many lines behind them. */
+    void (*values)(const tiles_plane_t *from, int64_t first, int lines, float unit, float *to);
+    /* out[row * ldo + column] += the product. Scales are times the unit of the type. table: the
+     * byte of each code of 4 bits that is no integer. */
     void (*ints)(const tiles_strip_t *b, const codes_type_t *type, const unsigned char *table,
                  const limb_rows_t *a, int rows, int limbs, float *out, int64_t ldo);
     /* The same of floats x, [tile][tiles_rows(rows)][32], in the precision of floats. values: by
@@ -71,10 +89,9 @@ typedef struct tiles_table {
                    const float *x, const float *sums, int rows, bool each, float *out, int64_t ldo);
     /* Rows of floats for which this is faster than multiplying what `load` unpacks. */
     int most_rows;
-    /* to[k * ld + column]: the values of some tiles of a strip, from tile `first` on, whose first k
-     * is 0. NULL: `floats` takes `each` only. */
-    void (*load)(const tiles_strip_t *b, const codes_type_t *type, const float *values,
-                 int64_t first, int tiles, float *to, int64_t ld);
+    /* to[k * ld + column]: the values of all tiles. NULL: `floats` takes `each` only. */
+    void (*load)(const tiles_strip_t *b, const codes_type_t *type, const float *values, float *to,
+                 int64_t ld);
 } tiles_table_t;
 
 /* The best one for a set of features; NULL: there is none. */

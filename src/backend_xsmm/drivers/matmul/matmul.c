@@ -597,7 +597,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     SG_TRY(matmul_bind(self, p, config, state));
     if (m->tiled && matmul_lies_in_tiles(p) == 1) {
         /* Without VNNI: the tables of integers load no floats. */
-        matmul_bind_tiles((features_t){self->needs.bits & (NEEDS_AVX512)}, p, state);
+        matmul_bind_tiles((features_t){self->needs.bits & (NEEDS_AVX512)}, state);
     }
     choice->shared_bytes = matmul_shared(config, state);
     matmul_add_ways(config, state, choice);

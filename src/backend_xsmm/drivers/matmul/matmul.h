@@ -94,15 +94,33 @@ typedef struct patches {
     patch_dim_t dim[SINTER_MAX_NDIMS];
 } patches_t;
 
+/* Scales, offsets or zero points in tiles. */
+typedef struct tiled_plane {
+    tiles_plane_t first;     /* of the first strip */
+    int64_t strip, by_strip; /* bytes from a strip to the next one */
+    int64_t group;           /* tiles that share a value */
+    bool halves;             /* a tile has two of them */
+} tiled_plane_t;
+
 /* B as micro-kernels read it from tiles. */
 typedef struct tiled_b {
     const tiles_table_t *table; /* NULL: it does not lie in tiles, or not in those they take */
     const codes_type_t *type;
-    tiles_strip_t first;
-    int64_t codes, scales, zps, scale_scales, zp_scales; /* bytes from a strip to the next one */
-    float values[16];                                    /* of codes of 4 bits, */
-    unsigned char bytes[16];                             /* and as integers */
+    const unsigned char *data; /* of the codes */
+    int64_t strip, tiles;      /* bytes from a strip to the next one, and tiles of a strip */
+    int tile;                  /* bytes of a tile */
+    int kept, zero;            /* as tiles_strip_t has them */
+    bool offsets;              /* `zp` has offsets */
+    tiled_plane_t scale, zp;
+    float values[16];        /* of codes of 4 bits, */
+    unsigned char bytes[16]; /* and as integers */
 } tiled_b_t;
+
+/* The coefficients of a piece of a strip as floats. */
+typedef struct tiles_coefs {
+    _Alignas(TILES_LINE) float scale[2 * TILES_PIECE * TILES_COLUMNS];
+    _Alignas(TILES_LINE) float zp[2 * TILES_PIECE * TILES_COLUMNS];
+} tiles_coefs_t;
 
 typedef struct matmul_state {
     matrices_t a, b;
@@ -195,9 +213,13 @@ int64_t matmul_rows_of(const problem_t *p); /* that share one B; -1: not known *
 /* Whether B lies in tiles: 1 or 0; -1: only execute knows whether the constant cache has room. */
 int matmul_lies_in_tiles(const problem_t *p);
 /* st->tiled, from an operand that plan.h calls tiled; K and b are bound. */
-void matmul_bind_tiles(features_t features, const problem_t *p, matmul_state_t *st);
-/* Strip i of it. */
-tiles_strip_t matmul_strip(const tiled_b_t *b, int64_t i);
+void matmul_bind_tiles(features_t features, matmul_state_t *st);
+/* How many tiles of a strip to multiply at once from tile t on. */
+int matmul_piece(const tiled_b_t *b, int64_t t);
+/* n tiles of a strip, at most TILES_PIECE, from tile t on. Their coefficients are made in `to`, and
+ * scales are times `unit`. */
+tiles_strip_t matmul_coefs(const tiled_b_t *b, int64_t strip, int64_t t, int n, float unit,
+                           tiles_coefs_t *to);
 /* For kernels of few rows: panels of whole groups of the tail, so that shares end at the same time,
  * and one block of rows. */
 void matmul_choose_panel(matmul_state_t *st, int shares);

@@ -214,72 +214,50 @@ const way_row_t ways_matmul_tiles[] = {{TWO_LIMBS_NAME " on tiles", refuse_way, 
                                        {ONE_LIMB_NAME " on tiles", refuse_way, ONE_LIMB},
                                        {"f32 FMA on tiles", NULL, 0}};
 
-/* Tiles that share a scale or a zero point. */
-static int64_t group_of(const groups_t *g, int64_t K)
+static void bind_plane(const groups_t *g, const groups_t *by, int64_t K, tiled_plane_t *to)
 {
-    return axis_groups(&g->row, K) == 1 ? tiles_along(K)
-           : g->row.group < TILES_K     ? 1
-                                        : g->row.group / TILES_K;
-}
-
-/* Whether a tile has two of them. */
-static bool are_halves(const groups_t *g, int64_t K)
-{
-    return axis_groups(&g->row, K) > 1 && g->row.group < TILES_K;
-}
-
-/* What scales or offsets are multiplied with. */
-static void bind_factors(const groups_t *g, const unsigned char **at, int64_t *span,
-                         tiles_values_t *type)
-{
-    if (g->type != NULL) {
-        *at = g->data;
-        *span = g->row.group / TILES_K;
-        values_of(g->dtype, tiles_kept(g->tiled), type);
+    const bool one = axis_groups(&g->row, K) == 1;
+    *to = (tiled_plane_t){.first = {.data = g->data, .by_lines = 1},
+                          .strip = g->strip,
+                          .group = one                      ? tiles_along(K)
+                                   : g->row.group < TILES_K ? 1
+                                                            : g->row.group / TILES_K,
+                          .halves = !one && g->row.group < TILES_K};
+    values_of(g->dtype, tiles_kept(g->tiled), &to->first.type);
+    if (by->type != NULL) {
+        to->first.by = by->data;
+        to->first.by_lines = by->row.group / g->row.group;
+        to->by_strip = by->strip;
+        values_of(by->dtype, tiles_kept(by->tiled), &to->first.by_type);
     }
 }
 
-void matmul_bind_tiles(features_t features, const problem_t *p, matmul_state_t *st)
+void matmul_bind_tiles(features_t features, matmul_state_t *st)
 {
-    const matmul_params_t *m = &p->step->p.matmul;
     const matrix_t *b = &st->b.base;
-    const int64_t K = st->K;
-    const bound_t *codes = &p->frame->v[m->b.data], *scale = &p->frame->v[m->b.scale],
-                  *zp = m->b.zp < 0 ? NULL : &p->frame->v[m->b.zp];
+    const groups_t *codes = &b->codes;
+    const int kept = tiles_kept(codes->tiled);
     tiled_b_t *to = &st->tiled;
-    *to = (tiled_b_t){.table = tiles_table(features), .type = codes_type(codes->dtype)};
-    to->first = (tiles_strip_t){.codes = codes->data,
-                                .scale = scale->data,
-                                .tiles = tiles_along(K),
-                                .group = group_of(&b->scale, K),
-                                .zp_group = tiles_along(K),
-                                .halves = are_halves(&b->scale, K)};
-    values_of(scale->dtype, tiles_kept(scale->tiled), &to->first.scale_type);
-    if (zp != NULL) {
-        to->first.zp_group = group_of(&b->zp, K);
-        *(b->offsets ? &to->first.offset : &to->first.zp) = zp->data;
-        values_of(zp->dtype, tiles_kept(zp->tiled), &to->first.offset_type);
-        to->first.offset_halves = b->offsets && are_halves(&b->zp, K);
-        to->first.zp_bias = zp->dtype == sinter_u8 ? 128 : 0;
+    *to = (tiled_b_t){.table = tiles_table(features),
+                      .type = codes_type(codes->dtype),
+                      .data = codes->data,
+                      .strip = codes->strip,
+                      .tiles = tiles_along(st->K),
+                      .tile = tiles_bytes(tiles_bits(codes->tiled, codes->dtype)),
+                      .kept = kept,
+                      .zero = tiles_zero(kept, codes->dtype),
+                      .offsets = b->offsets,
+                      .zp = {.group = tiles_along(st->K)}};
+    bind_plane(&b->scale, &b->scale_scale, st->K, &to->scale);
+    if (b->zp.type != NULL) {
+        bind_plane(&b->zp, &b->zp_scale, st->K, &to->zp);
+        if (!b->offsets) { /* integers of any type are bytes */
+            to->zp.first.type = b->zp.dtype == sinter_u8 ? TILES_U8 : TILES_S8;
+        }
     }
-    const int64_t groups = b->zp.type == NULL ? 0 : axis_groups(&b->zp.row, K);
-    to->first.kept = tiles_kept(codes->tiled);
-    to->first.zero = tiles_zero(to->first.kept, codes->dtype);
-    tiles_of_codes(tiles_bits(codes->tiled, codes->dtype), K, TILES_COLUMNS, &to->codes);
-    tiles_of_values(scale->tiled, scale->dtype, axis_groups(&b->scale.row, K), TILES_COLUMNS,
-                    &to->scales);
-    if (zp != NULL) {
-        tiles_of_values(zp->tiled, zp->dtype, groups, TILES_COLUMNS, &to->zps);
-    }
-    bind_factors(&b->scale_scale, &to->first.scale_scale, &to->first.scale_span,
-                 &to->first.scale_scale_type);
-    bind_factors(&b->zp_scale, &to->first.offset_scale, &to->first.offset_span,
-                 &to->first.offset_scale_type);
-    to->scale_scales = b->scale_scale.strip;
-    to->zp_scales = b->zp_scale.strip;
-    if (b->codes.type->bits == 4) {
+    if (codes->type->bits == 4) {
         float value[16];
-        dtype_nibble_values(&b->codes.type->codec, value);
+        dtype_nibble_values(&codes->type->codec, value);
         for (int i = 0; i < 16; i++) {
             to->values[i] = value[i ^ tiles_flip(codes->dtype)];
             to->bytes[i] = (unsigned char)(value[i] / to->type->unit + (float)to->type->offset);
@@ -287,16 +265,55 @@ void matmul_bind_tiles(features_t features, const problem_t *p, matmul_state_t *
     }
 }
 
-tiles_strip_t matmul_strip(const tiled_b_t *b, int64_t i)
+/* Of n tiles from tile t on, those up to the last end of a group; all of them if no group ends. */
+static int to_end_of_group(int64_t group, int64_t t, int n)
 {
-    tiles_strip_t s = b->first;
-    s.codes += i * b->codes;
-    s.scale += i * b->scales;
-    s.zp = s.zp != NULL ? s.zp + i * b->zps : NULL;
-    s.offset = s.offset != NULL ? s.offset + i * b->zps : NULL;
-    s.scale_scale = s.scale_scale != NULL ? s.scale_scale + i * b->scale_scales : NULL;
-    s.offset_scale = s.offset_scale != NULL ? s.offset_scale + i * b->zp_scales : NULL;
-    return s;
+    const int64_t left = group - t % group;
+    return (int)(left < n ? left + (n - left) / group * group : n);
+}
+
+/* Micro-kernels add products in chains, which end with a group, or after a number of tiles that
+ * divides TILES_PIECE. So a piece ends where a chain does. */
+int matmul_piece(const tiled_b_t *b, int64_t t)
+{
+    const int n = (int)at_most(b->tiles - t, TILES_PIECE);
+    return n == b->tiles - t
+               ? n
+               : to_end_of_group(b->zp.group, t, to_end_of_group(b->scale.group, t, n));
+}
+
+/* The lines of n tiles of a strip from tile t on. */
+static void load_plane(const tiled_b_t *b, const tiled_plane_t *from, int64_t strip, int64_t t,
+                       int n, float unit, float *to)
+{
+    const int64_t first = t / from->group, end = (t + n - 1) / from->group + 1;
+    tiles_plane_t plane = from->first;
+    plane.data += strip * from->strip;
+    plane.by = plane.by != NULL ? plane.by + strip * from->by_strip : NULL;
+    b->table->values(&plane, first << from->halves, (int)(end - first) << from->halves, unit, to);
+}
+
+tiles_strip_t matmul_coefs(const tiled_b_t *b, int64_t strip, int64_t t, int n, float unit,
+                           tiles_coefs_t *to)
+{
+    const bool zps = b->zp.first.data != NULL;
+    load_plane(b, &b->scale, strip, t, n, unit, to->scale);
+    if (zps) {
+        load_plane(b, &b->zp, strip, t, n, 1, to->zp);
+    }
+    return (tiles_strip_t){.codes = b->data + strip * b->strip + t * b->tile,
+                           .kept = b->kept,
+                           .zero = b->zero,
+                           .tiles = n,
+                           .scale = to->scale,
+                           .zp = zps && !b->offsets ? to->zp : NULL,
+                           .offset = zps && b->offsets ? to->zp : NULL,
+                           .group = b->scale.group,
+                           .left = b->scale.group - t % b->scale.group,
+                           .zp_group = b->zp.group,
+                           .zp_left = b->zp.group - t % b->zp.group,
+                           .halves = b->scale.halves,
+                           .offset_halves = b->offsets && b->zp.halves};
 }
 
 static sinter_status_t choose(const kernel_t *self, const problem_t *p, const void *config,
@@ -306,7 +323,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     matmul_state_t *st = state;
     tiles_buffers_t buffers;
     SG_TRY(matmul_bind(self, p, &c->panel, st));
-    matmul_bind_tiles(self->needs, p, st);
+    matmul_bind_tiles(self->needs, st);
     take_way(ways_matmul_tiles, NULL, c, st, choice);
     choice->shared_bytes =
         (size_t)p->frame->shares * tiles_buffers(c->kind, st->K, (int)st->rows, NULL, &buffers);
@@ -396,14 +413,26 @@ static void load_row(tiles_task_t *w, int r)
 static void multiply(tiles_task_t *w, int rows, bool each, float *acc)
 {
     const tiled_b_t *tiled = &w->st->tiled;
+    const bool floats = w->c->kind == NO_INTEGERS || each;
+    const int room = tiles_rows(rows);
+    memset(acc, 0, (size_t)rows * MM_PANEL * sizeof *acc);
     for (int c = 0; c < w->t.cols; c += TILES_COLUMNS) {
-        const tiles_strip_t b = matmul_strip(tiled, (w->t.n0 + c) / TILES_COLUMNS);
-        if (w->c->kind == NO_INTEGERS || each) {
-            tiled->table->floats(&b, tiled->type, tiled->values, w->buf.x, w->buf.sums, rows, each,
-                                 acc + c, MM_PANEL);
-        } else {
-            tiled->table->ints(&b, tiled->type, tiled->bytes, &w->buf.ints, rows,
-                               limbs_of(w->c->kind), acc + c, MM_PANEL);
+        const int64_t strip = (w->t.n0 + c) / TILES_COLUMNS;
+        int n;
+        for (int64_t t = 0; t < tiled->tiles; t += n) {
+            tiles_coefs_t coefs;
+            n = matmul_piece(tiled, t);
+            const tiles_strip_t b =
+                matmul_coefs(tiled, strip, t, n, floats ? 1 : tiled->type->unit, &coefs);
+            const int64_t block = t * room;
+            if (floats) {
+                tiled->table->floats(&b, tiled->type, tiled->values, w->buf.x + block * TILES_K,
+                                     w->buf.sums + block, rows, each, acc + c, MM_PANEL);
+            } else {
+                const limb_rows_t a = limb_rows_from(&w->buf.ints, block * TILES_K, block);
+                tiled->table->ints(&b, tiled->type, tiled->bytes, &a, rows, limbs_of(w->c->kind),
+                                   acc + c, MM_PANEL);
+            }
         }
     }
 }

@@ -58,9 +58,10 @@ static void load_strips(const tiled_b_t *b, rect_t at, float *to, int64_t ld, in
 {
     for (int c = 0; c < columns; c += TILES_COLUMNS) {
         if (c < at.columns) {
-            const tiles_strip_t strip = matmul_strip(b, (at.column + c) / TILES_COLUMNS);
-            b->table->load(&strip, b->type, b->values, at.row / TILES_K, rows / TILES_K, to + c,
-                           ld);
+            tiles_coefs_t coefs;
+            const tiles_strip_t strip = matmul_coefs(b, (at.column + c) / TILES_COLUMNS,
+                                                     at.row / TILES_K, rows / TILES_K, 1, &coefs);
+            b->table->load(&strip, b->type, b->values, to + c, ld);
             continue;
         }
         for (int r = 0; r < at.rows; r++) {
