@@ -48,52 +48,53 @@ typedef struct form {
  * keep some bits are made from tiles of 8 bits, a cache line of each column or row at a time. */
 enum { BUFFER = 4096, WHOLE = TILES_COLUMNS * TILES_K };
 
-/* n tiles of a strip. False: some codes do not fit the bits that are kept. */
-static bool tiles_along_k(const form_t *f, const unsigned char *from, int64_t apart, int64_t n,
-                          unsigned char *to)
+/* n tiles that keep some bits, one behind the other: of a strip, along K, or one of each of n
+ * strips. False: some codes do not fit the bits that are kept. */
+static bool kept_tiles(const form_t *f, bool along_k, const unsigned char *from, int64_t apart,
+                       int64_t n, unsigned char *to)
 {
     unsigned char pair[TILES_PAIR * WHOLE];
     bool fit = true;
-    if (f->bits == 4) {
-        f->v->nibbles_along_k(from, apart, n, f->flip, to);
-    } else if (f->kept == 0) {
-        f->v->dwords_along_k(from, apart, n, to);
-    } else {
-        for (int64_t t = 0; t < n; t++) {
-            const int64_t which = t % TILES_PAIR;
-            if (which == 0) {
-                f->v->dwords_along_k(from + t * TILES_K, apart, n - t > 1 ? TILES_PAIR : 1, pair);
-            }
-            fit =
-                f->v->keep(pair + which * WHOLE, f->kept, f->zero, to + t * tiles_bytes(f->kept)) &&
-                fit;
+    for (int64_t i = 0; i < n; i++, to += tiles_bytes(f->kept)) {
+        const int64_t which = i % TILES_PAIR;
+        if (which == 0 && along_k) {
+            f->v->dwords_along_k(from + i * TILES_K, apart, n - i > 1 ? TILES_PAIR : 1, pair);
+        } else if (which == 0) {
+            f->v->bytes_along_n(from + i * TILES_COLUMNS, apart, TILES_PAIR, pair, WHOLE);
         }
+        fit = f->v->keep(pair + which * WHOLE, f->kept, f->zero, to) && fit;
     }
     return fit;
+}
+
+/* n tiles of a strip. False: as of kept_tiles. */
+static bool tiles_along_k(const form_t *f, const unsigned char *from, int64_t apart, int64_t n,
+                          unsigned char *to)
+{
+    if (f->kept > 0) {
+        return kept_tiles(f, true, from, apart, n, to);
+    }
+    if (f->bits == 4) {
+        f->v->nibbles_along_k(from, apart, n, f->flip, to);
+    } else {
+        f->v->dwords_along_k(from, apart, n, to);
+    }
+    return true;
 }
 
 /* One tile of each of some strips, one behind the other. The same. */
 static bool tiles_along_n(const form_t *f, const unsigned char *from, int64_t apart, int64_t strips,
                           unsigned char *to)
 {
-    unsigned char pair[TILES_PAIR * WHOLE];
-    bool fit = true;
+    if (f->kept > 0) {
+        return kept_tiles(f, false, from, apart, strips, to);
+    }
     if (f->bits == 4) {
         f->v->nibbles_along_n(from, apart, strips, f->flip, to, tiles_bytes(4));
-    } else if (f->kept == 0) {
-        f->v->bytes_along_n(from, apart, strips, to, tiles_bytes(8));
     } else {
-        for (int64_t s = 0; s < strips; s++) {
-            const int64_t which = s % TILES_PAIR;
-            if (which == 0) {
-                f->v->bytes_along_n(from + s * TILES_COLUMNS, apart, TILES_PAIR, pair, WHOLE);
-            }
-            fit =
-                f->v->keep(pair + which * WHOLE, f->kept, f->zero, to + s * tiles_bytes(f->kept)) &&
-                fit;
-        }
+        f->v->bytes_along_n(from, apart, strips, to, tiles_bytes(8));
     }
-    return fit;
+    return true;
 }
 
 bool tiles_bulk_pack_codes(features_t features, const groups_t *from, tiled_t as, int64_t K,
