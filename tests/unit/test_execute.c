@@ -546,6 +546,8 @@ typedef struct way_case {
     "tiles of floats (a query is not finite, too small or too large)\n"
 #define ON_TILES " on tiles"
 #define BY_ROWS "some row by row (rows of A are not finite, too small or too large)"
+#define CODES_BY_ROWS "some row by row (scales or zero points of A do not suit integers)"
+#define EXACT "by exact products of codes"
 #define BY_PANELS "some by panels (rows of A are not finite, too small or too large)"
 #define BY_ELEMENTS \
     "some with scales by elements (rows of A are not finite, too small or too large)"
@@ -633,6 +635,20 @@ static void test_ways(void)
                       "by f32 FMA" ON_TILES ", " BY_ROWS "\n", LIMBS_16 ON_TILES ", " BY_ROWS "\n"),
          .constant = true,
          .infinite = 5},
+        {"patterns/matmul-quantized-activation.json",
+         {{0}},
+         sinter_fpmath_mode_strict,
+         .at = WAY_AT(OWN_PRODUCTS "\n", EXACT ON_TILES "\n", "by f32 FMA" ON_TILES "\n",
+                      EXACT ON_TILES "\n"),
+         .constant = true},
+        {"patterns/matmul-quantized-activation.json",
+         {{0}},
+         sinter_fpmath_mode_strict,
+         .at = WAY_AT(OWN_PRODUCTS "\n", EXACT ON_TILES ", " CODES_BY_ROWS "\n",
+                      "by f32 FMA" ON_TILES ", " BY_ROWS "\n",
+                      EXACT ON_TILES ", " CODES_BY_ROWS "\n"),
+         .constant = true,
+         .infinite = 1},
         {"patterns/softmax-postops.json",
          {{0}},
          sinter_fpmath_mode_strict,

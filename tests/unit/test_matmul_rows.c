@@ -145,6 +145,36 @@ static int dequantised(fz_t *f, const weights_t *w, sinter_data_type_t to, int n
     return x;
 }
 
+/* Scales and zero points of A, which the last op dequantises: at the ends of what products of
+ * integers take, and beyond. Not drawn: seeds name the same cases as before. */
+static void spoil_codes(fz_t *f)
+{
+    static const double zps[][FZ_VARIANTS] = {
+        {255, 255, 255}, {-255, -255, -255}, {256, -256, 256}};
+    const fz_op_t *op = &f->ops[f->n_ops - 1];
+    const uint64_t draw = random_mix(f->seed + 1);
+
+    if (draw % 10 == 0) {
+        f->tensors[op->in[1]].nonfinite = 2;
+    }
+    if (op->n_in > 2 && f->tensors[op->in[2]].type == sinter_s32 && draw / 10 % 4 < 3) {
+        f->tensors[op->in[2]].value = zps[draw / 10 % 4];
+    }
+}
+
+/* B: often constant, so that its copy lies in tiles, or given in tiles. */
+static int weights(fz_t *f, const weights_t *w, sinter_data_type_t to, int n, const int64_t *dims)
+{
+    const int first = f->n_tensors, b = dequantised(f, w, to, n, dims);
+
+    fz_perhaps_in_tiles(f, b, w->turned, 30);
+    /* Not drawn: seeds name the same cases as before. */
+    for (int i = random_mix(f->seed) % 10 < 3 ? first : b; i < b; i++) {
+        f->tensors[i].property = sinter_tensor_property_constant;
+    }
+    return b;
+}
+
 /* A multiple of a group and of that twice as large; or some size. */
 static int64_t size_of(fz_t *f, int64_t group, int64_t most, int64_t other)
 {
@@ -199,12 +229,15 @@ static void build(fz_t *f)
     }
     const int a = codes ? dequantised(f, &rows, a_type, (int)n, a_dims + 3 - n)
                         : fz_input(f, a_type, (int)n, a_dims + 3 - n);
+    if (codes && !is_plain(rows.type)) {
+        spoil_codes(f);
+    }
     if (!codes && fz_chance(f, 10)) {
         f->tensors[a].nonfinite = 2;
     } else if (!codes && fz_chance(f, 10)) {
         f->tensors[a].value = odd[fz_pick(f, 3)];
     }
-    const int b = dequantised(f, &w, a_type, (int)n, w_dims + 3 - n);
+    const int b = weights(f, &w, a_type, (int)n, w_dims + 3 - n);
     int x = FZ_OP(f, matmul, a_type, (int)n, out + 3 - n, a, b);
     if (w.turned) {
         fz_bool(f, sinter_op_attr_transpose_b, 1);
@@ -243,6 +276,7 @@ int main(int argc, char **argv)
         }
         fz_free(&f);
     }
+    printf("%ld tensors in tiles\n", fz_tally.tiled);
     /* Activations with NaN and infinities whose products have an open sign; up to 2 % in runs of
      * 300 cases. */
     fz_check_loose(0.04);

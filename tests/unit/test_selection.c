@@ -78,6 +78,12 @@ typedef struct selection_case {
 #define CODES_OF_A(m)                                                              \
     "DynamicDequantize qtype=per_group group_shape=1,32 20:u8:" m "x128 21:f32:" m \
     "x4 -> 1:f32:" m "x128; "
+#define ROWS_OF_F4(m)                                                                   \
+    "DynamicDequantize qtype=per_group group_shape=1,16 20:f4_e2m1:" m "x128 21:f32:" m \
+    "x8 -> 1:f32:" m "x128; "
+#define FLOAT_ZPS_OF_A                                                                         \
+    "DynamicDequantize qtype=per_group group_shape=1,32 20:u8:1x128 21:f32:1x4 22:f32:1x4 -> " \
+    "1:f32:1x128; "
 #define CONSTANT(m)                                                                       \
     "DynamicDequantize qtype=per_group group_shape=1,32 10:s4!:160x128 11:f16!:160x4 -> " \
     "2:f32:160x128; MatMul transpose_b=1 1:f32:" m "x128 2:f32:160x128 -> 3:f32:" m "x160"
@@ -97,6 +103,9 @@ typedef struct selection_case {
 #define MODE_HAS_NO_BF16 "refused: the fpmath mode does not allow bf16 products"
 #define LACKS(has, kernels) "  preferred, but this engine has only " has ": " kernels "\n"
 #define NO_DECODER " refused: no decoder for the data type of B"
+#define SHORT_GROUPS_OF_A " refused: groups of A along K are not whole tiles of 32 elements"
+#define NO_INTEGERS_OF_A \
+    " refused: A is not made of integers of 8 bits or fewer, or its zero points are no integers"
 #define NO_BYTES "B is not made of integers of 8 bits or fewer"
 #define MANY_QUERIES(kernel) kernel " refused: needs 1 to 8 query rows for each K and V"
 #define DECODE_OR_FLASH(isa)                                                  \
@@ -394,6 +403,67 @@ static const selection_case_t cases[] = {
             VNNI = {"matmul_tiles_int8_vnni",
                     {"  chosen at execute: matmul_tiles_int8_vnni (up to 16 rows and B in tiles)"}},
             AVX2_VNNI = {"matmul_tiles_int8_avxvnni", {0}}}},
+    {.what = "one row of codes, constant codes along K, strict",
+     .graph = CODES_OF_A("1") CONSTANT("1"),
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
+            AVX2 = {"matmul_tiles_int8_avx2",
+                    {"tiles of B: exact products of codes",
+                     "reads tensor 10, which is constant, in tiles: a copy in the constant cache"}},
+            AVX512 = {"matmul_tiles_f32_avx512", {"tiles of B: f32 FMA"}},
+            VNNI = {"matmul_tiles_int8_vnni", {"tiles of B: exact products of codes"}},
+            AVX2_VNNI = {"matmul_tiles_int8_avxvnni", {"tiles of B: exact products of codes"}}}},
+    {.what = "16 rows of codes, codes given in tiles, strict",
+     .graph = CODES_OF_A("16") CONSTANT("16"),
+     .tiles = true,
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
+            AVX2 = {"matmul_tiles_int8_avx2", {"reads tensor 10 in tiles, as it was given"}},
+            AVX512 = {"matmul_tiles_f32_avx512", {0}}, VNNI = {"matmul_tiles_int8_vnni", {0}},
+            AVX2_VNNI = {"matmul_tiles_int8_avxvnni", {0}}}},
+    {.what = "rows of codes, not known at compile, constant codes along K, int8",
+     .graph = CODES_OF_A("?") CONSTANT("?"),
+     .mode = sinter_fpmath_mode_int8,
+     .apply_to_int = true,
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
+            AVX2 = {"matmul_tiles_int8_avx2",
+                    {"  chosen at execute: matmul_tiles_int8_avx2 (up to 16 rows and B in tiles), "
+                     "else matmul_rows_int8_avx2 (up to 16 rows that share one B), else "}},
+            AVX512 = {"matmul_tiles_f32_avx512", {0}}, VNNI = {"matmul_tiles_int8_vnni", {0}},
+            AVX2_VNNI = {"matmul_tiles_int8_avxvnni", {0}}}},
+    {.what = "64 rows of codes, constant codes along K, strict",
+     .graph = CODES_OF_A("64") CONSTANT("64"),
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
+            AVX2 = {"matmul_blocks_int8_avx2",
+                    {"reads tensor 10, which is constant, in tiles: a copy in the constant cache",
+                     "exact products of codes where groups along K are made of blocks"}},
+            AVX512 = {"matmul_panel_f32_avx512", {"reads tensor 11, which is constant, in tiles"}},
+            VNNI = {"matmul_blocks_int8_vnni", {"reads tensor 11, which is constant, in tiles"}},
+            AVX2_VNNI = {"matmul_blocks_int8_avxvnni", {0}}}},
+    {.what = "one row of codes in groups of 16, codes given in tiles, strict",
+     .graph = ROWS_OF_F4("1") CONSTANT("1"),
+     .tiles = true,
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
+            AVX2 = {"matmul_tiles_f32_avx2", {"matmul_tiles_int8_avx2" SHORT_GROUPS_OF_A}},
+            AVX512 = {"matmul_tiles_f32_avx512", {0}},
+            VNNI = {"matmul_tiles_f32_avx512", {"matmul_tiles_int8_vnni" SHORT_GROUPS_OF_A}},
+            AVX2_VNNI = {"matmul_tiles_f32_avx2",
+                         {"matmul_tiles_int8_avxvnni" SHORT_GROUPS_OF_A}}}},
+    {.what = "5 rows of codes in groups of 16, codes given in tiles, strict",
+     .graph = ROWS_OF_F4("5") CONSTANT("5"),
+     .tiles = true,
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
+            AVX2 = {"matmul_blocks_int8_avx2", {"matmul_tiles_int8_avx2" SHORT_GROUPS_OF_A}},
+            AVX512 = {"matmul_tiles_f32_avx512", {0}}, VNNI = {"matmul_tiles_f32_avx512", {0}},
+            AVX2_VNNI = {"matmul_blocks_int8_avxvnni", {0}}}},
+    {.what = "one row of codes with zero points of floats, codes given in tiles, int8",
+     .graph = FLOAT_ZPS_OF_A CONSTANT("1"),
+     .mode = sinter_fpmath_mode_int8,
+     .apply_to_int = true,
+     .tiles = true,
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
+            AVX2 = {"matmul_tiles_f32_avx2", {"matmul_tiles_int8_avx2" NO_INTEGERS_OF_A}},
+            AVX512 = {"matmul_tiles_f32_avx512", {0}},
+            VNNI = {"matmul_tiles_f32_avx512", {"matmul_tiles_int8_vnni" NO_INTEGERS_OF_A}},
+            AVX2_VNNI = {"matmul_tiles_f32_avx2", {"matmul_tiles_int8_avxvnni" NO_INTEGERS_OF_A}}}},
     {.what = "one row of codes, codes along K, strict",
      .graph = CODES_OF_A("1") ALONG_K("1", FLOAT_A("1")),
      .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
@@ -839,7 +909,7 @@ static void run(const selection_case_t *c, sinter_engine_t *engine, bool own, bo
         status = status == sinter_success
                      ? sinter_partition_set_fpmath_mode(partition, c->mode, c->apply_to_int)
                      : status;
-        sinter_logical_tensor_t tiles[3];
+        sinter_logical_tensor_t tiles[5];
         size_t n_tiles = 0;
         if (c->tiles) {
             status = status == sinter_success ? sinter_partition_get_input_num(partition, &n_tiles)
@@ -850,7 +920,7 @@ static void run(const selection_case_t *c, sinter_engine_t *engine, bool own, bo
         }
         for (size_t i = 0; i < n_tiles && status == sinter_success; i++) {
             status =
-                tiles[i].id < 10
+                tiles[i].id < 10 || tiles[i].id >= 20
                     ? status
                     : sinter_logical_tensor_set_weights_layout(
                           &tiles[i],

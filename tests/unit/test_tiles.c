@@ -671,6 +671,159 @@ static void test_extremes(const tiles_table_t *table)
     }
 }
 
+/* Codes less their zero points are at most this: those of u8 less zero points of s8 up to 383.
+ * Of A, codes of f4_e2m1 are up to 6 in halves, and zero points of s32 up to 255. */
+enum { MOST_OF_A = 2 * (255 + 6), MOST_OF_B = 255 + 128, EXACT_TILES = 2 };
+_Static_assert(EXACT_TILES * 32 * MOST_OF_A * MOST_OF_B < 1 << 24, "floats have all digits");
+
+typedef struct codes_of_a {
+    int limbs;
+    float by;               /* 1 / the step of codes */
+    float code[2], zero[2]; /* extremes: codes, and their zero points */
+} codes_of_a_t;
+
+/* Weights whose scales are 1, whose codes and zero points are all `byte`, or drawn where that is
+ * negative. */
+static void fill_extremes(weights_t *w, int kind, zero_t zero, int byte)
+{
+    const sinter_data_type_t type = type_of(kind);
+    const float one = 1, offset = -3;
+    do {
+        fill(w, kind, sinter_f32, zero, EXACT_TILES);
+    } while (w->scales.by != NULL);
+    for (size_t i = 0; i < sizeof w->codes; i++) {
+        w->codes[i] = (unsigned char)(byte < 0 ? (int)draw(256) : byte);
+    }
+    for (size_t i = 0; i + sizeof one <= sizeof w->scale; i += sizeof one) {
+        memcpy(w->scale + i, &one, sizeof one);
+    }
+    for (size_t i = 0; i + sizeof one <= sizeof w->zp; i += sizeof one) {
+        memcpy(w->zp + i, &offset, sizeof offset);
+    }
+    for (int i = 0; i < MOST_K / 32 * 16 && zero == ZPS; i++) {
+        const int zp = byte < 0 ? (int)draw(256) : 255 - byte;
+        w->zp[i] = (unsigned char)(w->bits == 4 ? zp & 15 : zp);
+    }
+    for (int k = 0; k < EXACT_TILES * 32; k++) {
+        for (int n = 0; n < 16; n++) {
+            const unsigned char code =
+                (unsigned char)tiled_code(w->codes, type, w->strip.kept, EXACT_TILES, k, n);
+            float x;
+            dtype_traits(type)->codec.load_f32(&code, 0, 1, 1, &x);
+            w->value[k][n] =
+                (double)x + (zero == OFFSETS ? -3 : 0) -
+                (zero == ZPS ? (signed char)w->zp[k / 32 / w->zp_group * 16 + n] + w->zp_bias : 0);
+        }
+    }
+}
+
+/* Rows of codes, of which the last tile lacks some elements: as bytes and sums, and their
+ * products. */
+static void check_codes_of_a(const tiles_table_t *table, const weights_t *w,
+                             const codes_of_a_t *codes, int rows, bool mixed)
+{
+    static rows_t a;
+    static float x[ROOM][EXACT_TILES * 32 + 7];
+    const codes_type_t *type = codes_type(w->type);
+    const int room = tiles_rows(rows), there = EXACT_TILES * 32 - (int)draw(32);
+    const limb_rows_t ints = {{a.high, a.low}, a.scale, a.sum, NULL, a.first};
+    float scale[ROOM][EXACT_TILES], zp[ROOM][EXACT_TILES], values[16] = {0};
+    unsigned char bytes[16];
+    int wrong = 0;
+    memset(&a, 0, sizeof a);
+    clear_out(&a, rows);
+    if (w->bits == 4) {
+        dtype_nibble_values(&dtype_traits(w->type)->codec, values);
+    }
+    for (int i = 0; i < 16; i++) {
+        bytes[i] = (unsigned char)(values[i] / type->unit + (float)type->offset);
+    }
+    for (int r = 0; r < rows; r++) {
+        for (int t = 0; t < EXACT_TILES; t++) {
+            const uint32_t end = mixed ? draw(2) : (uint32_t)r % 2;
+            scale[r][t] = r % 3 == 0 ? 0.5f : 2;
+            zp[r][t] = codes->zero[end];
+            for (int k = t * 32; k < t * 32 + 32; k++) {
+                const float least = codes->code[0], most = codes->code[1];
+                x[r][k] = k >= there ? NAN : mixed && draw(2) ? 0 : end ? most : least;
+            }
+        }
+    }
+    for (int t = 0; t < EXACT_TILES; t++) {
+        const limb_rows_t to = limb_rows_from(&ints, t * room * 32, t * room);
+        const int n = there - t * 32 < 32 ? there - t * 32 : 32;
+        const codes_raw_t raw = {.x = &x[0][t * 32],
+                                 .scale = &scale[0][t],
+                                 .zp = &zp[0][t],
+                                 .ldx = EXACT_TILES * 32 + 7,
+                                 .ld = EXACT_TILES,
+                                 .n = n,
+                                 .by = codes->by};
+        table->encode(&raw, rows, codes->limbs, &to);
+        for (int r = 0; r < rows; r++) {
+            int sum = 0, first = 0;
+            for (int i = 0; i < 32; i++) {
+                const int at = r * 32 + i, high = (int8_t)to.byte[0][at],
+                          got = codes->limbs == 2 ? 256 * high + (int8_t)to.byte[1][at] : high,
+                          want = i < n ? (int)((x[r][t * 32 + i] - zp[r][t]) * codes->by) : 0;
+                wrong += got != want;
+                sum += want;
+                first += i < 16 ? want : 0;
+            }
+            wrong +=
+                to.sum[r] != sum || to.first[r] != first || to.scale[r] * codes->by != scale[r][t];
+        }
+    }
+    CHECK(wrong == 0, "%d rows of codes, %d limbs: %d numbers are wrong", rows, codes->limbs,
+          wrong);
+    float coefs[2][MOST_K];
+    const tiles_strip_t b = piece_of(table, w, 0, EXACT_TILES, type->unit, coefs);
+    table->ints(&b, type, bytes, &ints, rows, codes->limbs, a.out[0], 24);
+    for (int r = 0; r < rows; r++) {
+        for (int n = 0; n < 16; n++) {
+            double want = 0;
+            for (int k = 0; k < there; k++) {
+                want += ((double)x[r][k] - (double)zp[r][k / 32]) * (double)scale[r][k / 32] *
+                        w->value[k][n];
+            }
+            wrong += (double)a.out[r][n] != want;
+        }
+    }
+    CHECK(wrong == 0, "%s times %d rows of codes, %d limbs: %d sums are not exact",
+          sinter_data_type_name(w->type), rows, codes->limbs, wrong);
+}
+
+/* Products of codes are exact, whatever codes and zero points of both sides are. */
+static void test_exact(const tiles_table_t *table)
+{
+    static const codes_of_a_t of_a[] = {
+        {1, 1, {-128, 127}, {0, 0}},      /* s8 */
+        {1, 1, {0, 255}, {128, 128}},     /* u8: what one limb holds */
+        {1, 2, {-6, 6}, {7, -8}},         /* f4_e2m1 and zero points of s4 */
+        {2, 1, {0, 255}, {255, 0}},       /* u8 and zero points of u8 */
+        {2, 1, {-128, 255}, {255, -128}}, /* the ends of 8 bits */
+        {2, 2, {-6, 6}, {255, -255}},     /* f4_e2m1 and zero points of s32 */
+    };
+    static const int ends[] = {0, 255, 127, 128, -1};
+    static weights_t w;
+    for (int i = 0; i < KINDS * 3 * 5 && table->ints != NULL; i++) {
+        const int kind = i % KINDS, byte = ends[i / KINDS % 5];
+        const zero_t given = (zero_t)(i / KINDS / 5),
+                     zero = given == ZPS && type_of(kind) == sinter_f4_e2m1 ? NO_ZERO : given;
+        fill_extremes(&w, kind, zero, byte);
+        for (size_t j = 0; j < sizeof of_a / sizeof *of_a; j++) {
+            const int rows = 1 + (int)draw(TILES_ROWS);
+            check_codes_of_a(table, &w, &of_a[j], rows, false);
+            check_codes_of_a(table, &w, &of_a[j], rows, true);
+        }
+    }
+    for (int rows = 1; rows <= TILES_ROWS && table->ints != NULL; rows++) {
+        fill_extremes(&w, 0, NO_ZERO, -1);
+        check_codes_of_a(table, &w, &of_a[0], rows, true);
+        check_codes_of_a(table, &w, &of_a[4], rows, true);
+    }
+}
+
 static void test_unusable(const tiles_table_t *table)
 {
     static rows_t a;
@@ -704,6 +857,7 @@ int main(void)
         }
         test_products(table);
         test_extremes(table);
+        test_exact(table);
         test_unusable(table);
     }
 #endif

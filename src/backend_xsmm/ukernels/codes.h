@@ -64,9 +64,9 @@ typedef struct limbs {
     int32_t sum[16];                /* by corner: of the quad */
 } limbs_t;
 
-/* A chunk of rows of codes as activations, of which n elements are there: their values times `by`
- * are integers. Element e of row r is x[r * ldx + e]; its quad i has scale[r * ld + i] and zp[r *
- * ld + i]. */
+/* A chunk, or a tile, of rows of codes as activations, of which n elements are there: their values
+ * times `by` are integers. Element e of row r is x[r * ldx + e]; its quad i has scale[r * ld + i]
+ * and zp[r * ld + i]. Of a tile, all elements have those of quad 0. */
 typedef struct codes_raw {
     const float *x, *scale, *zp;
     int64_t ldx, ld;

@@ -75,6 +75,9 @@ typedef struct tiles_table {
      * has a NaN or an infinity, or its largest element is too small or too large. NULL: there are
      * no products in integers. */
     bool (*quantise)(const float *x, int64_t ldx, int rows, int limbs, const limb_rows_t *to);
+    /* The same of codes less their zero points, with one scale and one zero point for each row. It
+     * is exact if these differences fit `limbs` bytes. NULL where quantise is. */
+    void (*encode)(const codes_raw_t *a, int rows, int limbs, const limb_rows_t *to);
     /* to[line][TILES_COLUMNS]: some lines of a plane from line `first` on, as floats, times `unit`.
      * Fetches as many lines behind them. */
     void (*values)(const tiles_plane_t *from, int64_t first, int lines, float unit, float *to);

@@ -251,6 +251,8 @@ bool matmul_within(const float *x, int n, float most);
  * not for integers. */
 bool matmul_load_codes(matmul_task_t *t, int64_t k, int kn, int step, float *scale, float *zp,
                        int ld);
+/* Bytes that a code of A less its zero point takes as a signed integer, 1 or 2. */
+int matmul_code_limbs(const problem_t *p);
 /* The product of kn elements of K and n columns of the panel from c on, in floats, is added to
  * buf.acc. buf.a and buf.b are overwritten. */
 void matmul_add(matmul_task_t *t, int64_t k, int kn, int c, int n);

@@ -93,3 +93,30 @@ bool matmul_load_codes(matmul_task_t *t, int64_t k, int kn, int step, float *sca
     return matmul_within(scale, t->rows * ld, SCALE_MOST) &&
            matmul_within(zp, t->rows * ld, MATMUL_ZP_MOST);
 }
+
+/* What codes less their zero points are within. */
+typedef struct range {
+    int least, most;
+} range_t;
+
+static range_t range_of(sinter_data_type_t type, int steps)
+{
+    const dtype_traits_t *t = dtype_traits(type);
+    const bool is_signed = t->digits < t->bits;
+    if (t->cls != DTYPE_INT) {
+        return (range_t){-6 * steps, 6 * steps}; /* f4_e2m1 */
+    }
+    return t->bits > 8 ? (range_t){-MATMUL_ZP_MOST * steps, MATMUL_ZP_MOST * steps}
+           : is_signed ? (range_t){-(steps << (t->bits - 1)), steps * ((1 << (t->bits - 1)) - 1)}
+                       : (range_t){0, steps * ((1 << t->bits) - 1)};
+}
+
+int matmul_code_limbs(const problem_t *p)
+{
+    const operand_t *a = &p->step->p.matmul.a;
+    const sinter_data_type_t type = problem_type(p, a->data);
+    const int steps = (int)blocks_steps(type);
+    const range_t code = range_of(type, steps), none = {0, 0},
+                  zp = a->zp < 0 ? none : range_of(problem_type(p, a->zp), steps);
+    return code.least - zp.most >= -128 && code.most - zp.least <= 127 ? 1 : 2;
+}

@@ -60,7 +60,7 @@ const char *blocks_refuse(const kernel_t *self, const problem_t *p)
     }
     if (!codes &&
         (a->scale >= 0 || a->zp >= 0 || dtype_traits(problem_type(p, a->data))->bits < 16)) {
-        return "A is not made of integers of 8 bits or fewer, or its zero points are no integers";
+        return A_HAS_NO_INTEGERS;
     }
     const blocks_table_t *table = blocks_table(p->plan->features);
     if (table == NULL) {

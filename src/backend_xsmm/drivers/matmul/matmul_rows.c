@@ -49,41 +49,13 @@ static const char *refuse_codes(const kernel_t *self, const problem_t *p)
         return BYTES_NEED_VNNI;
     }
     if (!codes && (a->scale >= 0 || dtype_traits(problem_type(p, a->data))->bits < 16)) {
-        return "A is not made of integers of 8 bits or fewer, or its zero points are no integers";
+        return A_HAS_NO_INTEGERS;
     }
     if (codes && b->zp >= 0 && !b->offsets &&
         dtype_traits(problem_type(p, b->zp))->cls != DTYPE_INT) {
         return "zero points of B are no integers, so that products of codes would not be exact";
     }
     return refuse_floats(self, p);
-}
-
-/* What codes less their zero points are within. */
-typedef struct range {
-    int least, most;
-} range_t;
-
-static range_t range_of(sinter_data_type_t type, int steps)
-{
-    const dtype_traits_t *t = dtype_traits(type);
-    const bool is_signed = t->digits < t->bits;
-    if (t->cls != DTYPE_INT) {
-        return (range_t){-6 * steps, 6 * steps}; /* f4_e2m1 */
-    }
-    return t->bits > 8 ? (range_t){-MATMUL_ZP_MOST * steps, MATMUL_ZP_MOST * steps}
-           : is_signed ? (range_t){-(steps << (t->bits - 1)), steps * ((1 << (t->bits - 1)) - 1)}
-                       : (range_t){0, steps * ((1 << t->bits) - 1)};
-}
-
-/* Bytes of a code of A less its zero point. */
-static int code_limbs(const problem_t *p)
-{
-    const operand_t *a = &p->step->p.matmul.a;
-    const sinter_data_type_t type = problem_type(p, a->data);
-    const int steps = (int)blocks_steps(type);
-    const range_t code = range_of(type, steps), none = {0, 0},
-                  zp = a->zp < 0 ? none : range_of(problem_type(p, a->zp), steps);
-    return code.least - zp.most >= -128 && code.most - zp.least <= 127 ? 1 : 2;
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -161,7 +133,7 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
         c->ints = codes_table(self->needs);
         c->type = codes_type(problem_type(p, p->step->p.matmul.b.data));
         c->kind = p->step->permit.integers;
-        c->limbs = c->kind == EXACT_CODES ? code_limbs(p) : limbs_of(c->kind);
+        c->limbs = c->kind == EXACT_CODES ? matmul_code_limbs(p) : limbs_of(c->kind);
     }
     c->floats = floats_of(self, p);
     c->features = self->needs;

@@ -1,7 +1,8 @@
 /* The matmul kernels for few rows of A and weights in tiles (numeric/tiles.h), which the caller has
  * given or the constant cache has made. Rows of A are brought into the form that the micro-kernels
- * want; rows that do not suit integers, or whose sums might leave the range of floats, are
- * multiplied one by one with codes that are dequantised first. */
+ * want; rows of codes become their codes less their zero points. Rows that do not suit integers,
+ * or whose sums might leave the range of floats, are multiplied one by one with codes that are
+ * dequantised first. */
 #include <string.h>
 
 #include "backend_xsmm/drivers/common/products.h"
@@ -14,6 +15,7 @@
 typedef struct tiles_config {
     matmul_config_t panel; /* first: see matmul.h */
     integers_t kind;       /* NO_INTEGERS: products are of floats */
+    int limbs;             /* of integers */
 } tiles_config_t;
 
 /* The buffers of one share: A in the form that the micro-kernels want. */
@@ -79,15 +81,37 @@ static const char *refuse_values(const plan_t *plan, const operand_t *b, int val
                : NULL;
 }
 
-#define A_IS_CODES "A is made of codes"
+/* Why scales or zero points of A change inside a tile, as far as is known. */
+static const char *refuse_groups_of_a(const problem_t *p, int value, const int8_t *dim_of)
+{
+    const matmul_params_t *m = &p->step->p.matmul;
+    const int ndims = problem_ndims(p, m->a.data), along = ndims - (m->trans_a ? 2 : 1),
+              own = value < 0 || along < 0 ? -1 : dim_of[along];
+    if (own < 0) {
+        return NULL;
+    }
+    const int64_t K = problem_dim(p, m->b.data, m->trans_b ? 1 : 2),
+                  groups = problem_dim(p, value, problem_ndims(p, value) - own);
+    return groups > 1 && quant_group_size(K, groups, m->a.group_size[along]) % TILES_K != 0
+               ? "groups of A along K are not whole tiles of 32 elements"
+               : NULL;
+}
 
 /* Why products are not of integers. */
-static const char *refuse_mode(const problem_t *p)
+static const char *refuse_integers(const problem_t *p)
 {
     const operand_t *a = &p->step->p.matmul.a;
-    return p->step->permit.integers == NO_INTEGERS ? MODE_HAS_NO_INTEGERS
-           : a->scale >= 0 || dtype_traits(problem_type(p, a->data))->bits < 16 ? A_IS_CODES
-                                                                                : NULL;
+    const integers_t kind = p->step->permit.integers;
+    if (kind == NO_INTEGERS) {
+        return MODE_HAS_NO_INTEGERS;
+    }
+    if (kind != EXACT_CODES) {
+        return a->scale >= 0 || dtype_traits(problem_type(p, a->data))->bits < 16
+                   ? A_HAS_NO_INTEGERS
+                   : NULL;
+    }
+    const char *why = refuse_groups_of_a(p, a->scale, a->scale_dim);
+    return why != NULL ? why : refuse_groups_of_a(p, a->zp, a->zp_dim);
 }
 
 const char *matmul_refuse_tiles(const plan_t *plan, const step_t *step)
@@ -101,9 +125,6 @@ const char *matmul_refuse_tiles(const plan_t *plan, const step_t *step)
               along = m->trans_b ? last : last - 1;
     if (m->conv != NULL) {
         return "rows of A are patches of an image";
-    }
-    if (m->a.scale >= 0) {
-        return A_IS_CODES;
     }
     if (tiles_table(plan->features) == NULL) {
         return "without AVX2, products read B where it lies";
@@ -153,20 +174,20 @@ static const char *refuse_floats(const kernel_t *self, const problem_t *p)
 static const char *refuse_ints(const kernel_t *self, const problem_t *p)
 {
     const char *why = refuse_floats(self, p);
-    return why != NULL ? why : refuse_mode(p);
+    return why != NULL ? why : refuse_integers(p);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Where products are of integers, there is room for one row of floats. */
-static size_t tiles_buffers(integers_t kind, int64_t K, int rows, unsigned char *base,
+static size_t tiles_buffers(const tiles_config_t *c, int64_t K, int rows, unsigned char *base,
                             tiles_buffers_t *out)
 {
+    const bool integers = c->kind != NO_INTEGERS;
     const size_t tiles = (size_t)tiles_along(K), all = tiles * (size_t)tiles_rows(rows),
-                 ints = kind != NO_INTEGERS ? all : 0, floats = kind != NO_INTEGERS ? tiles : all;
+                 ints = integers ? all : 0, floats = integers ? tiles : all;
     size_t at = 0;
-    out->ints =
-        carve_limbs(base, &at, ints * TILES_K, kind == TWO_LIMBS ? ints * TILES_K : 0, ints, 0);
+    out->ints = carve_limbs(base, &at, ints * TILES_K, c->limbs == 2 ? ints * TILES_K : 0, ints, 0);
     out->ints.first = carve(base, &at, ints, sizeof(int32_t));
     out->x = carve(base, &at, floats * TILES_K, sizeof(float));
     out->sums = carve(base, &at, floats, sizeof(float));
@@ -187,17 +208,18 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
     }
     matmul_configure(self, p, TILES_ROWS, false, false, &c->panel);
     c->kind = self->driver->arithmetic == IN_INT8 ? p->step->permit.integers : NO_INTEGERS;
+    c->limbs = c->kind == EXACT_CODES ? matmul_code_limbs(p) : limbs_of(c->kind);
     text_init(&note, arena);
     text_add(&note, "up to %d rows of A times tiles of B: %s", most_rows(self),
              c->kind != NO_INTEGERS ? integers_name(c->kind) : DECODED_FMA);
     const bool open = matmul_rows_of(p) < 0;
     const int64_t K = problem_dim(p, m->b.data, m->trans_b ? 1 : 2);
-    *out = (candidate_t){.config = c,
-                         .state_bytes = sizeof(matmul_state_t),
-                         .share_bytes = matmul_share_bytes(p, &c->panel),
-                         .reserve_bytes =
-                             open ? tiles_buffers(c->kind, K, TILES_ROWS, NULL, &buffers) : 0,
-                         .note = note.text};
+    *out =
+        (candidate_t){.config = c,
+                      .state_bytes = sizeof(matmul_state_t),
+                      .share_bytes = matmul_share_bytes(p, &c->panel),
+                      .reserve_bytes = open ? tiles_buffers(c, K, TILES_ROWS, NULL, &buffers) : 0,
+                      .note = note.text};
     return note.oom ? sinter_out_of_memory : sinter_success;
 }
 
@@ -210,7 +232,8 @@ static const char *refuse_way(int kind, const void *config, void *state)
     return c->kind == (integers_t)kind ? NULL : "";
 }
 
-const way_row_t ways_matmul_tiles[] = {{TWO_LIMBS_NAME " on tiles", refuse_way, TWO_LIMBS},
+const way_row_t ways_matmul_tiles[] = {{EXACT_CODES_NAME " on tiles", refuse_way, EXACT_CODES},
+                                       {TWO_LIMBS_NAME " on tiles", refuse_way, TWO_LIMBS},
                                        {ONE_LIMB_NAME " on tiles", refuse_way, ONE_LIMB},
                                        {"f32 FMA on tiles", NULL, 0}};
 
@@ -326,7 +349,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     matmul_bind_tiles(self->needs, st);
     take_way(ways_matmul_tiles, NULL, c, st, choice);
     choice->shared_bytes =
-        (size_t)p->frame->shares * tiles_buffers(c->kind, st->K, (int)st->rows, NULL, &buffers);
+        (size_t)p->frame->shares * tiles_buffers(c, st->K, (int)st->rows, NULL, &buffers);
     st->blocks = (blocks_state_t){0};
     matmul_choose_panel(st, p->frame->shares);
     SG_TRY(matmul_count(p->step, st));
@@ -360,6 +383,35 @@ static uint32_t place_row(const float *from, float *to, float *sum)
     return most;
 }
 
+/* Codes of A less their zero points. False: their scales or zero points are not for integers. */
+static bool load_codes(tiles_task_t *w)
+{
+    enum { IN_BLOCK = MM_K / TILES_K };
+    const int64_t K = w->st->K;
+    const int rows = w->t.rows, room = tiles_rows(rows);
+    const float steps = blocks_steps(w->st->a.base.codes.dtype);
+    float scale[TILES_ROWS * IN_BLOCK], zp[TILES_ROWS * IN_BLOCK];
+    for (int64_t k = 0; k < K; k += MM_K) {
+        const int kn = (int)at_most(K - k, MM_K);
+        if (!matmul_load_codes(&w->t, k, kn, TILES_K, scale, zp, IN_BLOCK)) {
+            return false;
+        }
+        for (int e = 0; e < kn; e += TILES_K) {
+            const int64_t tile = (k + e) / TILES_K * room;
+            const codes_raw_t raw = {.x = w->t.buf.a + e,
+                                     .scale = scale + e / TILES_K,
+                                     .zp = zp + e / TILES_K,
+                                     .ldx = MM_LDA,
+                                     .ld = IN_BLOCK,
+                                     .n = (int)at_most(kn - e, TILES_K),
+                                     .by = steps};
+            const limb_rows_t to = limb_rows_from(&w->buf.ints, tile * TILES_K, tile);
+            w->st->tiled.table->encode(&raw, rows, w->c->limbs, &to);
+        }
+    }
+    return true;
+}
+
 /* All of A: as integers or floats. False: some rows are not for them. */
 static bool load_rows(tiles_task_t *w)
 {
@@ -367,6 +419,9 @@ static bool load_rows(tiles_task_t *w)
     const int rows = w->t.rows, room = tiles_rows(rows);
     uint32_t most[TILES_ROWS] = {0};
     bool usable = true;
+    if (w->c->kind == EXACT_CODES) {
+        return load_codes(w);
+    }
     for (int64_t k = 0; k < K; k += MM_K) {
         const int kn = (int)at_most(K - k, MM_K);
         matmul_load_a(&w->t, k, kn);
@@ -376,8 +431,7 @@ static bool load_rows(tiles_task_t *w)
             const limb_rows_t to = limb_rows_from(&w->buf.ints, tile * TILES_K, tile);
             if (w->c->kind != NO_INTEGERS) {
                 usable =
-                    w->st->tiled.table->quantise(from, MM_LDA, rows, limbs_of(w->c->kind), &to) &&
-                    usable;
+                    w->st->tiled.table->quantise(from, MM_LDA, rows, w->c->limbs, &to) && usable;
                 continue;
             }
             for (int r = 0; r < rows; r++) {
@@ -430,8 +484,8 @@ static void multiply(tiles_task_t *w, int rows, bool each, float *acc)
                                      w->buf.sums + block, rows, each, acc + c, MM_PANEL);
             } else {
                 const limb_rows_t a = limb_rows_from(&w->buf.ints, block * TILES_K, block);
-                tiled->table->ints(&b, tiled->type, tiled->bytes, &a, rows, limbs_of(w->c->kind),
-                                   acc + c, MM_PANEL);
+                tiled->table->ints(&b, tiled->type, tiled->bytes, &a, rows, w->c->limbs, acc + c,
+                                   MM_PANEL);
             }
         }
     }
@@ -444,7 +498,9 @@ static void run_panel(tiles_task_t *w, bool usable)
         return;
     }
     report_detour(w->t.worker,
-                  "some row by row (rows of A are not finite, too small or too large)");
+                  w->c->kind == EXACT_CODES
+                      ? "some row by row (scales or zero points of A do not suit integers)"
+                      : "some row by row (rows of A are not finite, too small or too large)");
     for (int r = 0; r < w->t.rows; r++) {
         load_row(w, r);
         multiply(w, 1, true, w->t.buf.acc + (size_t)r * MM_PANEL);
@@ -467,9 +523,8 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
         return;
     }
     matmul_buffers(&c->panel, p->step, w->scratch, &t.t.buf);
-    const size_t own = tiles_buffers(c->kind, m->K, (int)m->rows, NULL, &t.buf);
-    tiles_buffers(c->kind, m->K, (int)m->rows, (unsigned char *)w->shared + own * (size_t)w->tid,
-                  &t.buf);
+    const size_t own = tiles_buffers(c, m->K, (int)m->rows, NULL, &t.buf);
+    tiles_buffers(c, m->K, (int)m->rows, (unsigned char *)w->shared + own * (size_t)w->tid, &t.buf);
     if (m->rows < tiles_rows((int)m->rows)) { /* rows that are missing are zeros */
         memset((unsigned char *)w->shared + own * (size_t)w->tid, 0, own);
     }
@@ -485,7 +540,10 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
 }
 
 #define TILES                                                                                  \
-    .step = STEP_MATMUL, .phases = 2, .takes = "up to 16 rows and B in tiles", .setup = setup, \
-    .choose = choose, .start = matmul_start, .work = work
-const driver_t driver_matmul_tiles = {TILES, .arithmetic = IN_F32, .refuse = refuse_floats};
-const driver_t driver_matmul_tiles_int8 = {TILES, .arithmetic = IN_INT8, .refuse = refuse_ints};
+    .step = STEP_MATMUL, .phases = 2, .setup = setup, .choose = choose, .start = matmul_start, \
+    .work = work
+const driver_t driver_matmul_tiles = {TILES, .arithmetic = IN_F32, .refuse = refuse_floats,
+                                      .takes = "up to 16 rows, without AVX-512 up to 4, and B in "
+                                               "tiles"};
+const driver_t driver_matmul_tiles_int8 = {TILES, .arithmetic = IN_INT8, .refuse = refuse_ints,
+                                           .takes = "up to 16 rows and B in tiles"};
