@@ -143,14 +143,13 @@ static void close_bench(bench_t *b)
 
 /* ---- timing ---------------------------------------------------------------------------------- */
 
-static int run_once(bench_t *b, double *seconds, double *rate, double *mixed, gr_error_t *err)
+/* One execute with the next set. */
+static int run_once(bench_t *b, double *seconds, gr_error_t *err)
 {
     const set_t *set = &b->sets[b->next];
     sinter_status_t status;
     double start;
 
-    *mixed = b->metered ? gr_meter_mixed(&b->meter, b->read, b->written) : 0;
-    *rate = b->metered ? gr_meter_rate(&b->meter) : 0;
     b->next = b->next + 1 < b->n_sets ? b->next + 1 : 0;
     start = gr_seconds();
     status =
@@ -159,6 +158,14 @@ static int run_once(bench_t *b, double *seconds, double *rate, double *mixed, gr
                                           b->part->n_out, set->tensors + b->part->n_in, NULL, 0);
     *seconds = gr_seconds() - start;
     return status ? gr_library_failure(status, "execute", err) : 0;
+}
+
+/* A run that counts, and with --cold-cache the passes before it. */
+static int time_once(bench_t *b, size_t i, gr_error_t *err)
+{
+    b->mixed[i] = b->metered ? gr_meter_mixed(&b->meter, b->read, b->written) : 0;
+    b->rates[i] = b->metered ? gr_meter_rate(&b->meter) : 0;
+    return run_once(b, &b->times[i], err);
 }
 
 static int open_times(bench_t *b, gr_error_t *err)
@@ -181,11 +188,11 @@ static int run_all(bench_t *b, gr_error_t *err)
 {
     const gr_options_t *opt = b->x->opt;
     const size_t want = opt->repeat ? (size_t)opt->repeat : MAX_RUNS;
-    double start, progress, seconds, rate, mixed;
+    double start, progress, seconds;
 
     /* Warm up code and scratch memory, and let copies of constants be made. */
     for (size_t i = 0; i < (b->n_sets > 1 ? b->n_sets : 2); i++) {
-        if (run_once(b, &seconds, &rate, &mixed, err)) {
+        if (run_once(b, &seconds, err)) {
             return -1;
         }
     }
@@ -201,7 +208,7 @@ static int run_all(bench_t *b, gr_error_t *err)
             gr_progress("partition %zu: %zu runs in %.0f s", b->part->id, b->n_times, now - start);
             progress = now;
         }
-        if (run_once(b, &b->times[b->n_times], &b->rates[b->n_times], &b->mixed[b->n_times], err)) {
+        if (time_once(b, b->n_times, err)) {
             return -1;
         }
     }

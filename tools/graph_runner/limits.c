@@ -8,9 +8,56 @@
 #include <unistd.h>
 
 enum { PASSES = 5, N_ISAS = 8 };
-static const size_t read_bytes = (size_t)512 << 20, copy_bytes = (size_t)128 << 20,
-                    meter_bytes = (size_t)256 << 20;
+static const size_t least_read = (size_t)256 << 20, least_copied = (size_t)128 << 20;
 static const long op_rounds = 2000000;
+
+/* Memory of which the caches hold little, even if they keep a part of what is read again and again.
+ */
+static size_t read_bytes(void)
+{
+    const size_t caches = 8 * gr_last_level_cache();
+
+    return caches > least_read ? caches : least_read;
+}
+
+/* The same of what is read and written: half of it is read. */
+static size_t copied_bytes(void)
+{
+    const size_t caches = 4 * gr_last_level_cache();
+
+    return caches > least_copied ? caches : least_copied;
+}
+
+/* Memory that passes from one measurement to the next, as filling it anew takes longer than a short
+ * line of a list. */
+static char *memory_from, *memory_to;
+
+/* Memory with something in it, at *kept; NULL without memory for it. */
+static char *keep_filled(char **kept, size_t bytes, int value, int threads)
+{
+    if (!*kept) {
+        const size_t piece = bytes / (size_t)threads + 1;
+
+        *kept = gr_malloc(bytes);
+        if (!*kept) {
+            return NULL;
+        }
+#pragma omp parallel for num_threads(threads) schedule(static)
+        for (int t = 0; t < threads; t++) {
+            const size_t from = (size_t)t * piece;
+
+            if (from < bytes) {
+                memset(*kept + from, value, bytes - from < piece ? bytes - from : piece);
+            }
+        }
+    }
+    return *kept;
+}
+
+static char *aligned_to(void)
+{
+    return memory_to + (64 - (uintptr_t)memory_to % 64) % 64;
+}
 
 /* The sum of what it reads, so that the reads cannot be dropped. */
 static unsigned long long read_all(const gr_probe_t *probe, const void *data, size_t bytes,
@@ -33,26 +80,21 @@ static unsigned long long read_all(const gr_probe_t *probe, const void *data, si
 
 static double measure_read(const gr_probe_t *probe, int threads)
 {
-    char *data = gr_malloc(read_bytes);
+    const size_t bytes = read_bytes();
     volatile unsigned long long sink;
     double best = 0;
 
-    if (!data) {
+    if (!keep_filled(&memory_from, bytes, 1, threads)) {
         return 0;
-    }
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int t = 0; t < 512; t++) {
-        memset(data + read_bytes / 512 * (size_t)t, t, read_bytes / 512);
     }
     for (int pass = 0; pass < PASSES; pass++) {
         double start = gr_seconds(), rate;
 
-        sink = read_all(probe, data, read_bytes, threads);
-        rate = (double)read_bytes / (gr_seconds() - start);
+        sink = read_all(probe, memory_from, bytes, threads);
+        rate = (double)bytes / (gr_seconds() - start);
         best = rate > best ? rate : best;
     }
     (void)sink;
-    gr_free(data);
     return best;
 }
 
@@ -76,22 +118,20 @@ static double time_copy(void (*copy)(void *to, const void *from, size_t bytes), 
 /* The better of a copy through the caches and one past them. */
 static double measure_copy(const gr_probe_t *probe, int threads)
 {
-    char *from = gr_malloc(copy_bytes), *to = gr_malloc(copy_bytes + 64);
+    const size_t bytes = copied_bytes();
     double best = 0;
 
-    for (size_t t = 0; from && to && t < copy_bytes; t += 4096) {
-        from[t] = to[t] = (char)t;
+    if (!keep_filled(&memory_from, read_bytes(), 1, threads) ||
+        !keep_filled(&memory_to, bytes + 64, 2, threads)) {
+        return 0;
     }
-    for (int pass = 0; from && to && pass < PASSES; pass++) {
-        char *aligned = to + (64 - (uintptr_t)to % 64) % 64;
-        double plain = time_copy(gr_copy_plain, aligned, from, copy_bytes, threads),
-               past = time_copy(probe->copy, aligned, from, copy_bytes, threads);
+    for (int pass = 0; pass < PASSES; pass++) {
+        double plain = time_copy(gr_copy_plain, aligned_to(), memory_from, bytes, threads),
+               past = time_copy(probe->copy, aligned_to(), memory_from, bytes, threads);
 
         best = plain > best ? plain : best;
         best = past > best ? past : best;
     }
-    gr_free(from);
-    gr_free(to);
     return best;
 }
 
@@ -183,35 +223,14 @@ int gr_limits_parse(const char *text, int threads, gr_limits_t *out, gr_error_t 
     return 0;
 }
 
-/* The memory of meters, which passes from one to the next: filling it anew takes longer than a
- * short line of a list. */
-static char *meter_from, *meter_to;
-
-/* Memory with something in it, at *kept; NULL without memory for it. */
-static char *keep_filled(char **kept, size_t bytes, int value)
-{
-    if (!*kept) {
-        *kept = gr_malloc(bytes);
-        if (*kept) {
-            memset(*kept, value, bytes);
-        }
-    }
-    return *kept;
-}
-
 int gr_meter_open(gr_meter_t *m, sinter_cpu_isa_t isa, bool copies, int threads)
 {
-    const size_t least = 8 * gr_last_level_cache(),
-                 bytes = least > meter_bytes ? least : meter_bytes;
+    const size_t bytes = copies ? copied_bytes() : read_bytes();
 
-    *m = (gr_meter_t){keep_filled(&meter_from, bytes, 1),
-                      copies ? keep_filled(&meter_to, bytes + 64, 2) : NULL, bytes, threads, isa};
+    *m = (gr_meter_t){keep_filled(&memory_from, read_bytes(), 1, threads),
+                      copies ? keep_filled(&memory_to, bytes + 64, 2, threads) : NULL, bytes,
+                      threads, isa};
     return m->from && (!copies || m->to) ? 0 : -1;
-}
-
-static char *aligned_to(const gr_meter_t *m)
-{
-    return m->to + (64 - (uintptr_t)m->to % 64) % 64;
 }
 
 double gr_meter_mixed(const gr_meter_t *m, double read, double written)
@@ -228,8 +247,8 @@ double gr_meter_mixed(const gr_meter_t *m, double read, double written)
     }
 #pragma omp parallel for num_threads(m->threads) schedule(static)
     for (int t = 0; t < m->threads; t++) {
-        probe.mixed(aligned_to(m) + (size_t)t * writes * 64, m->from + (size_t)t * reads * 64,
-                    reads, writes);
+        probe.mixed(aligned_to() + (size_t)t * writes * 64, m->from + (size_t)t * reads * 64, reads,
+                    writes);
     }
     return 64.0 * (double)(reads + writes) * m->threads / (gr_seconds() - start);
 }
@@ -241,7 +260,7 @@ double gr_meter_rate(const gr_meter_t *m)
     double start = gr_seconds();
 
     if (m->to) {
-        return time_copy(probe.copy, aligned_to(m), m->from, m->bytes, m->threads);
+        return time_copy(probe.copy, aligned_to(), m->from, m->bytes, m->threads);
     }
     sink = read_all(&probe, m->from, m->bytes, m->threads);
     (void)sink;

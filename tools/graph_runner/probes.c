@@ -155,50 +155,94 @@ __attribute__((target("avx2,fma"))) static double fma_avx2(long rounds, float *s
     return (double)rounds * 12 * 8 * 2;
 }
 
-/* The sums of four products of bytes each by vpmaddubsw, vpmaddwd and vpaddd. The empty statement
- * hides that every chain multiplies the same bytes, which would be done once. */
+/* Sums of products of bytes. Compilers do not see the instructions: they would do once what all sums
+ * have in common, and gcc 12 copies sums from register to register, which takes half of the speed. */
+
+__attribute__((target("avx2"))) static inline __m256i words_avx2(__m256i sum, __m256i a, __m256i b)
+{
+    const __m256i ones = _mm256_set1_epi16(1);
+    __m256i words;
+
+    __asm__ volatile("vpmaddubsw %3, %2, %1\n\tvpmaddwd %4, %1, %1\n\tvpaddd %1, %0, %0"
+                     : "+x"(sum), "=&x"(words)
+                     : "x"(a), "x"(b), "x"(ones));
+    return sum;
+}
+
 __attribute__((target("avx2"))) static double bytes_avx2(long rounds, float *sink)
 {
-    const __m256i b = _mm256_set1_epi8(-2), ones = _mm256_set1_epi16(1);
-    __m256i a = _mm256_set1_epi8(3), acc[8];
-    int out[8];
+    const __m256i a = _mm256_set1_epi8(3), b = _mm256_set1_epi8(-2);
+    __m256i s0 = _mm256_setzero_si256(), s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0, s6 = s0,
+            s7 = s0, s8 = s0, s9 = s0, s10 = s0, s11 = s0;
 
-    for (int k = 0; k < 8; k++) {
-        acc[k] = _mm256_set1_epi32(k);
-    }
     for (long i = 0; i < rounds; i++) {
-#pragma GCC unroll 8
-        for (int k = 0; k < 8; k++) {
-            __asm__("" : "+x"(a));
-            acc[k] = _mm256_add_epi32(acc[k], _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), ones));
-        }
+        s0 = words_avx2(s0, a, b);
+        s1 = words_avx2(s1, a, b);
+        s2 = words_avx2(s2, a, b);
+        s3 = words_avx2(s3, a, b);
+        s4 = words_avx2(s4, a, b);
+        s5 = words_avx2(s5, a, b);
+        s6 = words_avx2(s6, a, b);
+        s7 = words_avx2(s7, a, b);
+        s8 = words_avx2(s8, a, b);
+        s9 = words_avx2(s9, a, b);
+        s10 = words_avx2(s10, a, b);
+        s11 = words_avx2(s11, a, b);
     }
-    for (int k = 0; k < 8; k++) {
-        _mm256_storeu_si256((__m256i *)out, acc[k]);
-        *sink += (float)out[0];
-    }
-    return (double)rounds * 8 * 32 * 2;
+    s0 = _mm256_add_epi32(s0, s1);
+    s0 = _mm256_add_epi32(s0, s2);
+    s0 = _mm256_add_epi32(s0, s3);
+    s0 = _mm256_add_epi32(s0, s4);
+    s0 = _mm256_add_epi32(s0, s5);
+    s0 = _mm256_add_epi32(s0, s6);
+    s0 = _mm256_add_epi32(s0, s7);
+    s0 = _mm256_add_epi32(s0, s8);
+    s0 = _mm256_add_epi32(s0, s9);
+    s0 = _mm256_add_epi32(s0, s10);
+    s0 = _mm256_add_epi32(s0, s11);
+    *sink += (float)_mm256_extract_epi32(s0, 0);
+    return (double)rounds * 12 * 32 * 2;
+}
+
+__attribute__((target("avx2,avxvnni"))) static inline __m256i dot_avxvnni(__m256i sum, __m256i a,
+                                                                          __m256i b)
+{
+    __asm__ volatile("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(a), "x"(b));
+    return sum;
 }
 
 __attribute__((target("avx2,avxvnni"))) static double bytes_avxvnni(long rounds, float *sink)
 {
     const __m256i a = _mm256_set1_epi8(3), b = _mm256_set1_epi8(-2);
-    __m256i acc[12];
-    int out[8];
+    __m256i s0 = _mm256_setzero_si256(), s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0, s6 = s0,
+            s7 = s0, s8 = s0, s9 = s0, s10 = s0, s11 = s0;
 
-    for (int k = 0; k < 12; k++) {
-        acc[k] = _mm256_set1_epi32(k);
-    }
     for (long i = 0; i < rounds; i++) {
-#pragma GCC unroll 12
-        for (int k = 0; k < 12; k++) {
-            acc[k] = _mm256_dpbusd_avx_epi32(acc[k], a, b);
-        }
+        s0 = dot_avxvnni(s0, a, b);
+        s1 = dot_avxvnni(s1, a, b);
+        s2 = dot_avxvnni(s2, a, b);
+        s3 = dot_avxvnni(s3, a, b);
+        s4 = dot_avxvnni(s4, a, b);
+        s5 = dot_avxvnni(s5, a, b);
+        s6 = dot_avxvnni(s6, a, b);
+        s7 = dot_avxvnni(s7, a, b);
+        s8 = dot_avxvnni(s8, a, b);
+        s9 = dot_avxvnni(s9, a, b);
+        s10 = dot_avxvnni(s10, a, b);
+        s11 = dot_avxvnni(s11, a, b);
     }
-    for (int k = 0; k < 12; k++) {
-        _mm256_storeu_si256((__m256i *)out, acc[k]);
-        *sink += (float)out[0];
-    }
+    s0 = _mm256_add_epi32(s0, s1);
+    s0 = _mm256_add_epi32(s0, s2);
+    s0 = _mm256_add_epi32(s0, s3);
+    s0 = _mm256_add_epi32(s0, s4);
+    s0 = _mm256_add_epi32(s0, s5);
+    s0 = _mm256_add_epi32(s0, s6);
+    s0 = _mm256_add_epi32(s0, s7);
+    s0 = _mm256_add_epi32(s0, s8);
+    s0 = _mm256_add_epi32(s0, s9);
+    s0 = _mm256_add_epi32(s0, s10);
+    s0 = _mm256_add_epi32(s0, s11);
+    *sink += (float)_mm256_extract_epi32(s0, 0);
     return (double)rounds * 12 * 32 * 2;
 }
 
@@ -279,46 +323,93 @@ __attribute__((target("avx512f"))) static double fma_avx512(long rounds, float *
     return (double)rounds * 16 * 16 * 2;
 }
 
-/* As bytes_avx2. */
+__attribute__((target("avx512f,avx512bw"))) static inline __m512i words_avx512(__m512i sum,
+                                                                               __m512i a, __m512i b)
+{
+    const __m512i ones = _mm512_set1_epi16(1);
+    __m512i words;
+
+    __asm__ volatile("vpmaddubsw %3, %2, %1\n\tvpmaddwd %4, %1, %1\n\tvpaddd %1, %0, %0"
+                     : "+v"(sum), "=&v"(words)
+                     : "v"(a), "v"(b), "v"(ones));
+    return sum;
+}
+
 __attribute__((target("avx512f,avx512bw"))) static double bytes_avx512(long rounds, float *sink)
 {
-    const __m512i b = _mm512_set1_epi8(-2), ones = _mm512_set1_epi16(1);
-    __m512i a = _mm512_set1_epi8(3), acc[16];
+    const __m512i a = _mm512_set1_epi8(3), b = _mm512_set1_epi8(-2);
+    __m512i s0 = _mm512_setzero_si512(), s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0, s6 = s0,
+            s7 = s0, s8 = s0, s9 = s0, s10 = s0, s11 = s0;
 
-    for (int k = 0; k < 16; k++) {
-        acc[k] = _mm512_set1_epi32(k);
-    }
     for (long i = 0; i < rounds; i++) {
-#pragma GCC unroll 16
-        for (int k = 0; k < 16; k++) {
-            __asm__("" : "+v"(a));
-            acc[k] = _mm512_add_epi32(acc[k], _mm512_madd_epi16(_mm512_maddubs_epi16(a, b), ones));
-        }
+        s0 = words_avx512(s0, a, b);
+        s1 = words_avx512(s1, a, b);
+        s2 = words_avx512(s2, a, b);
+        s3 = words_avx512(s3, a, b);
+        s4 = words_avx512(s4, a, b);
+        s5 = words_avx512(s5, a, b);
+        s6 = words_avx512(s6, a, b);
+        s7 = words_avx512(s7, a, b);
+        s8 = words_avx512(s8, a, b);
+        s9 = words_avx512(s9, a, b);
+        s10 = words_avx512(s10, a, b);
+        s11 = words_avx512(s11, a, b);
     }
-    for (int k = 0; k < 16; k++) {
-        *sink += (float)_mm512_reduce_add_epi32(acc[k]);
-    }
-    return (double)rounds * 16 * 64 * 2;
+    s0 = _mm512_add_epi32(s0, s1);
+    s0 = _mm512_add_epi32(s0, s2);
+    s0 = _mm512_add_epi32(s0, s3);
+    s0 = _mm512_add_epi32(s0, s4);
+    s0 = _mm512_add_epi32(s0, s5);
+    s0 = _mm512_add_epi32(s0, s6);
+    s0 = _mm512_add_epi32(s0, s7);
+    s0 = _mm512_add_epi32(s0, s8);
+    s0 = _mm512_add_epi32(s0, s9);
+    s0 = _mm512_add_epi32(s0, s10);
+    s0 = _mm512_add_epi32(s0, s11);
+    *sink += (float)_mm512_reduce_add_epi32(s0);
+    return (double)rounds * 12 * 64 * 2;
+}
+
+__attribute__((target("avx512f,avx512vnni"))) static inline __m512i dot_vnni(__m512i sum, __m512i a,
+                                                                             __m512i b)
+{
+    __asm__ volatile("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+    return sum;
 }
 
 __attribute__((target("avx512f,avx512vnni"))) static double bytes_vnni(long rounds, float *sink)
 {
     const __m512i a = _mm512_set1_epi8(3), b = _mm512_set1_epi8(-2);
-    __m512i acc[16];
+    __m512i s0 = _mm512_setzero_si512(), s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0, s6 = s0,
+            s7 = s0, s8 = s0, s9 = s0, s10 = s0, s11 = s0;
 
-    for (int k = 0; k < 16; k++) {
-        acc[k] = _mm512_set1_epi32(k);
-    }
     for (long i = 0; i < rounds; i++) {
-#pragma GCC unroll 16
-        for (int k = 0; k < 16; k++) {
-            acc[k] = _mm512_dpbusd_epi32(acc[k], a, b);
-        }
+        s0 = dot_vnni(s0, a, b);
+        s1 = dot_vnni(s1, a, b);
+        s2 = dot_vnni(s2, a, b);
+        s3 = dot_vnni(s3, a, b);
+        s4 = dot_vnni(s4, a, b);
+        s5 = dot_vnni(s5, a, b);
+        s6 = dot_vnni(s6, a, b);
+        s7 = dot_vnni(s7, a, b);
+        s8 = dot_vnni(s8, a, b);
+        s9 = dot_vnni(s9, a, b);
+        s10 = dot_vnni(s10, a, b);
+        s11 = dot_vnni(s11, a, b);
     }
-    for (int k = 0; k < 16; k++) {
-        *sink += (float)_mm512_reduce_add_epi32(acc[k]);
-    }
-    return (double)rounds * 16 * 64 * 2;
+    s0 = _mm512_add_epi32(s0, s1);
+    s0 = _mm512_add_epi32(s0, s2);
+    s0 = _mm512_add_epi32(s0, s3);
+    s0 = _mm512_add_epi32(s0, s4);
+    s0 = _mm512_add_epi32(s0, s5);
+    s0 = _mm512_add_epi32(s0, s6);
+    s0 = _mm512_add_epi32(s0, s7);
+    s0 = _mm512_add_epi32(s0, s8);
+    s0 = _mm512_add_epi32(s0, s9);
+    s0 = _mm512_add_epi32(s0, s10);
+    s0 = _mm512_add_epi32(s0, s11);
+    *sink += (float)_mm512_reduce_add_epi32(s0);
+    return (double)rounds * 12 * 64 * 2;
 }
 
 __attribute__((target("avx512f,avx512bf16"))) static double bf16_avx512(long rounds, float *sink)
