@@ -73,20 +73,22 @@ class Graph:
         self.fpmath, self.apply_to_int = fpmath, apply_to_int
         self.ops, self.inputs, self.outputs, self.n_tensors = [], [], [], 0
 
-    def tensor(self, dtype, shape, stride=None, prop="variable"):
+    def tensor(self, dtype, shape, stride=None, prop="variable", layout_id=None):
+        """layout_id: the tensor is in tiles, as docs/layouts.md has them. Its strides mean nothing
+        then."""
         self.n_tensors += 1
         stride = row_major(shape) if stride is None else stride
+        layout = {"layout_type": "opaque", "layout_id": layout_id} if layout_id else {
+            "layout_type": "strided"}
         return {
             "id": self.n_tensors - 1,
             "dtype": dtype,
             "shape": shape,
-            "stride": stride,
-            "layout_type": "strided",
-            "property_type": prop
-        }
+            "stride": stride
+        } | layout | {"property_type": prop}
 
-    def input(self, dtype, shape, stride=None, prop="variable"):
-        t = self.tensor(dtype, shape, stride, prop)
+    def input(self, dtype, shape, stride=None, prop="variable", layout_id=None):
+        t = self.tensor(dtype, shape, stride, prop, layout_id)
         self.inputs.append(t["id"])
         return t
 

@@ -10,14 +10,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import peers
 
-# N x K, and what M has how many copies of the weights
+# N x K
 SHAPES = {f"{n}x{k}": (n, k) for n, k in ((4096, 4096), (14336, 4096), (4096, 14336), (2880, 2880))}
-FEW_ROWS, PASSES = 16, 3
+# Up to so many rows go through as many copies of the weights as make COLD times the caches.
+FEW_ROWS, COLD, PASSES = 16, 4, 3
 # accuracy_level of onnxruntime -> its name here; Sinter's mode -> what it is compared with, and how
 # far the largest difference from the f32 product may be
 # from the largest result: f32 sums; two int8 limbs; f16 or bf16 operands; one int8 limb
 LEVELS = {"f32": 1, "int8": 4}
 MODES = {"strict": "f32", "f16": "f32", "bf16": "f32", "int8": "int8"}
+CAPS = ("avx2", "avx512_vnni")  # what Sinter's kernels may use
 CLASSES = {"f32": 1e-5, "strict": 1e-5, "f16": 1e-3, "bf16": 1e-2, "int8": 2e-2}
 
 
@@ -35,7 +37,7 @@ class Case:
                                (self.blocks // 2 if zero_points else 0))
         self.a = rng.random((rows, self.k), np.float32) * 2 - 1
         self.weights = [
-            self.draw(rng) for _ in range(2 * peers.last_level_cache() // self.bytes + 2)
+            self.draw(rng) for _ in range(COLD * peers.last_level_cache() // self.bytes + 1)
         ]
         self.products = [self.a @ self.decoded(*weights).T for weights in self.weights]
 
@@ -136,7 +138,7 @@ class Sinter:
     """Executes over all copies of the weights, which are s4 where there are no zero points:
     onnxruntime's is 8 then."""
 
-    def __init__(self, case, m, mode, threads):
+    def __init__(self, case, m, mode, threads, engine):
         import numpy as np
         from graph_json import Graph
 
@@ -159,7 +161,7 @@ class Sinter:
                 out["id"]: self.results[-1]
             }
             arrays |= {side["id"]: array for side, array in zip(sides, (scales, zero_points))}
-            self.compiled.append(peers.Compiled(graph, arrays, mode, threads))
+            self.compiled.append(peers.Compiled(graph, arrays, mode, threads, engine))
 
     def run(self):
         for compiled in self.compiled:
@@ -202,7 +204,7 @@ def time_all(sides, repeat):
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def make_sides(case, options):
+def make_sides(case, engines, options):
     """M -> name -> what runs."""
     numbers = {case.copies(m) for m in options.rows}
     sessions = {
@@ -217,8 +219,9 @@ def make_sides(case, options):
             f"onnxruntime {name}": Bound(sessions[name, case.copies(m)], m)
             for name in LEVELS
         } | {
-            f"sinter {mode}": Sinter(case, m, mode, options.threads)
+            f"sinter {mode} {cap}": Sinter(case, m, mode, options.threads, engine)
             for mode in options.modes
+            for cap, engine in engines.items()
         }
         for m in options.rows
     }
@@ -229,10 +232,10 @@ def report(title, case, m, sides, medians):
     allows."""
     wrong = []
     for name, side in sides.items():
-        seconds, kind = medians[name] / case.copies(m), name.split()[-1]
+        seconds, kind = medians[name] / case.copies(m), name.partition(" ")[2].split(" ")[0]
         if name == "reading":
             print(
-                f"{title} M {m:3} {name:16} {1e3 * seconds:9.3f} ms "
+                f"{title} M {m:3} {name:25} {1e3 * seconds:9.3f} ms "
                 f"{case.bytes / seconds * 1e-9:6.2f} GB/s",
                 flush=True)
             continue
@@ -240,7 +243,7 @@ def report(title, case, m, sides, medians):
         other = "" if name.startswith("onnxruntime") else "onnxruntime " + MODES[kind]
         ratio = f"x{medians[other] / medians[name]:.2f} of {other}" if other else ""
         print(
-            f"{title} M {m:3} {name:16} {1e3 * seconds:9.3f} ms "
+            f"{title} M {m:3} {name:25} {1e3 * seconds:9.3f} ms "
             f"{case.bytes / seconds * 1e-9:6.2f} GB/s {2e-9 * m * case.n * case.k / seconds:7.1f} "
             f"GOP/s  "
             f"off by {off:.1e}  {ratio}", flush=True)
@@ -249,12 +252,12 @@ def report(title, case, m, sides, medians):
     return wrong
 
 
-def time_case(shape, group, zero_points, options):
+def time_case(shape, group, zero_points, engines, options):
     import quiet
 
     with peers.preparing(options.lock):
         case = Case(shape, group, zero_points, max(options.rows))
-        sides = make_sides(case, options)
+        sides = make_sides(case, engines, options)
     medians = quiet.measure(
         lambda: {
             m: time_all(some, options.repeat)
@@ -271,8 +274,10 @@ def parse_options():
     parser.add_argument("--groups", nargs="+", type=int, default=[128, 32])
     parser.add_argument("--zero-points", nargs="+", default=["without", "with"],
                         choices=["without", "with"])
-    parser.add_argument("--rows", nargs="+", type=int, default=[1, 4, 512])
-    parser.add_argument("--modes", nargs="+", default=list(MODES), choices=MODES)
+    parser.add_argument("--rows", nargs="+", type=int, default=[1, 4, 16, 512])
+    parser.add_argument("--modes", nargs="+", default=["strict", "int8"], choices=MODES)
+    parser.add_argument("--caps", nargs="+", choices=CAPS,
+                        help="Sinter's instruction sets; those that the machine has")
     return parser.parse_args()
 
 
@@ -283,9 +288,12 @@ def main():
     import sinter
 
     sinter.load(options.library)
+    engines = {cap: sinter.Engine(cap) for cap in options.caps or CAPS}
+    engines = {cap: engine for cap, engine in engines.items() if engine.isa == cap}
     wrong = []
     print(
-        f"onnxruntime {onnxruntime.__version__}, {options.threads} threads, medians; "
+        f"onnxruntime {onnxruntime.__version__}, which uses all that the machine has; "
+        f"{options.threads} threads, medians; "
         f"OMP_WAIT_POLICY={os.environ.get('OMP_WAIT_POLICY', '')}"
     )
     for shape in options.shapes:
@@ -294,7 +302,7 @@ def main():
                 print(f"{shape}: no groups of {group}")
                 continue
             for zero_points in options.zero_points:
-                wrong += time_case(shape, group, zero_points == "with", options)
+                wrong += time_case(shape, group, zero_points == "with", engines, options)
     for line in wrong:
         print(line)
     return 1 if wrong else 0

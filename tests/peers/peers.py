@@ -33,19 +33,20 @@ def enter(folder):
 
 class Compiled:
     """A graph of tools/graph_json.py that is one partition, but for Ends, over arrays by tensor id.
-    The memory of an array is the tensor's, whatever the array's shape. run() executes it."""
+    The memory of an array is the tensor's, whatever the array's shape. engine: None for the default
+    one. run() executes it."""
 
-    def __init__(self, graph, arrays, mode="strict", threads=2):
+    def __init__(self, graph, arrays, mode="strict", threads=2, engine=None):
         import sinter
 
-        loaded = sinter.Graph.from_json(graph.text(), fpmath=mode, apply_to_int=True)
+        loaded = sinter.Graph.from_json(graph.text(), fpmath=mode, apply_to_int=True, engine=engine)
         # An End has no outputs: it marks one of the graph that ops of the graph read too.
         (partition,) = (p for p in loaded.partitions() if p.outputs)
         compiled = partition.compile()
         self.execution = compiled.bind({
             port.id: sinter.view(arrays[port.id], port.dtype, port.shape, port.strides)
             for port in (*compiled.inputs, *compiled.outputs)})
-        self.stream = sinter.Stream(threads)
+        self.stream = sinter.Stream(threads, engine=engine)
 
     def run(self):
         self.execution.run(self.stream)

@@ -476,6 +476,26 @@ class Cli(unittest.TestCase):
         found = document("--mode=C", "--no-fuse", "--case=" + case)
         self.assertIn("unpacks tensor 0 from tiles", str(found))
 
+    def test_opaque_layouts_with_new_dims(self):
+        """--in-shapes leaves weights in tiles, and random integers fit the bits that tiles keep."""
+        case = os.path.join(ROOT, "models", "weight-q6_k-tiles.json")
+        shapes = "--in-shapes=1:33x512+2:33x32+3:33x2+0:3x512"
+        found = str(document("--mode=C", "--case=" + case, shapes))
+        self.assertNotIn("unpacks", found)
+        if "isa generic" not in found:
+            self.assertIn("reads tensor 1 in tiles, as it was given", found)
+        dump = os.path.join(self.folder, "d")
+        done = run("--mode=L", "--case=" + case, shapes, "--dump-graph=" + dump)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        with open(dump, encoding="utf-8") as file:
+            graph = json.load(file)
+        tensors = [t for op in graph["graph"] for t in op["inputs"] if t["id"] in (1, 2, 3)]
+        self.assertEqual({t["id"]: (t["shape"], t.get("layout_id")) for t in tensors},
+                         {1: ([33, 512], 5), 2: ([33, 32], 3), 3: ([33, 2], 3)})
+        # Strides in the option are a layout of their own.
+        done = run("--mode=C", "--case=" + case, "--in-shapes=1:96x256*256x1+2:96x16*16x1+3:96x1*ab")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
     def test_layout_any(self):
         """The runner packs inputs of layout any as compile has chosen."""
         with open(INT4, encoding="utf-8") as file:

@@ -18,6 +18,7 @@ TOP_KEYS = [
 ]
 OP_KEYS = ["id", "name", "kind", "attrs", "inputs", "outputs"]
 TENSOR_KEYS = ["id", "dtype", "shape", "stride", "layout_type", "property_type"]
+TILES_KEYS = [*TENSOR_KEYS[:-1], "layout_id", TENSOR_KEYS[-1]]
 ATTR_TYPES = {"bool", "s64", "s64[]", "f32", "f32[]", "string"}
 
 
@@ -34,7 +35,8 @@ def check_graph(graph):
             if list(attr) != ["type", "value"] or attr["type"] not in ATTR_TYPES:
                 yield f"op {op['id']}: attribute {name} is {attr}"
         for tensor in op["inputs"] + op["outputs"]:
-            if list(tensor) != TENSOR_KEYS or len(tensor["shape"]) != len(tensor["stride"]):
+            keys = TILES_KEYS if tensor.get("layout_type") == "opaque" else TENSOR_KEYS
+            if list(tensor) != keys or len(tensor["shape"]) != len(tensor["stride"]):
                 yield f"op {op['id']}: tensor {tensor}"
             elif tensors.setdefault(tensor["id"], tensor) != tensor:
                 yield f"op {op['id']}: tensor {tensor['id']} is described in two ways"

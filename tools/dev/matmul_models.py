@@ -1,61 +1,74 @@
-"""A part of make_models.py: the list that measures matmuls with compressed weights over shapes,
-types, modes and numbers of rows. Lines are rewrites of two graphs, one with zero points and one
-without."""
+"""A part of make_models.py: the list that measures matmuls with compressed weights over types,
+modes, numbers of rows and some shapes. Lines are rewrites of a few small graphs."""
 
-SHAPES = [(4096, 4096), (14336, 4096), (4096, 14336), (2880, 2880)]  # N, K
+LARGE, SQUARE, WIDE = (14336, 4096), (4096, 4096), (4096, 14336)  # N, K
 MODES = ("strict", "f16", "bf16", "int8")
-# M -> how long a line measures: passes over memory between the runs take most of the time of few
-# rows
-ROWS = {1: "--min-time=0.3", 4: "--min-time=0.3", 32: "--min-time=0.3", 512: "--repeat=5"}
-# name: type, scales, zero points, group along K
-STORED = {
-    "s4-g128": ("s4", "f16", None, 128),
-    "s4-g32": ("s4", "f16", None, 32),
-    "s4-zp-g128": ("s4", "f16", "s4", 128),
-    "s4-zp-g32": ("s4", "f16", "s4", 32),
-    "u4-g128": ("u4", "f16", None, 128),
-    "u4-g32": ("u4", "f16", None, 32),
-    "u4-zp-g128": ("u4", "f16", "u4", 128),
-    "u4-zp-g32": ("u4", "f16", "u4", 32),
-    "mxfp4": ("f4_e2m1", "e8m0", None, 32),
-    "s8-g128": ("s8", "f16", None, 128),
+# M -> N, K. Fewer rows are bound by memory, more by arithmetic.
+ROWS = {1: LARGE, 4: LARGE, 8: LARGE, 16: LARGE, 32: LARGE, 128: SQUARE, 512: SQUARE}
+# Name: graph, its new data types or None, its new group along K or None, for how many elements of K
+# each of its other inputs has a value. Activations and results are f32.
+ZERO_POINTS, OFFSETS = (f"matmul-u4-{kind}-4096x14336-g" for kind in ("zero-points", "offsets"))
+FOUR_BITS = {
+    "s4-g32": ("weight-q4_0", None, None, [32]),
+    "u4-zp-g128": (ZERO_POINTS + "128", None, None, [128, 128]),
+    "u4-offsets-g32": (OFFSETS + "32", None, None, [32, 32]),
+    "mxfp4": ("weight-q4_0", "1:f4_e2m1+2:e8m0", None, [32]),
+    "q4_k": ("weight-q4_k-tiles", None, None, [32, 256, 32, 256]),
+    "nvfp4": ("weight-nvfp4", None, None, [16]),
+    "s4-g128": ("weight-q4_0", None, 128, [128]),
+    "u4-zp-g32": (ZERO_POINTS + "32", None, None, [32, 32]),
+    "u4-offsets-g128": (OFFSETS + "128", None, None, [128, 128]),
 }
-# M 32 is measured for one type only: how rows share the work is much the same for all of them.
-SOME_32 = [("s4-g32", n, k, 32, mode) for n, k in ((4096, 4096), (14336, 4096))
-           for mode in ("strict", "f16", "int8")]
-ZERO_POINTS, SCALED = "matmul-int4-4096x14336-g128", "matmul-mxfp4-2880x2880"
+EIGHT_BITS = {
+    "s8-g32": ("weight-q8_0", None, None, [32]),
+    "q6_k": ("weight-q6_k-tiles", None, None, [16, 256]),
+    "s8-g128": ("weight-q8_0", None, 128, [128]),
+}
+FLOATS = {
+    "f16": ("weight-f16", None, None, []),
+    "bf16": ("weight-f16", "1:bf16", None, []),
+}
+STORED = FOUR_BITS | EIGHT_BITS | FLOATS
+# Measured at other shapes; and in the other modes.
+TYPICAL = ("s4-g32", "u4-zp-g128")
+DRAWN = ("s4-g128", "s4-g32", "u4-zp-g128", "u4-zp-g32", "mxfp4", "s8-g128")
 
 
 def line(stored, n, k, m, mode):
-    dtype, scale, zero_point, group = STORED[stored]
-    groups = k // group
-    sides = [scale, zero_point] if zero_point else [scale]
-    shapes = [f"0:{m}x{k}", f"1:{n}x{k}"] + [f"{2 + i}:{n}x{groups}" for i in range(len(sides))]
-    types = [f"{1 + i}:{name}" for i, name in enumerate([dtype, *sides])]
-    words = [
-        "--mode=P", f"--case=../../models/{ZERO_POINTS if zero_point else SCALED}.json",
-        "--in-shapes=" + "+".join(shapes), f"--op-attrs=0:groups:{groups}",
-        "--dt=" + "+".join(types), "--expected-n-partitions=1", f"--partition-fpmath=0:{mode}:true"
-    ]
-    return " ".join([*words, "--cold-cache", ROWS[m]])
+    """Weights and a pass over other memory alternate, so that weights come from memory whatever
+    the size of the caches is (--cold-cache)."""
+    graph, types, group, sides = STORED[stored]
+    shapes = [f"0:{m}x{k}", f"1:{n}x{k}"]
+    shapes += [f"{2 + i}:{n}x{k // elements}" for i, elements in enumerate(sides)]
+    words = ["--mode=P", f"--case=../../models/{graph}.json", "--in-shapes=" + "+".join(shapes)]
+    if group:
+        words.append(f"--op-attrs=0:group_shape:1x{group}")
+    if types:
+        words.append("--dt=" + types)
+    words += ["--expected-n-partitions=1", f"--partition-fpmath=0:{mode}:true", "--cold-cache"]
+    # Passes over memory between the runs take most of the time of few rows.
+    return " ".join([*words, "--repeat=5" if m > 32 else "--min-time=0.3"])
 
 
-def all_cells(m):
-    return [(stored, n, k, m, mode) for stored in STORED for n, k in SHAPES
-            if k % STORED[stored][3] == 0 for mode in MODES]
+def modes_of(stored):
+    return ("strict", ) if stored in FLOATS else ("strict", "int8")
 
 
 def cells():
-    """(stored, N, K, M, mode) of each line of the list, in its order. Groups divide K."""
-    return [*all_cells(1), *all_cells(4), *SOME_32, *all_cells(512)]
+    """(stored, N, K, M, mode) of each line of the list, in its order."""
+    found = [(stored, *shape, m, mode) for m, shape in ROWS.items() for stored in STORED
+             for mode in modes_of(stored)]
+    found += [(stored, *shape, m, mode) for m in (1, 4) for shape in (SQUARE, WIDE)
+              for stored in TYPICAL for mode in ("strict", "int8")]
+    return found + [(stored, *ROWS[m], m, mode) for m in (1, 512) for stored in DRAWN
+                    for mode in ("f16", "bf16")]
 
 
 def lists():
     """File name -> text."""
     head = [
-        "# Matmul with compressed weights, N x K of 4096 x 4096, 14336 x 4096, 4096 x 14336, 2880 "
-        "x 2880: 1 and 4 rows against reading the weights,",
-        "# 32 rows against the roofline, 512 rows against the FMA and int8 peaks. About ten "
-        "minutes. Written by tools/dev/make_models.py."
+        "# Matmul with weights of 4, 8 and 16 bits from memory: 1 and 4 rows against reading the "
+        "weights, 8 and more rows against the FMA and int8 peaks.",
+        "# About ten minutes. Written by tools/dev/make_models.py."
     ]
     return {"perf_matmul.list": "\n".join([*head, *(line(*cell) for cell in cells())]) + "\n"}

@@ -1,7 +1,7 @@
 """A part of make_models.py: matmuls with weights in the forms that convert_weights.py makes of
-other programs' files, and weights with offsets at the size of a real network; the list that checks
-the first, the one that measures some of them, and the one that measures the second against the same
-with integer zero points."""
+other programs' files, K-quants in tiles, and weights with offsets at the size of a real network;
+the list that checks the first two, the one that measures some of them, and the one that measures
+the last against the same with integer zero points."""
 import user_tools  # noqa: F401
 from graph_json import Graph, transposed
 
@@ -18,6 +18,14 @@ FORMS = {
     "awq": ("u4", "f16", "u4", "zero_points", 128, True),
     "hqq": ("u4", "f16", "f16", "zero_points", 64, False),
     "torchao-int4": ("s4", "bf16", "bf16", "offsets", 128, True),
+}
+# K-quants in tiles, with scales of scales, as the backend of llama.cpp has them. Name: codes and
+# their layout id, scales, elements of a scale, scales of a scale of scales, whether there are
+# offsets
+CODES, VALUES, CODES_OF_6_BITS = 1, 3, 5  # layout ids with transpose_b, src/graph/layout.c
+TILES = {
+    "q4_k-tiles": ("u4", CODES, "u8", 32, 8, True),
+    "q6_k-tiles": ("s8", CODES_OF_6_BITS, "s8", 16, 16, False),
 }
 SMALL = (4, 256, 96)  # M, K, N
 # K in groups of which the last one is short: as the forms above, and K.
@@ -53,6 +61,31 @@ def matmul(form, m, k, n):
     return g.output(linear(form, g, g.input("f32", [m, k]), n))
 
 
+def k_quant(form, m, k, n):
+    """Scales, and offsets, are codes of 8 bits that have scales in f16."""
+    dtype, layout, side, group, span, has_offsets = form
+    g = Graph()
+    x = g.input("f32", [m, k])
+    codes = g.input(dtype, [n, k], prop="constant", layout_id=layout)
+    sides = []
+    for _ in range(1 + has_offsets):
+        values = [g.input(side, [n, k // group], prop="constant", layout_id=VALUES),
+                  g.input("f16", [n, k // group // span], prop="constant", layout_id=VALUES)]
+        sides.append(g.op("DynamicDequantize", values, "f32", qtype="per_group",
+                          group_shape=[1, span]))
+    attrs = {"zps_kind": "offsets"} if has_offsets else {}
+    w = g.op("DynamicDequantize", [codes, *sides], "f32", qtype="per_group",
+             group_shape=[1, group], **attrs)
+    return g.output(g.op("MatMul", [x, w], "f32", transpose_a=False, transpose_b=True))
+
+
+def floats(m, k, n):
+    """A weight in f16."""
+    g = Graph()
+    x, w = g.input("f32", [m, k]), g.input("f16", [n, k], prop="constant")
+    return g.output(g.op("MatMul", [x, w], "f32", transpose_a=False, transpose_b=True))
+
+
 def act_order(m, k, n):
     """GPTQ with groups in the order of activations: a Gather puts those of a group side by side."""
     g = Graph()
@@ -68,6 +101,8 @@ def name_of(group, kind):
 def models():
     """Name -> graph."""
     graphs = {"weight-" + name: matmul(form, *SMALL) for name, form in FORMS.items()}
+    graphs |= {"weight-" + name: k_quant(form, *SMALL) for name, form in TILES.items()}
+    graphs["weight-f16"] = floats(*SMALL)
     graphs["weight-gptq-act-order"] = act_order(*SMALL)
     for name, (form, k) in SHORT.items():
         graphs["weight-short-" + name] = matmul(form, 1, k, SHORT_N)
@@ -102,7 +137,7 @@ def lists():
                          f"--expected-n-partitions=1 --partition-fpmath=0:{mode}:true "
                          "--cold-cache --min-time=0.3")
     m, k, _ = SMALL
-    for name in FORMS:
+    for name in [*FORMS, *TILES, "f16"]:
         for rows in (1, m, 40):
             for mode in ("strict", "int8"):
                 check.append(f"--mode=C --case=../../models/weight-{name}.json "

@@ -402,7 +402,7 @@ static const model_use_t *first_use(const model_t *model, const model_tensor_t *
     return use;
 }
 
-static rule_t rule_of(const model_t *model, const model_tensor_t *tensor)
+static rule_t rule_by_use(const model_t *model, const model_tensor_t *tensor)
 {
     const model_use_t *use = first_use(model, tensor);
     const model_op_t *op = &model->ops[use->op];
@@ -443,6 +443,38 @@ static rule_t rule_of(const model_t *model, const model_tensor_t *tensor)
     default:
         return plain_data(t);
     }
+}
+
+/* How many bits of each integer the layout of a tensor in tiles keeps; 0: all. The library gives
+ * layouts for bits, so this looks for the one that the tensor has. */
+static int kept_bits(const sinter_logical_tensor_t *lt)
+{
+    static const sinter_weights_part_t parts[] = {sinter_weights_codes, sinter_weights_values};
+
+    for (int i = 0; lt->layout_type == sinter_layout_type_opaque && i < 24; i++) {
+        const int bits = i % 6 + 1;
+        sinter_logical_tensor_t tiles = *lt;
+
+        if (!sinter_logical_tensor_set_weights_layout(&tiles, parts[i / 6 % 2], bits, i / 12) &&
+            tiles.layout_id == lt->layout_id) {
+            return bits;
+        }
+    }
+    return 0;
+}
+
+/* Integers fit the bits that their layout keeps. */
+static rule_t rule_of(const model_t *model, const model_tensor_t *tensor)
+{
+    const sinter_logical_tensor_t *lt = model_lt(model, tensor);
+    const gr_dtype_t *t = gr_dtype(lt->data_type);
+    const rule_t rule = rule_by_use(model, tensor);
+    const int bits = t->class_ == GR_INT && rule.shape == INTEGER ? kept_bits(lt) : 0;
+    const double codes = ldexp(1, bits), least = int_min(t) < 0 ? -codes / 2 : 0;
+
+    return bits == 0 ? rule
+                     : integer(fmin(fmax(rule.lo, least), least + codes - 1),
+                               fmax(fmin(rule.hi, least + codes - 1), least));
 }
 
 /* ---- spread ---------------------------------------------------------------------------------- */

@@ -93,6 +93,24 @@ static int parse_strides(const char **p, sinter_logical_tensor_t *lt)
     return gr_parse_dims(p, SINTER_MAX_NDIMS, lt->strides, &n) || n != lt->ndims ? -1 : 0;
 }
 
+/* Dense strides in this order of dims (NULL: as they stand); a tensor in an opaque layout keeps
+ * that. -1 where the product of the dims is too large. */
+static int set_layout(sinter_logical_tensor_t *lt, const int *order)
+{
+    const bool opaque = lt->layout_type == sinter_layout_type_opaque;
+    const uint64_t id = opaque ? lt->layout_id : 0;
+
+    if (gr_set_dense(lt, order)) {
+        return -1;
+    }
+    if (opaque) {
+        memset(lt->strides, 0, sizeof lt->strides);
+        lt->layout_type = sinter_layout_type_opaque;
+        lt->layout_id = id;
+    }
+    return 0;
+}
+
 /* "DIMS[*STRIDES]" or "*STRIDES" onto lt. */
 static int parse_shape(const char **p, sinter_logical_tensor_t *lt)
 {
@@ -116,7 +134,7 @@ static int parse_shape(const char **p, sinter_logical_tensor_t *lt)
         }
         lt->ndims = n;
         memcpy(lt->dims, dims, (size_t)n * sizeof *dims);
-        if (gr_set_dense(lt, keep ? order : NULL)) {
+        if (set_layout(lt, keep ? order : NULL)) {
             return -1;
         }
     }
