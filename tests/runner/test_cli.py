@@ -493,7 +493,8 @@ class Cli(unittest.TestCase):
         self.assertEqual({t["id"]: (t["shape"], t.get("layout_id")) for t in tensors},
                          {1: ([33, 512], 5), 2: ([33, 32], 3), 3: ([33, 2], 3)})
         # Strides in the option are a layout of their own.
-        done = run("--mode=C", "--case=" + case, "--in-shapes=1:96x256*256x1+2:96x16*16x1+3:96x1*ab")
+        strided = "--in-shapes=1:96x256*256x1+2:96x16*16x1+3:96x1*ab"
+        done = run("--mode=C", "--case=" + case, strided)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_layout_any(self):

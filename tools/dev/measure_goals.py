@@ -5,8 +5,8 @@ reads, of the roofline, of the FMA peak and of the int8 peak its cells are (medi
 lines of tests/lists/perf_*.list. Weights and caches come from memory, whatever the size of the
 processor's caches is: the lines have --cold-cache.
 
-    tools/dev/measure_goals.py                       # all cells, both caps: about 20 minutes
-    tools/dev/measure_goals.py --quick               # two cells of each class: about 4 minutes
+    tools/dev/measure_goals.py                       # all cells, both caps: about 15 minutes
+    tools/dev/measure_goals.py --quick               # two cells of each class: about 2 minutes
     tools/dev/measure_goals.py --only='decode|1 row' --caps avx2 --rounds=3 --cells
 
 A cell may miss its goal "at the roofline too": reading its weights alone takes longer than the goal
@@ -246,7 +246,7 @@ def print_table(wanted, cap, figures, options):
 def parse():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    plotting.add_measuring(parser, 0.1)
+    plotting.add_measuring(parser, 0.2)
     parser.add_argument("--only", metavar="REGEX", help="only the classes whose name contains it")
     parser.add_argument("--quick", action="store_true", help="the first two cells of each class")
     parser.add_argument("--cells", action="store_true", help="print each cell as well")

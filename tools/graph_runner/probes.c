@@ -155,8 +155,9 @@ __attribute__((target("avx2,fma"))) static double fma_avx2(long rounds, float *s
     return (double)rounds * 12 * 8 * 2;
 }
 
-/* Sums of products of bytes. Compilers do not see the instructions: they would do once what all sums
- * have in common, and gcc 12 copies sums from register to register, which takes half of the speed. */
+/* Sums of products of bytes. Compilers do not see the instructions: they would do once what all
+ * sums have in common, and gcc 12 copies sums from register to register, which takes half of the
+ * speed. */
 
 __attribute__((target("avx2"))) static inline __m256i words_avx2(__m256i sum, __m256i a, __m256i b)
 {
