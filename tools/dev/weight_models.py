@@ -67,12 +67,11 @@ def k_quant(form, m, k, n):
     g = Graph()
     x = g.input("f32", [m, k])
     codes = g.input(dtype, [n, k], prop="constant", layout_id=layout)
-    sides = []
-    for _ in range(1 + has_offsets):
-        values = [g.input(side, [n, k // group], prop="constant", layout_id=VALUES),
-                  g.input("f16", [n, k // group // span], prop="constant", layout_id=VALUES)]
-        sides.append(g.op("DynamicDequantize", values, "f32", qtype="per_group",
-                          group_shape=[1, span]))
+    inputs = [[g.input(side, [n, k // group], prop="constant", layout_id=VALUES),
+               g.input("f16", [n, k // group // span], prop="constant", layout_id=VALUES)]
+              for _ in range(1 + has_offsets)]
+    sides = [g.op("DynamicDequantize", pair, "f32", qtype="per_group", group_shape=[1, span])
+             for pair in inputs]
     attrs = {"zps_kind": "offsets"} if has_offsets else {}
     w = g.op("DynamicDequantize", [codes, *sides], "f32", qtype="per_group",
              group_shape=[1, group], **attrs)
