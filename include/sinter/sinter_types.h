@@ -175,7 +175,8 @@ typedef struct sinter_logical_tensor {
 
 /* What a tensor is of the second operand of a MatMul. */
 typedef enum sinter_weights_part {
-    sinter_weights_codes = 0,  /* what DynamicDequantize reads */
+    /* What DynamicDequantize reads; or all of the operand, plain floats of f32, f16 or bf16. */
+    sinter_weights_codes = 0,
     sinter_weights_values = 1, /* its scales, zero points or offsets, and scales of these */
     /* Codes of s8 that are numbers of the table of IQ4_NL (docs/layouts.md), of which four bits are
      * stored: which one. sinter_reorder refuses others. */

@@ -35,8 +35,9 @@ class Tensor:
 
     def for_weights(self, part: str, transpose_b: bool = False, bits: int = 0) -> "Tensor":
         """The same tensor in the layout in which MatMul reads its second operand at the speed of
-        memory. part: "codes", "codes_iq4_nl" for numbers of IQ4_NL, or "values" for scales, zero
-        points and offsets; all tensors of the operand must have the layout. transpose_b: MatMul's
+        memory. part: "codes", also for plain floats, "codes_iq4_nl" for numbers of IQ4_NL, or
+        "values" for scales, zero points and offsets; all tensors of the operand must have the
+        layout. transpose_b: MatMul's
         attribute. bits: so many, from 1 to 6, are stored of each element of s8 or u8; 0: all. A
         SinterError if there is no such layout for the type and the dims."""
         lt = to_logical(replace(self, layout_id=None))

@@ -18,6 +18,18 @@ OP __m512i asm_dot_words(__m512i sum, __m512i a, __m512i b)
     return sum;
 }
 
+/* sum + a * b, and sum + a * *by, rounded once. As assembly for the same reason. */
+OP __m512 asm_add_product(__m512 sum, __m512 a, __m512 b)
+{
+    __asm__("vfmadd231ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+    return sum;
+}
+OP __m512 asm_add_multiple(__m512 sum, __m512 a, const float *by)
+{
+    __asm__("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(a), "m"(*by));
+    return sum;
+}
+
 /* Floats as bf16. As assembly, because the file is not compiled for AVX512_BF16. */
 OP __m256i asm_bf16(__m512 x)
 {

@@ -126,6 +126,12 @@ OP vf vf_set1(float x)
 {
     return _mm256_set1_ps(x);
 }
+OP vf vf_set_pair(const float *p)
+{
+    double pair;
+    memcpy(&pair, p, sizeof pair);
+    return _mm256_castpd_ps(_mm256_set1_pd(pair));
+}
 OP vf vf_add(vf a, vf b)
 {
     return _mm256_add_ps(a, b);
@@ -150,6 +156,16 @@ OP vf vf_quotient(vf x, vf by, vf inverse) /* as in simd_avx512.h */
 OP vf vf_fma(vf a, vf b, vf c)
 {
     return _mm256_fmadd_ps(a, b, c);
+}
+/* As assembly: GCC would copy the sums around the intrinsic. */
+OP vf vf_add_product(vf sum, vf a, vf b)
+{
+    __asm__("vfmadd231ps %2, %1, %0" : "+x"(sum) : "x"(a), "x"(b));
+    return sum;
+}
+OP vf vf_add_multiple(vf sum, vf a, const float *by)
+{
+    return vf_add_product(sum, a, vf_set1(*by));
 }
 OP vf vf_min(vf a, vf b)
 {

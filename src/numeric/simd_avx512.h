@@ -13,6 +13,7 @@
  *   vf_stream, stream_line            past the caches, to aligned memory; stream_line: 64 bytes
  *   bytes_load_n, words_load_n, ...   the first n <= 16 bytes or 16-bit words
  *   vf_load_s8, _u8, _f16, _bf16      LANES elements of this type as floats
+ *   vf_set_pair(p)                    two floats, again and again
  *   load_8_bytes, load_16_bytes ...   at any address
  *   prefetch(p)                       fetches a line into the caches; p may lie outside of memory
  *   prefetch_far(p)                   the same, but not into the first one
@@ -24,6 +25,8 @@
  *   vd_set1, vd_min, vd_quotient      the same of doubles
  *   vd_of(x, h), vf_of_vd(low, high)  half h of a vector as doubles; two halves as floats
  *   vf_fma(a, b, c)                   a * b + c, rounded once
+ *   vf_add_product(sum, a, b)         the same where many sums stay in registers: sum + a * b
+ *   vf_add_multiple(sum, a, by)       sum + a * *by
  *   vf_min, vf_max(a, b)              b if one is NaN
  *   vf_abs(x), vf_abs_min(x, high)    |x|; min(|x|, high)
  *   vf_abs_max(a, b)                  max(|a|, |b|) by bits: NaN is above all numbers
@@ -183,6 +186,12 @@ OP vf vf_set1(float x)
 {
     return _mm512_set1_ps(x);
 }
+OP vf vf_set_pair(const float *p)
+{
+    double pair;
+    memcpy(&pair, p, sizeof pair);
+    return _mm512_castpd_ps(_mm512_set1_pd(pair));
+}
 OP vf vf_add(vf a, vf b)
 {
     return _mm512_add_ps(a, b);
@@ -209,6 +218,14 @@ OP vf vf_quotient(vf x, vf by, vf inverse)
 OP vf vf_fma(vf a, vf b, vf c)
 {
     return _mm512_fmadd_ps(a, b, c);
+}
+OP vf vf_add_product(vf sum, vf a, vf b)
+{
+    return asm_add_product(sum, a, b);
+}
+OP vf vf_add_multiple(vf sum, vf a, const float *by)
+{
+    return asm_add_multiple(sum, a, by);
 }
 OP vf vf_min(vf a, vf b)
 {

@@ -140,6 +140,20 @@ static void clear_tile(int bits, int kept, sinter_data_type_t type, unsigned cha
     }
 }
 
+/* Elements k.. and columns n.. of floats as a tile, zeros where there are none. */
+static void put_floats(const groups_t *from, int64_t k, int rows, int64_t n, int columns,
+                       unsigned char *tile)
+{
+    const int bits = from->type->bits, bytes = bits / 8;
+    memset(tile, 0, (size_t)tiles_bytes(bits));
+    for (int c = 0; c < columns; c++) {
+        for (int i = 0; i < rows; i++) {
+            memcpy(tile + tiles_place(bits, i, c), groups_byte(from, codes_at(from, k + i, n + c)),
+                   (size_t)bytes);
+        }
+    }
+}
+
 bool tiles_pack_codes(const groups_t *from, tiled_t as, int64_t K, int64_t N, unsigned char *to)
 {
     const int bits = tiles_bits(as, from->dtype), kept = tiles_kept(as), bytes = tiles_bytes(bits);
@@ -151,6 +165,10 @@ bool tiles_pack_codes(const groups_t *from, tiled_t as, int64_t K, int64_t N, un
         for (int64_t k = 0; k < K; k += TILES_K, to += bytes) {
             const int whole = K - k < TILES_K ? (int)(K - k) : TILES_K,
                       there = N - n < TILES_COLUMNS ? (int)(N - n) : TILES_COLUMNS;
+            if (bits > 8) {
+                put_floats(from, k, whole, n, there, to);
+                continue;
+            }
             if (there < TILES_COLUMNS) {
                 clear_tile(bits, kept, from->dtype, to);
             }
@@ -285,11 +303,17 @@ void tiles_unpack_codes(const unsigned char *from, tiled_t as, int64_t K, int64_
     uint8_t code[TILES_K][TILES_COLUMNS];
     for (int64_t n = 0; n < N; n += TILES_COLUMNS) {
         for (int64_t k = 0; k < K; k += TILES_K, from += bytes) {
-            tiles_codes(from, as, to->dtype, code);
+            if (bits <= 8) {
+                tiles_codes(from, as, to->dtype, code);
+            }
             for (int c = 0; c < TILES_COLUMNS && n + c < N; c++) {
                 for (int i = 0; i < TILES_K && k + i < K; i++) {
                     const int64_t at = codes_at(to, k + i, n + c);
                     unsigned char *byte = groups_output(to, at);
+                    if (bits > 8) {
+                        memcpy(byte, from + tiles_place(bits, i, c), (size_t)bits / 8);
+                        continue;
+                    }
                     const int shift = bits == 4 ? (int)(at % 2) * 4 : 0;
                     *byte = bits == 8
                                 ? code[i][c]

@@ -14,13 +14,15 @@
  *   has those of k = 16 j + 4 i + b in its bits 2 i and 2 i + 1; of one bit, byte b has that of
  *   k = 4 i + b in its bit i.
  * - Codes of s8 that are numbers of tiles_numbers lie as codes of 4 bits: the place of each.
+ * - Plain floats, of weights without scales: of f32, line k has element k. Of f16 and bf16, line j
+ *   has elements 2 j and 2 j + 1, in the lower and in the upper half of each dword.
  *
  * Scales, offsets and zero points have planes of their own: for each strip and each group of K,
  * those of 16 columns follow one another, integers as signed bytes, less 128 where their type is
  * u8. Integers of 8 bits that fit n, from 1 to 6, are counted from zero, as codes are, and also lie
  * in planes of four bits, two bits and one bit: of b bits, there are 2 b bytes, and byte c has the
  * value of column 2 b i + c in its bits from b i on. Columns and elements of K that the weights
- * lack have codes of 0 and scales and offsets of 0. */
+ * lack are 0, and have scales and offsets of 0. */
 #ifndef SINTER_SRC_NUMERIC_TILES_H
 #define SINTER_SRC_NUMERIC_TILES_H
 
@@ -76,20 +78,27 @@ static inline int tiles_bytes(int bits)
     return TILES_COLUMNS * TILES_K * bits / 8;
 }
 
+/* The byte of a tile that an element of 8, 16 or 32 bits begins at, all of whose bits are kept. */
+static inline int tiles_place(int bits, int k, int column)
+{
+    const int in_dword = 32 / bits;
+    return k / in_dword * TILES_LINE + column * 4 + k % in_dword * (bits / 8);
+}
+
 /* What is added to codes so that they count from zero in the bits that are kept. */
 static inline int tiles_zero(int kept, sinter_data_type_t type)
 {
     return kept == TILES_NUMBER ? 128 : kept > 0 && type == sinter_s8 ? 1 << (kept - 1) : 0;
 }
 
-/* Bytes of N columns: codes of K elements, of so many bits in a tile, or values of so many groups
- * of K. False: too many. */
+/* Bytes of N columns: codes or floats of K elements, of so many bits in a tile, or values of so
+ * many groups of K. False: too many. */
 bool tiles_of_codes(int bits, int64_t K, int64_t N, int64_t *bytes);
 bool tiles_of_values(tiled_t as, sinter_data_type_t type, int64_t groups, int64_t N,
                      int64_t *bytes);
 
-/* Fills a plane. Rows of `from` run along K; it is a matrix of single elements. False: some
- * integers do not fit the bits that are kept. */
+/* Fills a plane: of codes or floats, or of values. Rows of `from` run along K; it is a matrix of
+ * single elements. False: some integers do not fit the bits that are kept. */
 bool tiles_pack_codes(const groups_t *from, tiled_t as, int64_t K, int64_t N, unsigned char *to);
 bool tiles_pack_values(const groups_t *from, tiled_t as, int64_t groups, int64_t N,
                        unsigned char *to);
@@ -100,7 +109,7 @@ void tiles_unpack_codes(const unsigned char *from, tiled_t as, int64_t K, int64_
 void tiles_unpack_values(const unsigned char *from, tiled_t as, int64_t groups, int64_t N,
                          const groups_t *to);
 
-/* The codes of a tile as bytes, [k][column], the sign bit of s4 as it was. */
+/* The codes of a tile, of up to 8 bits, as bytes, [k][column], the sign bit of s4 as it was. */
 void tiles_codes(const unsigned char *tile, tiled_t as, sinter_data_type_t type,
                  uint8_t (*to)[TILES_COLUMNS]);
 /* Sixteen values of which so many bits are kept, as they count from zero. */

@@ -34,7 +34,7 @@ static uint8_t flip_of(sinter_data_type_t type)
 /* Codes of 4 bits whose columns, or rows, all begin a byte. */
 static bool begin_bytes(const groups_t *codes, int64_t stride)
 {
-    return codes->type->bits == 8 || (codes->first % 2 == 0 && stride % 2 == 0);
+    return codes->type->bits >= 8 || (codes->first % 2 == 0 && stride % 2 == 0);
 }
 
 /* How codes become tiles. */
@@ -46,7 +46,7 @@ typedef struct form {
 
 /* Tiles are made in a buffer that stays in the cache, and go past the caches from there. Tiles that
  * keep some bits are made from tiles of 8 bits, a cache line of each column or row at a time. */
-enum { BUFFER = 4096, WHOLE = TILES_COLUMNS * TILES_K };
+enum { BUFFER = 4096, FLOATS_BUFFER = 16384, WHOLE = TILES_COLUMNS * TILES_K };
 
 /* n tiles that keep some bits, one behind the other: of a strip, along K, or one of each of n
  * strips. False: some codes do not fit the bits that are kept. */
@@ -77,7 +77,7 @@ static bool tiles_along_k(const form_t *f, const unsigned char *from, int64_t ap
     if (f->bits == 4) {
         f->v->nibbles_along_k(from, apart, n, f->flip, to);
     } else {
-        f->v->dwords_along_k(from, apart, n, to);
+        f->v->dwords_along_k(from, apart, n * f->bits / 8, to);
     }
     return true;
 }
@@ -91,6 +91,10 @@ static bool tiles_along_n(const form_t *f, const unsigned char *from, int64_t ap
     }
     if (f->bits == 4) {
         f->v->nibbles_along_n(from, apart, strips, f->flip, to, tiles_bytes(4));
+    } else if (f->bits == 32) {
+        f->v->floats_along_n(from, apart, strips, to, tiles_bytes(32));
+    } else if (f->bits == 16) {
+        f->v->words_along_n(from, apart, strips, to, tiles_bytes(16));
     } else {
         f->v->bytes_along_n(from, apart, strips, to, tiles_bytes(8));
     }
@@ -111,17 +115,17 @@ bool tiles_bulk_pack_codes(features_t features, const groups_t *from, tiled_t as
     const bool along_k = from->row.stride == 1 && begin_bytes(from, from->column.stride),
                along_n =
                    !along_k && from->column.stride == 1 && begin_bytes(from, from->row.stride);
-    const int64_t group = along_k       ? 1
-                          : f.bits == 4 ? 2 * TILES_PAIR
-                                        : TILES_PAIR,
+    const int64_t group = along_k || f.bits > 8 ? 1
+                          : f.bits == 4         ? 2 * TILES_PAIR
+                                                : TILES_PAIR,
                   strips = N / TILES_COLUMNS / group * group;
     if (f.v == NULL || f.kept == TILES_NUMBER || (!along_k && !along_n) || strips == 0 ||
         tiles == 0) {
         return tiles_pack_codes(from, as, K, N, to);
     }
     const int64_t apart = (along_k ? from->column.stride : from->row.stride) * f.bits / 8,
-                  most = BUFFER / bytes / group * group;
-    _Alignas(64) unsigned char buffer[BUFFER];
+                  most = (f.bits > 8 ? FLOATS_BUFFER : BUFFER) / bytes / group * group;
+    _Alignas(64) unsigned char buffer[FLOATS_BUFFER];
     bool fit = true;
     for (int64_t s = 0; along_k && s < strips; s++) {
         const unsigned char *columns = groups_byte(from, codes_at(from, 0, s * TILES_COLUMNS));
@@ -158,10 +162,11 @@ void tiles_bulk_unpack_codes(features_t features, const unsigned char *from, til
 {
     const tiles_vectors_t *v = vectors(features);
     const int bits = to->type->bits, bytes = tiles_bytes(tiles_bits(as, to->dtype));
+    const bool along_k = to->row.stride == 1 && begin_bytes(to, to->column.stride),
+               along_n = !along_k && to->column.stride == 1 && bits > 8;
     const int64_t tiles = K / TILES_K, strips = N / TILES_COLUMNS, strip = tiles_along(K) * bytes,
-                  apart = to->column.stride * bits / 8;
-    if (v == NULL || tiles_kept(as) != 0 || to->row.stride != 1 ||
-        !begin_bytes(to, to->column.stride)) {
+                  apart = (along_k ? to->column.stride : to->row.stride) * bits / 8;
+    if (v == NULL || tiles_kept(as) != 0 || (!along_k && !along_n)) {
         tiles_unpack_codes(from, as, K, N, to);
         return;
     }
@@ -169,8 +174,12 @@ void tiles_bulk_unpack_codes(features_t features, const unsigned char *from, til
         unsigned char *first = groups_output(to, codes_at(to, 0, s * TILES_COLUMNS));
         if (bits == 4) {
             v->to_nibbles_along_k(from, tiles, flip_of(to->dtype), first, apart);
+        } else if (along_k) {
+            v->to_bytes_along_k(from, tiles * bits / 8, first, apart);
+        } else if (bits == 16) {
+            v->to_words_along_n(from, tiles, first, apart);
         } else {
-            v->to_bytes_along_k(from, tiles, first, apart);
+            v->to_floats_along_n(from, tiles, first, apart);
         }
         const groups_t rest = groups_from(to, tiles * TILES_K, s * TILES_COLUMNS);
         tiles_unpack_codes(from + tiles * bytes, as, K % TILES_K, TILES_COLUMNS, &rest);

@@ -228,6 +228,33 @@ TARGET static void bytes_along_n(const unsigned char *from, int64_t apart, int64
     }
 }
 
+/* A line of each strip from two rows: words of the two rows in turn. */
+TARGET static void words_along_n(const unsigned char *from, int64_t apart, int64_t strips,
+                                 unsigned char *to, int64_t next)
+{
+    for (int j = 0; j < TILES_K / 2; j++, from += 2 * apart, to += TILES_LINE) {
+        for (int64_t s = 0; s < strips; s++) {
+            const unsigned char *row = from + s * HALF;
+            const __m256i even = vi_load(row), odd = vi_load(row + apart),
+                          low = _mm256_unpacklo_epi16(even, odd),
+                          high = _mm256_unpackhi_epi16(even, odd);
+            unsigned char *line = to + s * next;
+            vi_store(line, _mm256_permute2x128_si256(low, high, 0x20));
+            vi_store(line + HALF, _mm256_permute2x128_si256(low, high, 0x31));
+        }
+    }
+}
+
+TARGET static void floats_along_n(const unsigned char *from, int64_t apart, int64_t strips,
+                                  unsigned char *to, int64_t next)
+{
+    for (int k = 0; k < TILES_K; k++, from += apart, to += TILES_LINE) {
+        for (int64_t s = 0; s < strips; s++) {
+            memcpy(to + s * next, from + s * TILES_LINE, TILES_LINE);
+        }
+    }
+}
+
 /* ---- bits that are kept ---------------------------------------------------------------------- */
 
 /* A plane of so many bits of each code, from bit `done` on. Lines of 4 bits have every fourth dword
@@ -314,6 +341,28 @@ TARGET static void to_bytes_along_k(const unsigned char *from, int64_t tiles, un
     }
 }
 
+TARGET static void to_words_along_n(const unsigned char *from, int64_t tiles, unsigned char *to,
+                                    int64_t apart)
+{
+    const __m256i low = _mm256_set1_epi32(0xffff);
+    for (int64_t j = 0; j < tiles * TILES_K / 2; j++, from += TILES_LINE, to += 2 * apart) {
+        const __m256i a = vi_load(from), b = vi_load(from + HALF),
+                      even =
+                          _mm256_packus_epi32(_mm256_and_si256(a, low), _mm256_and_si256(b, low)),
+                      odd = _mm256_packus_epi32(_mm256_srli_epi32(a, 16), _mm256_srli_epi32(b, 16));
+        vi_store(to, _mm256_permute4x64_epi64(even, 0xd8));
+        vi_store(to + apart, _mm256_permute4x64_epi64(odd, 0xd8));
+    }
+}
+
+TARGET static void to_floats_along_n(const unsigned char *from, int64_t tiles, unsigned char *to,
+                                     int64_t apart)
+{
+    for (int64_t k = 0; k < tiles * TILES_K; k++, from += TILES_LINE, to += apart) {
+        memcpy(to, from, TILES_LINE);
+    }
+}
+
 const tiles_vectors_t tiles_avx2 = {
     .nibbles_along_k = nibbles_along_k,
     .dwords_along_k = dwords_along_k,
@@ -321,9 +370,13 @@ const tiles_vectors_t tiles_avx2 = {
     .bytes_along_k = bytes_along_k,
     .nibbles_along_n = nibbles_along_n,
     .bytes_along_n = bytes_along_n,
+    .words_along_n = words_along_n,
+    .floats_along_n = floats_along_n,
     .keep = keep,
     .to_nibbles_along_k = to_nibbles_along_k,
     .to_bytes_along_k = to_bytes_along_k,
+    .to_words_along_n = to_words_along_n,
+    .to_floats_along_n = to_floats_along_n,
 };
 
 #endif

@@ -41,20 +41,19 @@ static bool values_lie_so(const graph_t *g, const node_t *dq, int port, int acro
 }
 
 /* A MatMul reads B so if all parts of it have the layouts that belong to transpose_b, and groups
- * that tiles can have. */
+ * that tiles can have. Plain floats are the only part. */
 static bool reads_b(const graph_t *g, const node_t *n)
 {
-    const node_t *dq =
-        n->kind == sinter_op_matmul && n->in_dequant != NULL ? n->in_dequant[1] : NULL;
-    if (dq == NULL) {
+    if (n->kind != sinter_op_matmul) {
         return false;
     }
+    const node_t *dq = n->in_dequant != NULL ? n->in_dequant[1] : NULL;
     const lt_t *b = &g->values[n->in[1]].lt;
     const bool transposed = node_bool(n, sinter_op_attr_transpose_b, false);
     const int last = b->ndims - 1, across = transposed ? last - 1 : last,
               along = transposed ? last : last - 1;
-    if (last < 1 || !lies_so(b, true, across, along)) {
-        return false;
+    if (last < 1 || !lies_so(b, true, across, along) || dq == NULL) {
+        return last >= 1 && dq == NULL && lies_so(b, true, across, along);
     }
     const quant_t *q = dq->quant;
     const quant_geom_t *geom = &q->geom;

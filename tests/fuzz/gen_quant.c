@@ -571,9 +571,9 @@ int fz_quantized(fz_t *f, int x)
 static int fits_tiles(const fz_tensor_t *t, int codes, int ndims)
 {
     const int bits = gr_dtype(t->type)->bits, number = is_int(t->type) && bits <= 8;
-    const int type = codes ? (number && bits >= 4) || t->type == sinter_f4_e2m1
-                           : number || t->type == sinter_f32 || t->type == sinter_f16 ||
-                                 t->type == sinter_bf16 || t->type == sinter_e8m0;
+    const int plain = t->type == sinter_f32 || t->type == sinter_f16 || t->type == sinter_bf16;
+    const int type = codes ? (number && bits >= 4) || t->type == sinter_f4_e2m1 || plain
+                           : number || plain || t->type == sinter_e8m0;
     int one = type && !t->produced && t->declare == FZ_ALL && t->ndims == ndims && ndims >= 2 &&
               t->property != sinter_tensor_property_host_scalar;
 
@@ -585,6 +585,14 @@ static int fits_tiles(const fz_tensor_t *t, int codes, int ndims)
 
 void fz_perhaps_in_tiles(fz_t *f, int x, int transpose_b, int percent)
 {
+    /* Not drawn: seeds name the same cases as before. */
+    const int drawn = (int)(random_mix(f->seed + (uint64_t)x) % 100) < percent;
+
+    if (!f->tensors[x].produced) { /* plain floats */
+        f->tensors[x].tiles = drawn && fits_tiles(&f->tensors[x], 1, f->tensors[x].ndims) ? 1 : 0;
+        f->tensors[x].turned = transpose_b;
+        return;
+    }
     if (f->n_ops == 0) {
         return;
     }
@@ -597,8 +605,7 @@ void fz_perhaps_in_tiles(fz_t *f, int x, int transpose_b, int percent)
     for (int i = 0; fits && i < op->n_in; i++) {
         fits = fits_tiles(&f->tensors[op->in[i]], i == 0, f->tensors[op->in[0]].ndims);
     }
-    /* Not drawn: seeds name the same cases as before. */
-    if (!fits || (int)(random_mix(f->seed + (uint64_t)x) % 100) >= percent) {
+    if (!fits || !drawn) {
         return;
     }
     for (int i = 0; i < op->n_in; i++) {

@@ -159,8 +159,11 @@ static void define_code(const matrix_t *m, int64_t k, int64_t n, uint32_t code, 
                     &to[(n / 16 * tiles + k / 32) * 64 * m->kept + column + at % 4]);
         return;
     }
-    if (bits_of(m->type) == 8) {
-        to[(n / 16 * tiles + k / 32) * 512 + at / 4 * 64 + column + at % 4] = (unsigned char)code;
+    if (bits_of(m->type) >= 8) {
+        const int bits = bits_of(m->type), in_dword = 32 / bits;
+        memcpy(to + (n / 16 * tiles + k / 32) * 64 * bits + at / in_dword * 64 + column +
+                   at % in_dword * bits / 8,
+               &code, (size_t)bits / 8);
         return;
     }
     unsigned char *byte = &to[(n / 16 * tiles + k / 32) * 256 + at % 16 / 4 * 64 + column + at % 4];
@@ -377,8 +380,8 @@ static void check_type(sinter_data_type_t type, sinter_weights_part_t part, int 
     }
 }
 
-static const sinter_data_type_t code_types[] = {sinter_s4, sinter_u4, sinter_f4_e2m1, sinter_s8,
-                                                sinter_u8};
+static const sinter_data_type_t code_types[] = {sinter_s4, sinter_u4,  sinter_f4_e2m1, sinter_s8,
+                                                sinter_u8, sinter_f32, sinter_f16,     sinter_bf16};
 static const sinter_data_type_t value_types[] = {sinter_f32,  sinter_f16, sinter_bf16,
                                                  sinter_e8m0, sinter_s8,  sinter_u8,
                                                  sinter_s4,   sinter_u4,  sinter_u2};
@@ -785,7 +788,7 @@ static void test_reorder_errors(void)
 
 enum { CODES = 0, SCALES = 1, ZPS = 2, WEIGHTS = 3, A = 4, OUT = 5, MOST_TEXT = 4096 };
 
-/* A product with weights in groups. zp undef: none. */
+/* A product with weights in groups. zp undef: none; scale undef: the weights are plain floats. */
 typedef struct product {
     sinter_data_type_t codes, scale, zp, a;
     int transposed, offsets, ones;            /* ones: dims of 1 before the weights' */
@@ -814,13 +817,13 @@ static int64_t groups_of(int64_t n, int64_t group)
 
 static const char *name(sinter_data_type_t type)
 {
-    return gr_dtype(type)->name;
+    return type == sinter_data_type_undef ? "none" : gr_dtype(type)->name;
 }
 
 /* Strided. rows unknown: for a graph that is compiled once. */
 static void load(const product_t *p, int64_t rows, model_t *model)
 {
-    char text[MOST_TEXT], zps[300] = "", kind[120] = "";
+    char text[MOST_TEXT], dequant[MOST_TEXT / 2] = "", zps[300] = "", kind[120] = "";
     const int64_t columns = groups_of(p->n, p->across);
     const char *batch = p->ones == 0 ? "" : p->ones == 1 ? "1, " : "1, 1, ";
     gr_error_t err = {{0}, 0};
@@ -832,21 +835,27 @@ static void load(const product_t *p, int64_t rows, model_t *model)
         snprintf(kind, sizeof kind,
                  ", \"zps_kind\": {\"type\": \"string\", \"value\": \"offsets\"}");
     }
+    const bool plain = p->scale == sinter_data_type_undef;
+    if (!plain) {
+        snprintf(dequant, sizeof dequant,
+                 "{\"id\": 0, \"kind\": \"DynamicDequantize\", \"attrs\": {\"qtype\": "
+                 "{\"type\": \"string\", \"value\": \"per_group\"}%s}, \"inputs\": [{\"id\": 0, "
+                 "\"dtype\": \"%s\", \"shape\": %s}, {\"id\": 1, \"dtype\": \"%s\", \"shape\": "
+                 "%s}%s], \"outputs\": [{\"id\": 3, \"dtype\": \"f32\", \"shape\": %s}]}, ",
+                 kind, name(p->codes), dims_text(p, p->k, p->n), name(p->scale),
+                 dims_text(p, groups_of(p->k, p->group), columns), zps, dims_text(p, p->k, p->n));
+    }
     const int n = snprintf(
         text, sizeof text,
         "{\"engine_kind\": \"cpu\", \"fpmath_mode\": \"%s\", \"fpmath_mode_apply_to_int\": "
-        "\"true\", \"graph\": [{\"id\": 0, \"kind\": \"DynamicDequantize\", \"attrs\": {\"qtype\": "
-        "{\"type\": \"string\", \"value\": \"per_group\"}%s}, \"inputs\": [{\"id\": 0, \"dtype\": "
-        "\"%s\", \"shape\": %s}, {\"id\": 1, \"dtype\": \"%s\", \"shape\": %s}%s], \"outputs\": "
-        "[{\"id\": 3, \"dtype\": \"f32\", \"shape\": %s}]}, {\"id\": 1, \"kind\": \"MatMul\", "
+        "\"true\", \"graph\": [%s{\"id\": 1, \"kind\": \"MatMul\", "
         "\"attrs\": {\"transpose_b\": {\"type\": \"bool\", \"value\": %d}}, \"inputs\": [{\"id\": "
-        "4, \"dtype\": \"%s\", \"shape\": [%lld, %lld]}, {\"id\": 3, \"dtype\": \"f32\", "
+        "4, \"dtype\": \"%s\", \"shape\": [%lld, %lld]}, {\"id\": %d, \"dtype\": \"%s\", "
         "\"shape\": %s}], \"outputs\": [{\"id\": 5, \"dtype\": \"f32\", \"shape\": [%s%lld, "
         "%lld]}]}]}",
-        p->mode, kind, name(p->codes), dims_text(p, p->k, p->n), name(p->scale),
-        dims_text(p, groups_of(p->k, p->group), columns), zps, dims_text(p, p->k, p->n),
-        p->transposed, name(p->a), (long long)rows, (long long)p->k, dims_text(p, p->k, p->n),
-        batch, (long long)rows, (long long)p->n);
+        p->mode, dequant, p->transposed, name(p->a), (long long)rows, (long long)p->k,
+        plain ? CODES : WEIGHTS, plain ? name(p->codes) : "f32", dims_text(p, p->k, p->n), batch,
+        (long long)rows, (long long)p->n);
     if (model_load_text(model, "a product", text, (size_t)n, &err)) {
         fprintf(stderr, "%s\n%s\n", err.text, text);
         exit(1);
@@ -1053,6 +1062,14 @@ static void test_products(void)
         {sinter_s8, sinter_f32, sinter_data_type_undef, sinter_f32, 0, 0, 0, 0, 33, 33, 33, 33, 33,
          "int8"},
         {sinter_u4, sinter_f16, sinter_u4, sinter_f32, 1, 0, 0, 0, 24, 64, 32, 64, 4, "int8"},
+        {sinter_f32, sinter_data_type_undef, sinter_data_type_undef, sinter_f32, 1, 0, 0, 0, 33,
+         100, 100, 100, 1, "strict"},
+        {sinter_f16, sinter_data_type_undef, sinter_data_type_undef, sinter_f32, 0, 0, 1, 0, 48, 64,
+         64, 64, 1, "strict"},
+        {sinter_bf16, sinter_data_type_undef, sinter_data_type_undef, sinter_bf16, 1, 0, 2, 0, 17,
+         33, 33, 33, 1, "any"},
+        {sinter_f16, sinter_data_type_undef, sinter_data_type_undef, sinter_f16, 1, 0, 0, 0, 7,
+         1500, 1500, 1500, 1, "int8"},
     };
     for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
         check_rows(&products[i]);

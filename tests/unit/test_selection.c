@@ -88,6 +88,10 @@ typedef struct selection_case {
     "DynamicDequantize qtype=per_group group_shape=1,32 10:s4!:160x128 11:f16!:160x4 -> " \
     "2:f32:160x128; MatMul transpose_b=1 1:f32:" m "x128 2:f32:160x128 -> 3:f32:" m "x160"
 #define DENSE(m) "MatMul " FLOAT_A(m) " 2:f32:128x160 -> 3:f32:" m "x160"
+/* Constant weights of plain floats. */
+#define PLAIN(m, type) "MatMul " FLOAT_A(m) " 2:" type "!:128x160 -> 3:f32:" m "x160"
+#define PLAIN_ALONG_K(m, type) \
+    "MatMul transpose_b=1 " FLOAT_A(m) " 10:" type "!:160x128 -> 3:f32:" m "x160"
 
 #define QUANTISE(in, kind) "DynamicQuantize quantization_kind=" kind " qtype=per_group " in
 
@@ -464,6 +468,63 @@ static const selection_case_t cases[] = {
             AVX512 = {"matmul_tiles_f32_avx512", {0}},
             VNNI = {"matmul_tiles_f32_avx512", {"matmul_tiles_int8_vnni" NO_INTEGERS_OF_A}},
             AVX2_VNNI = {"matmul_tiles_f32_avx2", {"matmul_tiles_int8_avxvnni" NO_INTEGERS_OF_A}}}},
+    {.what = "one row, constant floats, strict",
+     .graph = PLAIN("1", "f32"),
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
+            AVX2 = {"matmul_tiles_f32_avx2",
+                    {"reads tensor 2, which is constant, in tiles: a copy in the constant cache",
+                     "  chosen at execute: matmul_tiles_f32_avx2 (up to 16 rows and B in tiles), "
+                     "else matmul_columns_f32_avx2",
+                     "up to 16 rows of A times tiles of B: f32 FMA"}},
+            AVX512 = {"matmul_tiles_f32_avx512",
+                      {"reads tensor 2, which is constant, in tiles: a copy in the constant cache",
+                       "up to 16 rows of A times tiles of B: f32 FMA"}},
+            VNNI = {"matmul_tiles_f32_avx512",
+                    {"matmul_tiles_int8_vnni refused: B is made of floats"}}}},
+    {.what = "16 rows, constant f16 along K, int8",
+     .graph = PLAIN_ALONG_K("16", "f16"),
+     .mode = sinter_fpmath_mode_int8,
+     .apply_to_int = true,
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
+            AVX2 = {"matmul_tiles_f32_avx2",
+                    {"  chosen at execute: matmul_tiles_f32_avx2 (up to 16 rows and B in tiles), "
+                     "else matmul_rows_f32_avx2"}},
+            AVX512 = {"matmul_tiles_f32_avx512", {0}}, VNNI = {"matmul_tiles_f32_avx512", {0}}}},
+    {.what = "rows not known at compile, constant bf16, strict",
+     .graph = PLAIN("?", "bf16"),
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
+            AVX2 = {"matmul_tiles_f32_avx2", {"reads tensor 2, which is constant, in tiles"}},
+            AVX512 = {"matmul_tiles_f32_avx512", {"else matmul_panel_f32_avx512"}},
+            VNNI = {"matmul_tiles_f32_avx512", {"else matmul_panel_f32_avx512"}}}},
+    {.what = "64 rows, constant floats, strict",
+     .graph = PLAIN("64", "f16"),
+     .never = "in tiles: a copy",
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
+            AVX2 = {"matmul_panel_f32_avx2",
+                    {"matmul_tiles_f32_avx2 refused: many rows of A are as fast where floats of B "
+                     "lie as they are"}},
+            AVX512 = {"matmul_panel_f32_avx512", {0}}, VNNI = {"matmul_panel_f32_avx512", {0}}}},
+    {.what = "one row, constant floats of a few columns, strict",
+     .graph = "MatMul 1:f32:1x128 2:f32!:128x33 -> 3:f32:1x33",
+     .never = "in tiles: a copy",
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
+            AVX2 = {"matmul_columns_f32_avx2",
+                    {"matmul_tiles_f32_avx2 refused: more than an eighth of B's tiles would be "
+                     "empty"}},
+            AVX512 = {"matmul_columns_f32_avx512", {0}},
+            VNNI = {"matmul_columns_f32_avx512", {0}}}},
+    {.what = "one row, floats given in tiles, strict",
+     .graph = PLAIN_ALONG_K("1", "bf16"),
+     .tiles = true,
+     .at = {GENERIC = {"matmul_panel_f32_generic", {"reads tensor 10 in tiles, as it was given"}},
+            AVX2 = {"matmul_tiles_f32_avx2", {"reads tensor 10 in tiles, as it was given"}},
+            AVX512 = {"matmul_tiles_f32_avx512", {0}}, VNNI = {"matmul_tiles_f32_avx512", {0}}}},
+    {.what = "64 rows, floats given in tiles, strict",
+     .graph = PLAIN_ALONG_K("64", "f16"),
+     .tiles = true,
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
+            AVX2 = {"matmul_panel_f32_avx2", {"reads tensor 10 in tiles, as it was given"}},
+            AVX512 = {"matmul_panel_f32_avx512", {0}}, VNNI = {"matmul_panel_f32_avx512", {0}}}},
     {.what = "one row of codes, codes along K, strict",
      .graph = CODES_OF_A("1") ALONG_K("1", FLOAT_A("1")),
      .at = {GENERIC = {"matmul_panel_f32_generic", {0}},

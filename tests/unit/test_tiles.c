@@ -24,6 +24,10 @@ static uint32_t draw(uint32_t n)
     return (uint32_t)(state >> 33) % n;
 }
 
+/* Plain floats, without scales. */
+static const sinter_data_type_t plain_types[] = {sinter_f32, sinter_f16, sinter_bf16};
+enum { PLAIN_TYPES = sizeof plain_types / sizeof *plain_types };
+
 /* Codes in tiles: a type with all of its bits, codes of 8 bits of which 1 to 6 are kept, or codes
  * of s8 that are numbers of a table. */
 enum { WHOLE = 5, NUMBERS = WHOLE + 2 * 6, KINDS = NUMBERS + 1, IN_TABLE = 7 };
@@ -238,6 +242,74 @@ static void check_values(sinter_data_type_t type, int64_t groups, int64_t N, int
           "features %x, %s, %lld groups, N %lld, strides %lld and %lld: %lld values are elsewhere",
           has.bits, sinter_data_type_name(type), (long long)groups, (long long)N, (long long)row,
           (long long)column, (long long)wrong);
+}
+
+/* Where a plane of tiles has a float, by the definition in numeric/tiles.h. */
+static int64_t place_of_float(int bits, int64_t tiles, int64_t k, int64_t n)
+{
+    const int64_t tile = (n / 16 * tiles + k / 32) * 64 * bits, at = k % 32, column = n % 16 * 4;
+    return bits == 32 ? tile + at * 64 + column : tile + at / 2 * 64 + column + at % 2 * 2;
+}
+
+static void check_plain(sinter_data_type_t type, int64_t K, int64_t N, int64_t row, int64_t column)
+{
+    enum { BYTES = 1 << 19 };
+    static unsigned char data[BYTES], plane[BYTES + 1], back[BYTES];
+    const int bits = dtype_traits(type)->bits;
+    const size_t each = (size_t)bits / 8;
+    const int64_t tiles = (K + 31) / 32, strips = (N + 15) / 16;
+    const groups_t from = {.data = data,
+                           .type = dtype_traits(type),
+                           .dtype = type,
+                           .first = 3,
+                           .row = {row, 1},
+                           .column = {column, 1}};
+    int64_t bytes = 0, wrong = 0;
+    for (size_t i = 0; i < sizeof data; i += 8) {
+        const uint64_t x = draw(UINT32_MAX) * UINT64_C(0x9e3779b97f4a7c15);
+        memcpy(data + i, &x, sizeof x);
+    }
+    CHECK_THAT(tiles_of_codes(bits, K, N, &bytes) && bytes == strips * tiles * 64 * bits);
+    memset(plane, 0xa5, sizeof plane);
+    CHECK_THAT(tiles_bulk_pack_codes(has, &from, TILED_CODES, K, N, plane));
+    for (int64_t k = 0; k < tiles * 32; k++) {
+        for (int64_t n = 0; n < strips * 16; n++) {
+            static const unsigned char zero[4];
+            const unsigned char *want =
+                k < K && n < N ? data + (size_t)(3 + k * row + n * column) * each : zero;
+            wrong += memcmp(plane + place_of_float(bits, tiles, k, n), want, each) != 0;
+        }
+    }
+    CHECK(wrong == 0 && plane[bytes] == 0xa5,
+          "features %x, %s, K %lld, N %lld, strides %lld and %lld: %lld floats are elsewhere",
+          has.bits, sinter_data_type_name(type), (long long)K, (long long)N, (long long)row,
+          (long long)column, (long long)wrong);
+    groups_t to = from;
+    to.data = back;
+    memcpy(back, data, sizeof back);
+    for (int64_t i = 0; i < K * N; i++) {
+        back[(size_t)(3 + i / N * row + i % N * column) * each] ^= 0xff;
+    }
+    tiles_bulk_unpack_codes(has, plane, TILED_CODES, K, N, &to);
+    CHECK(memcmp(back, data, sizeof back) == 0,
+          "features %x, %s, K %lld, N %lld, strides %lld and %lld: not the same again", has.bits,
+          sinter_data_type_name(type), (long long)K, (long long)N, (long long)row,
+          (long long)column);
+}
+
+static void test_packing_floats(void)
+{
+    static const int64_t K[] = {1, 31, 32, 33, 64, 100, 256}, N[] = {1, 15, 16, 17, 40, 250};
+    for (int i = 0; i < PLAIN_TYPES * 7 * 6; i++) {
+        const sinter_data_type_t type = plain_types[i % PLAIN_TYPES];
+        const int64_t k = K[i / PLAIN_TYPES % 7], n = N[i / PLAIN_TYPES / 7];
+        check_plain(type, k, n, 1, k); /* along K */
+        check_plain(type, k, n, 1, k + 5);
+        check_plain(type, k, n, n, 1); /* along N */
+        check_plain(type, k, n, n + 3, 1);
+        check_plain(type, k, n < 100 ? n : 40, 3, 3 * k + 2);
+        check_plain(type, k, n, 0, 1); /* the same row again and again */
+    }
 }
 
 static void test_packing(void)
@@ -824,6 +896,125 @@ static void test_exact(const tiles_table_t *table)
     }
 }
 
+/* ---- products of plain floats ---------------------------------------------------------------- */
+
+enum { PLAIN_K = 80 * 32 }; /* several chains */
+
+typedef struct plain {
+    unsigned char tiles[PLAIN_K * 16 * 4];
+    float w[PLAIN_K][16], x[ROOM][PLAIN_K], placed[ROOM * PLAIN_K], out[ROOM][24];
+} plain_t;
+
+/* Floats of a type as tiles of K rows; of f16, some are subnormal. */
+static void fill_plain(plain_t *p, sinter_data_type_t type, int tiles)
+{
+    const int bits = dtype_traits(type)->bits;
+    for (int k = 0; k < tiles * 32; k++) {
+        for (int n = 0; n < 16; n++) {
+            const float x = ldexpf((float)draw(4096) - 2048, draw(20) == 0 ? -32 : -14);
+            unsigned char *at = p->tiles + place_of_float(bits, tiles, k, n);
+            dtype_traits(type)->codec.store_f32(at, 0, 1, 1, &x);
+            dtype_traits(type)->codec.load_f32(at, 0, 1, 1, &p->w[k][n]);
+        }
+    }
+}
+
+static void fill_plain_rows(plain_t *p, int tiles, int rows)
+{
+    const int room = tiles_rows(rows);
+    memset(p->placed, 0, sizeof p->placed);
+    for (int r = 0; r < rows; r++) {
+        for (int k = 0; k < tiles * 32; k++) {
+            p->x[r][k] = (float)((int)draw(2001) - 1000) / 300;
+            p->placed[(k / 32 * room + r) * 32 + k % 32] = p->x[r][k];
+        }
+    }
+    for (int i = 0; i < ROOM * 24; i++) {
+        p->out[i / 24][i % 24] = -7;
+    }
+}
+
+/* The bound of docs/numerics.md for products and sums in f32. */
+static void check_plain_products(const tiles_table_t *table, plain_t *p, sinter_data_type_t type,
+                                 int tiles, int rows)
+{
+    const int K = tiles * 32;
+    double worst = 0;
+    bool kept = true;
+    fill_plain_rows(p, tiles, rows);
+    table->plain(p->tiles, type, tiles, p->placed, rows, p->out[0], 24);
+    for (int r = 0; r < ROOM; r++) {
+        for (int n = 0; n < 16 && r < rows; n++) {
+            double want = 0, a = 0, b = 0;
+            for (int k = 0; k < K; k++) {
+                const double x = (double)p->x[r][k], w = (double)p->w[k][n];
+                want += x * w;
+                a += x * x;
+                b += w * w;
+            }
+            const double bound = fmin(K, 2 * sqrt(K) + 2) * 0x1p-24 * sqrt(a) * sqrt(b);
+            worst = fmax(worst, fabs((double)p->out[r][n] - want) / bound);
+        }
+        for (int n = r < rows ? 16 : 0; n < 24; n++) {
+            kept = kept && p->out[r][n] == -7;
+        }
+    }
+    CHECK(worst <= 1 && kept, "%s, %d tiles, %d rows: %g of the bound%s",
+          sinter_data_type_name(type), tiles, rows, worst,
+          kept ? "" : ", and wrote beyond the results");
+}
+
+/* The values themselves are unpacked exactly. Where a row has one element that is not 0, results are
+ * one product each, of any magnitude, and an infinity is that of its row alone. */
+static void check_plain_values(const tiles_table_t *table, plain_t *p, sinter_data_type_t type,
+                               int tiles, int rows)
+{
+    static float to[PLAIN_K][20];
+    const int first = (int)draw((uint32_t)tiles), room = tiles_rows(rows);
+    int wrong = 0;
+    for (int i = 0; i < PLAIN_K * 20; i++) {
+        to[i / 20][i % 20] = -7;
+    }
+    table->load_plain(p->tiles, type, first, tiles - first, to[0], 20);
+    for (int k = 0; k < PLAIN_K; k++) {
+        for (int n = 0; n < 20; n++) {
+            const int at = first * 32 + k;
+            wrong += to[k][n] != (n < 16 && at < tiles * 32 ? p->w[at][n] : -7);
+        }
+    }
+    CHECK(wrong == 0, "%s: %d values are loaded wrong", sinter_data_type_name(type), wrong);
+    fill_plain_rows(p, tiles, rows);
+    const int bad = (int)draw((uint32_t)rows), k = (int)draw((uint32_t)tiles * 32);
+    memset(p->placed, 0, sizeof p->placed);
+    for (int r = 0; r < rows; r++) { /* one element of K, not the same for all rows */
+        const int at = (k + 7 * r) % (tiles * 32);
+        p->placed[(at / 32 * room + r) * 32 + at % 32] = r == bad ? INFINITY : 0x1p100f;
+    }
+    table->plain(p->tiles, type, tiles, p->placed, rows, p->out[0], 24);
+    for (int r = 0; r < rows; r++) {
+        for (int n = 0; n < 16; n++) {
+            const float w = p->w[(k + 7 * r) % (tiles * 32)][n], x = p->out[r][n];
+            wrong += r == bad ? isfinite(x) : x != 0x1p100f * w;
+        }
+    }
+    CHECK(wrong == 0, "%s, %d rows: %d results of one product each are wrong",
+          sinter_data_type_name(type), rows, wrong);
+}
+
+static void test_plain(const tiles_table_t *table)
+{
+    static const int tiles[] = {1, 2, 3, 4, 5, 31, 32, 33, 80};
+    static plain_t p;
+    for (int i = 0; i < PLAIN_TYPES * 9 && table->plain != NULL; i++) {
+        const sinter_data_type_t type = plain_types[i % PLAIN_TYPES];
+        fill_plain(&p, type, tiles[i / PLAIN_TYPES]);
+        for (int rows = 1; rows <= TILES_ROWS; rows++) {
+            check_plain_products(table, &p, type, tiles[i / PLAIN_TYPES], rows);
+            check_plain_values(table, &p, type, tiles[i / PLAIN_TYPES], rows);
+        }
+    }
+}
+
 static void test_unusable(const tiles_table_t *table)
 {
     static rows_t a;
@@ -841,8 +1032,10 @@ static void test_unusable(const tiles_table_t *table)
 int main(void)
 {
     test_packing();
+    test_packing_floats();
     has = cpu_features();
     test_packing();
+    test_packing_floats();
     test_sizes();
 #if defined(__x86_64__)
     for (int level = sinter_isa_generic; level < LEVELS; level++) {
@@ -856,6 +1049,7 @@ int main(void)
             continue;
         }
         test_products(table);
+        test_plain(table);
         test_extremes(table);
         test_exact(table);
         test_unusable(table);

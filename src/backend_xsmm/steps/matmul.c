@@ -124,7 +124,8 @@ static const char *refuse_tail(const tail_groups_t *t)
 }
 
 /* Makes B tiles where kernels read them: they are given, or become copies of constants. Scales and
- * zero points have one value for each column, see matmul_refuse_tiles. */
+ * zero points have one value for each column, see matmul_refuse_tiles. Codes become tiles whatever
+ * the number of rows, floats where few rows meet them. */
 static void take_tiles(plan_t *plan, const step_t *step, matmul_params_t *m)
 {
     operand_t *b = &m->b;
@@ -134,13 +135,17 @@ static void take_tiles(plan_t *plan, const step_t *step, matmul_params_t *m)
                                  (b->zp >= 0 && !lower_is_constant(plan, b->zp)))
                           ? "B is not constant"
                           : matmul_refuse_tiles(plan, step);
+    if (m->why_no_tiles == NULL && !given && matmul_b_is_plain(step)) {
+        m->why_no_tiles = matmul_refuse_copy(plan, step);
+    }
     m->tiled = m->why_no_tiles == NULL;
     if (m->tiled && !given) {
         const int last = plan->values[b->data].lt.ndims - 1, across = m->trans_b ? last - 1 : last,
                   along = m->trans_b ? last : last - 1, set = plan->n_values;
         b->data = lower_pack_tiles(plan, b->data, TILED_CODES, across, along, set);
-        b->scale = lower_pack_tiles(plan, b->scale, TILED_VALUES, b->scale_dim[across],
-                                    b->scale_dim[along], set);
+        b->scale = b->scale < 0 ? -1
+                                : lower_pack_tiles(plan, b->scale, TILED_VALUES,
+                                                   b->scale_dim[across], b->scale_dim[along], set);
         b->zp = b->zp < 0 ? -1
                           : lower_pack_tiles(plan, b->zp, TILED_VALUES, b->zp_dim[across],
                                              b->zp_dim[along], set);

@@ -450,13 +450,36 @@ static void load_strip(const tile_isa_t *isa, const matrix_t *m, int64_t strip, 
     }
 }
 
+/* The same of plain floats. */
+static void load_floats(const tile_isa_t *isa, const matrix_t *m, int64_t strip, int first, int n,
+                        rect_t at, float *dst, int64_t ld)
+{
+    const groups_t *g = &m->codes;
+    const int bits = g->type->bits, bytes = bits / 8;
+    const dtype_bulk_t *bulk = dtype_bulk(g->dtype, isa->needs);
+    for (int r = 0; r < at.rows; r++) {
+        const int64_t k = at.row + r;
+        const unsigned char *tile = g->data + strip * g->strip + k / TILES_K * tiles_bytes(bits);
+        unsigned char row[TILES_LINE];
+        for (int c = 0; c < n; c++) {
+            memcpy(row + c * bytes, tile + tiles_place(bits, (int)(k % TILES_K), first + c),
+                   (size_t)bytes);
+        }
+        bulk->load(row, 0, n, dst + r * ld);
+    }
+}
+
 static void load_tiles(const tile_isa_t *isa, const matrix_t *m, rect_t at, float *dst, int64_t ld)
 {
     for (int c = 0, n; c < at.columns; c += n) {
         const int64_t column = at.column + c;
         const int first = (int)(column % TILES_COLUMNS);
         n = least(at.columns - c, TILES_COLUMNS - first);
-        load_strip(isa, m, column / TILES_COLUMNS, first, n, at, dst + c, ld);
+        if (m->codes.type->bits > 8) {
+            load_floats(isa, m, column / TILES_COLUMNS, first, n, at, dst + c, ld);
+        } else {
+            load_strip(isa, m, column / TILES_COLUMNS, first, n, at, dst + c, ld);
+        }
     }
 }
 

@@ -95,6 +95,13 @@ typedef struct tiles_table {
     /* to[k * ld + column]: the values of all tiles. NULL: `floats` takes `each` only. */
     void (*load)(const tiles_strip_t *b, const codes_type_t *type, const float *values, float *to,
                  int64_t ld);
+    /* Tiles of plain floats, f32, f16 or bf16, b: a strip of so many tiles along K. The same as
+     * `floats`, for rows of any magnitude. NULL: there are none. */
+    void (*plain)(const unsigned char *b, sinter_data_type_t type, int64_t tiles, const float *x,
+                  int rows, float *out, int64_t ldo);
+    /* The same as `load`. */
+    void (*load_plain)(const unsigned char *b, sinter_data_type_t type, int64_t first, int tiles,
+                       float *to, int64_t ld);
 } tiles_table_t;
 
 /* The best one for a set of features; NULL: there is none. */

@@ -105,6 +105,7 @@ typedef struct tiled_plane {
 /* B as micro-kernels read it from tiles. */
 typedef struct tiled_b {
     const tiles_table_t *table; /* NULL: it does not lie in tiles, or not in those they take */
+    sinter_data_type_t plain; /* the type of plain floats, which have no coefficients; or undef */
     const codes_type_t *type;
     const unsigned char *data; /* of the codes */
     int64_t strip, tiles;      /* bytes from a strip to the next one, and tiles of a strip */
@@ -212,6 +213,12 @@ const char *matmul_refuse_rows(const problem_t *p, int most);
 int64_t matmul_rows_of(const problem_t *p); /* that share one B; -1: not known */
 /* Whether B lies in tiles: 1 or 0; -1: only execute knows whether the constant cache has room. */
 int matmul_lies_in_tiles(const problem_t *p);
+/* B has neither scales nor zero points: of a step whose B lies in tiles, plain floats. */
+static inline bool matmul_b_is_plain(const step_t *step)
+{
+    const operand_t *b = &step->p.matmul.b;
+    return b->scale < 0 && b->zp < 0;
+}
 /* st->tiled, from an operand that plan.h calls tiled; K and b are bound. */
 void matmul_bind_tiles(features_t features, matmul_state_t *st);
 /* How many tiles of a strip to multiply at once from tile t on. */

@@ -126,13 +126,14 @@ static size_t columns_buffers(const columns_config_t *c, const matmul_state_t *m
 
 /* ---- setup ----------------------------------------------------------------------------------- */
 
-/* What any number of rows needs. */
+/* What any number of rows needs. This kernel also runs where B should lie in tiles and the constant
+ * cache has no room for these. */
 static size_t reserve_bytes(const columns_config_t *c, const problem_t *p)
 {
     const int64_t N = problem_dim(p, p->step->p.matmul.out_dims, 1);
     const matmul_state_t st = {.N = N, .tail = {.cols = 1}};
     columns_buffers_t b;
-    return N > 0 && matmul_rows_of(p) < 0
+    return N > 0 && (matmul_rows_of(p) < 0 || p->step->p.matmul.tiled)
                ? columns_buffers(c, &st, p->step->p.matmul.b.offsets, NULL, &b)
                : 0;
 }

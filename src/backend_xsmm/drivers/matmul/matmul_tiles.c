@@ -97,11 +97,20 @@ static const char *refuse_groups_of_a(const problem_t *p, int value, const int8_
                : NULL;
 }
 
+/* Types of plain floats that lie in tiles. */
+static bool are_plain(sinter_data_type_t type)
+{
+    return type == sinter_f32 || type == sinter_f16 || type == sinter_bf16;
+}
+
 /* Why products are not of integers. */
 static const char *refuse_integers(const problem_t *p)
 {
     const operand_t *a = &p->step->p.matmul.a;
     const integers_t kind = p->step->permit.integers;
+    if (matmul_b_is_plain(p->step)) {
+        return "B is made of floats";
+    }
     if (kind == NO_INTEGERS) {
         return MODE_HAS_NO_INTEGERS;
     }
@@ -129,10 +138,7 @@ const char *matmul_refuse_tiles(const plan_t *plan, const step_t *step)
     if (tiles_table(plan->features) == NULL) {
         return "without AVX2, products read B where it lies";
     }
-    if (scale == NULL) {
-        return "B has no scales";
-    }
-    if (last < 1 || !lt_dims_known(lt) || !lt_dims_known(scale) ||
+    if (last < 1 || !lt_dims_known(lt) || (scale != NULL && !lt_dims_known(scale)) ||
         (zp != NULL && !lt_dims_known(zp))) {
         return "dims of B are not known";
     }
@@ -140,6 +146,12 @@ const char *matmul_refuse_tiles(const plan_t *plan, const step_t *step)
         if (d < last - 1 ? lt->dims[d] != 1 : lt->dims[d] < 1) {
             return "B is not one matrix";
         }
+    }
+    if (matmul_b_is_plain(step)) {
+        return are_plain(lt->data_type) ? NULL : "no tiles for the data types of B";
+    }
+    if (scale == NULL) {
+        return "B has no scales";
     }
     if (codes_type(lt->data_type) == NULL || b->split != sinter_data_type_undef ||
         !are_scales(plan, b->scale, b->scale_by) || (zp != NULL && !are_zero_points(plan, b))) {
@@ -149,10 +161,29 @@ const char *matmul_refuse_tiles(const plan_t *plan, const step_t *step)
     return why != NULL || b->zp < 0 ? why : refuse_values(plan, b, b->zp, b->zp_dim, across, along);
 }
 
-/* Of A, for which the kernel is the fastest one. */
-static int most_rows(const kernel_t *self)
+const char *matmul_refuse_copy(const plan_t *plan, const step_t *step)
 {
-    return self->driver->arithmetic == IN_F32 ? tiles_table(self->needs)->most_rows : TILES_ROWS;
+    const problem_t problem = {.plan = plan, .step = step};
+    const matmul_params_t *m = &step->p.matmul;
+    const lt_t *lt = &plan->values[m->b.data].lt;
+    const int last = lt->ndims - 1;
+    const int64_t N = lt->dims[m->trans_b ? last - 1 : last],
+                  K = lt->dims[m->trans_b ? last : last - 1];
+    if (matmul_refuse_rows(&problem, TILES_ROWS) != NULL) {
+        return "many rows of A are as fast where floats of B lie as they are";
+    }
+    /* In doubles: dims of a tensor that is not there yet. */
+    const double room = (double)tiles_strips(N) * TILES_COLUMNS * (double)tiles_along(K) * TILES_K;
+    return room > 1.125 * (double)N * (double)K ? "more than an eighth of B's tiles would be empty"
+                                                : NULL;
+}
+
+/* Of A, for which the kernel is the fastest one. */
+static int most_rows(const kernel_t *self, const step_t *step)
+{
+    return self->driver->arithmetic == IN_F32 && !matmul_b_is_plain(step)
+               ? tiles_table(self->needs)->most_rows
+               : TILES_ROWS;
 }
 
 static const char *refuse_floats(const kernel_t *self, const problem_t *p)
@@ -165,7 +196,7 @@ static const char *refuse_floats(const kernel_t *self, const problem_t *p)
     if (why != NULL) {
         return why;
     }
-    if (matmul_refuse_rows(p, most_rows(self)) != NULL) {
+    if (matmul_refuse_rows(p, most_rows(self, p->step)) != NULL) {
         return "floats that are unpacked for all rows at once are faster";
     }
     return matmul_lies_in_tiles(p) == 0 ? "the constant cache has no room for tiles of B" : NULL;
@@ -210,8 +241,10 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
     c->kind = self->driver->arithmetic == IN_INT8 ? p->step->permit.integers : NO_INTEGERS;
     c->limbs = c->kind == EXACT_CODES ? matmul_code_limbs(p) : limbs_of(c->kind);
     text_init(&note, arena);
-    text_add(&note, "up to %d rows of A times tiles of B: %s", most_rows(self),
-             c->kind != NO_INTEGERS ? integers_name(c->kind) : DECODED_FMA);
+    text_add(&note, "up to %d rows of A times tiles of B: %s", most_rows(self, p->step),
+             c->kind != NO_INTEGERS       ? integers_name(c->kind)
+             : matmul_b_is_plain(p->step) ? "f32 FMA"
+                                          : DECODED_FMA);
     const bool open = matmul_rows_of(p) < 0;
     const int64_t K = problem_dim(p, m->b.data, m->trans_b ? 1 : 2);
     *out =
@@ -232,9 +265,17 @@ static const char *refuse_way(int kind, const void *config, void *state)
     return c->kind == (integers_t)kind ? NULL : "";
 }
 
+static const char *refuse_plain(int kind, const void *config, void *state)
+{
+    const matmul_state_t *st = state;
+    (void)kind, (void)config;
+    return st->tiled.plain != sinter_data_type_undef ? NULL : "";
+}
+
 const way_row_t ways_matmul_tiles[] = {{EXACT_CODES_NAME " on tiles", refuse_way, EXACT_CODES},
                                        {TWO_LIMBS_NAME " on tiles", refuse_way, TWO_LIMBS},
                                        {ONE_LIMB_NAME " on tiles", refuse_way, ONE_LIMB},
+                                       {"f32 FMA on tiles of floats", refuse_plain, 0},
                                        {"f32 FMA on tiles", NULL, 0}};
 
 static void bind_plane(const groups_t *g, const groups_t *by, int64_t K, tiled_plane_t *to)
@@ -262,6 +303,7 @@ void matmul_bind_tiles(features_t features, matmul_state_t *st)
     const int kept = tiles_kept(codes->tiled);
     tiled_b_t *to = &st->tiled;
     *to = (tiled_b_t){.table = tiles_table(features),
+                      .plain = b->scale.type == NULL ? codes->dtype : sinter_data_type_undef,
                       .type = codes_type(codes->dtype),
                       .data = codes->data,
                       .strip = codes->strip,
@@ -271,6 +313,9 @@ void matmul_bind_tiles(features_t features, matmul_state_t *st)
                       .zero = tiles_zero(kept, codes->dtype),
                       .offsets = b->offsets,
                       .zp = {.group = tiles_along(st->K)}};
+    if (to->plain != sinter_data_type_undef) {
+        return;
+    }
     bind_plane(&b->scale, &b->scale_scale, st->K, &to->scale);
     if (b->zp.type != NULL) {
         bind_plane(&b->zp, &b->zp_scale, st->K, &to->zp);
@@ -412,7 +457,7 @@ static bool load_codes(tiles_task_t *w)
     return true;
 }
 
-/* All of A: as integers or floats. False: some rows are not for them. */
+/* All of A: as integers or floats. False: some rows are not for them. Plain floats take all. */
 static bool load_rows(tiles_task_t *w)
 {
     const int64_t K = w->st->K;
@@ -435,9 +480,13 @@ static bool load_rows(tiles_task_t *w)
                 continue;
             }
             for (int r = 0; r < rows; r++) {
-                const uint32_t bits =
-                    place_row(from + (size_t)r * MM_LDA, w->buf.x + (tile + r) * TILES_K,
-                              w->buf.sums + tile + r);
+                const float *row = from + (size_t)r * MM_LDA;
+                float *placed = w->buf.x + (tile + r) * TILES_K;
+                if (w->st->tiled.plain != sinter_data_type_undef) {
+                    memcpy(placed, row, TILES_K * sizeof *row);
+                    continue;
+                }
+                const uint32_t bits = place_row(row, placed, w->buf.sums + tile + r);
                 most[r] = bits > most[r] ? bits : most[r];
             }
         }
@@ -473,6 +522,11 @@ static void multiply(tiles_task_t *w, int rows, bool each, float *acc)
     for (int c = 0; c < w->t.cols; c += TILES_COLUMNS) {
         const int64_t strip = (w->t.n0 + c) / TILES_COLUMNS;
         int n;
+        if (tiled->plain != sinter_data_type_undef) {
+            tiled->table->plain(tiled->data + strip * tiled->strip, tiled->plain, tiled->tiles,
+                                w->buf.x, rows, acc + c, MM_PANEL);
+            continue;
+        }
         for (int64_t t = 0; t < tiled->tiles; t += n) {
             tiles_coefs_t coefs;
             n = matmul_piece(tiled, t);

@@ -58,10 +58,16 @@ static void load_strips(const tiled_b_t *b, rect_t at, float *to, int64_t ld, in
 {
     for (int c = 0; c < columns; c += TILES_COLUMNS) {
         if (c < at.columns) {
-            tiles_coefs_t coefs;
-            const tiles_strip_t strip = matmul_coefs(b, (at.column + c) / TILES_COLUMNS,
-                                                     at.row / TILES_K, rows / TILES_K, 1, &coefs);
-            b->table->load(&strip, b->type, b->values, to + c, ld);
+            const int64_t strip = (at.column + c) / TILES_COLUMNS, first = at.row / TILES_K;
+            const int tiles = rows / TILES_K;
+            if (b->plain != sinter_data_type_undef) {
+                b->table->load_plain(b->data + strip * b->strip, b->plain, first, tiles, to + c,
+                                     ld);
+            } else {
+                tiles_coefs_t coefs;
+                const tiles_strip_t some = matmul_coefs(b, strip, first, tiles, 1, &coefs);
+                b->table->load(&some, b->type, b->values, to + c, ld);
+            }
             continue;
         }
         for (int r = 0; r < at.rows; r++) {
