@@ -474,7 +474,7 @@ static const selection_case_t cases[] = {
             AVX2 = {"matmul_tiles_f32_avx2",
                     {"reads tensor 2, which is constant, in tiles: a copy in the constant cache",
                      "  chosen at execute: matmul_tiles_f32_avx2 (up to 16 rows and B in tiles), "
-                     "else matmul_columns_f32_avx2",
+                     "else ",
                      "up to 16 rows of A times tiles of B: f32 FMA"}},
             AVX512 = {"matmul_tiles_f32_avx512",
                       {"reads tensor 2, which is constant, in tiles: a copy in the constant cache",
