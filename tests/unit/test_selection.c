@@ -473,7 +473,8 @@ static const selection_case_t cases[] = {
      .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
             AVX2 = {"matmul_tiles_f32_avx2",
                     {"reads tensor 2, which is constant, in tiles: a copy in the constant cache",
-                     "  chosen at execute: matmul_tiles_f32_avx2 (up to 16 rows and B in tiles), "
+                     "  chosen at execute: matmul_tiles_f32_avx2 (up to 16 rows, of codes without "
+                     "AVX-512 4, and B in tiles), "
                      "else ",
                      "up to 16 rows of A times tiles of B: f32 FMA"}},
             AVX512 = {"matmul_tiles_f32_avx512",
@@ -487,7 +488,8 @@ static const selection_case_t cases[] = {
      .apply_to_int = true,
      .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
             AVX2 = {"matmul_tiles_f32_avx2",
-                    {"  chosen at execute: matmul_tiles_f32_avx2 (up to 16 rows and B in tiles), "
+                    {"  chosen at execute: matmul_tiles_f32_avx2 (up to 16 rows, of codes without "
+                     "AVX-512 4, and B in tiles), "
                      "else matmul_rows_f32_avx2"}},
             AVX512 = {"matmul_tiles_f32_avx512", {0}}, VNNI = {"matmul_tiles_f32_avx512", {0}}}},
     {.what = "rows not known at compile, constant bf16, strict",

@@ -597,7 +597,8 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
     .step = STEP_MATMUL, .phases = 2, .setup = setup, .choose = choose, .start = matmul_start, \
     .work = work
 const driver_t driver_matmul_tiles = {TILES, .arithmetic = IN_F32, .refuse = refuse_floats,
-                                      .takes = "up to 16 rows, without AVX-512 up to 4, and B in "
-                                               "tiles"};
+                                      .takes =
+                                          "up to 16 rows, of codes without AVX-512 4, and B in "
+                                          "tiles"};
 const driver_t driver_matmul_tiles_int8 = {TILES, .arithmetic = IN_INT8, .refuse = refuse_ints,
                                            .takes = "up to 16 rows and B in tiles"};
