@@ -250,9 +250,10 @@ static void describe(const gs_builder_t *b, const gs_input_t *in, lt_t *lt)
 {
     const tensor_t *t = b->tensors->list[in->tensor];
     const sinter_data_type_t type = type_in_plane(t, in->plane);
-    /* Quantised weights are read where they lie: a copy in the constant cache would take their
-     * memory twice. */
-    const sinter_tensor_property_t property = gs_is_constant(t) && !ggml_is_quantized(t->type)
+    /* Quantised weights and matrices of floats are read where they lie: a copy in the constant
+     * cache would take their memory twice. */
+    const bool copied = !ggml_is_quantized(t->type) && (in->rank != 2 || gs_root(t)->ne[1] == 1);
+    const sinter_tensor_property_t property = gs_is_constant(t) && copied
                                                   ? sinter_tensor_property_constant
                                                   : sinter_tensor_property_undef;
     sinter_dim_t dims[GS_MAX_RANK], strides[GS_MAX_RANK];

@@ -188,9 +188,9 @@ OP vf vf_set1(float x)
 }
 OP vf vf_set_pair(const float *p)
 {
-    double pair;
+    int64_t pair;
     memcpy(&pair, p, sizeof pair);
-    return _mm512_castpd_ps(_mm512_set1_pd(pair));
+    return _mm512_castsi512_ps(_mm512_set1_epi64(pair));
 }
 OP vf vf_add(vf a, vf b)
 {

@@ -160,6 +160,7 @@ bool tiles_bulk_pack_codes(features_t features, const groups_t *from, tiled_t as
 void tiles_bulk_unpack_codes(features_t features, const unsigned char *from, tiled_t as, int64_t K,
                              int64_t N, const groups_t *to)
 {
+    enum { SOME = 16 }; /* strips whose rows are written together */
     const tiles_vectors_t *v = vectors(features);
     const int bits = to->type->bits, bytes = tiles_bytes(tiles_bits(as, to->dtype));
     const bool along_k = to->row.stride == 1 && begin_bytes(to, to->column.stride),
@@ -170,16 +171,24 @@ void tiles_bulk_unpack_codes(features_t features, const unsigned char *from, til
         tiles_unpack_codes(from, as, K, N, to);
         return;
     }
+    for (int64_t t = 0; along_n && t < tiles; t++) {
+        for (int64_t s = 0; s < strips; s += SOME) {
+            unsigned char *first = groups_output(to, codes_at(to, t * TILES_K, s * TILES_COLUMNS));
+            const unsigned char *tile = from + s * strip + t * bytes;
+            const int64_t some = strips - s < SOME ? strips - s : SOME;
+            if (bits == 16) {
+                v->to_words_along_n(tile, strip, some, first, apart);
+            } else {
+                v->to_floats_along_n(tile, strip, some, first, apart);
+            }
+        }
+    }
     for (int64_t s = 0; s < strips; s++, from += strip) {
         unsigned char *first = groups_output(to, codes_at(to, 0, s * TILES_COLUMNS));
         if (bits == 4) {
             v->to_nibbles_along_k(from, tiles, flip_of(to->dtype), first, apart);
         } else if (along_k) {
             v->to_bytes_along_k(from, tiles * bits / 8, first, apart);
-        } else if (bits == 16) {
-            v->to_words_along_n(from, tiles, first, apart);
-        } else {
-            v->to_floats_along_n(from, tiles, first, apart);
         }
         const groups_t rest = groups_from(to, tiles * TILES_K, s * TILES_COLUMNS);
         tiles_unpack_codes(from + tiles * bytes, as, K % TILES_K, TILES_COLUMNS, &rest);

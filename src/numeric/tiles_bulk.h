@@ -47,11 +47,11 @@ typedef struct tiles_vectors {
                                unsigned char *to, int64_t apart);
     void (*to_bytes_along_k)(const unsigned char *from, int64_t tiles, unsigned char *to,
                              int64_t apart);
-    /* Rows of 16 elements, from the tiles of a strip. */
-    void (*to_words_along_n)(const unsigned char *from, int64_t tiles, unsigned char *to,
-                             int64_t apart);
-    void (*to_floats_along_n)(const unsigned char *from, int64_t tiles, unsigned char *to,
-                              int64_t apart);
+    /* 32 rows from one tile of each of some strips, which are `next` bytes apart. */
+    void (*to_words_along_n)(const unsigned char *from, int64_t next, int64_t strips,
+                             unsigned char *to, int64_t apart);
+    void (*to_floats_along_n)(const unsigned char *from, int64_t next, int64_t strips,
+                              unsigned char *to, int64_t apart);
 } tiles_vectors_t;
 enum { TILES_PAIR = 2 };
 

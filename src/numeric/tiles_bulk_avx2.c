@@ -341,25 +341,30 @@ TARGET static void to_bytes_along_k(const unsigned char *from, int64_t tiles, un
     }
 }
 
-TARGET static void to_words_along_n(const unsigned char *from, int64_t tiles, unsigned char *to,
-                                    int64_t apart)
+TARGET static void to_words_along_n(const unsigned char *from, int64_t next, int64_t strips,
+                                    unsigned char *to, int64_t apart)
 {
     const __m256i low = _mm256_set1_epi32(0xffff);
-    for (int64_t j = 0; j < tiles * TILES_K / 2; j++, from += TILES_LINE, to += 2 * apart) {
-        const __m256i a = vi_load(from), b = vi_load(from + HALF),
-                      even =
-                          _mm256_packus_epi32(_mm256_and_si256(a, low), _mm256_and_si256(b, low)),
-                      odd = _mm256_packus_epi32(_mm256_srli_epi32(a, 16), _mm256_srli_epi32(b, 16));
-        vi_store(to, _mm256_permute4x64_epi64(even, 0xd8));
-        vi_store(to + apart, _mm256_permute4x64_epi64(odd, 0xd8));
+    for (int j = 0; j < TILES_K / 2; j++, from += TILES_LINE, to += 2 * apart) {
+        for (int64_t s = 0; s < strips; s++) {
+            const __m256i a = vi_load(from + s * next), b = vi_load(from + s * next + HALF);
+            const __m256i even =
+                _mm256_packus_epi32(_mm256_and_si256(a, low), _mm256_and_si256(b, low));
+            const __m256i odd =
+                _mm256_packus_epi32(_mm256_srli_epi32(a, 16), _mm256_srli_epi32(b, 16));
+            vi_store(to + s * HALF, _mm256_permute4x64_epi64(even, 0xd8));
+            vi_store(to + apart + s * HALF, _mm256_permute4x64_epi64(odd, 0xd8));
+        }
     }
 }
 
-TARGET static void to_floats_along_n(const unsigned char *from, int64_t tiles, unsigned char *to,
-                                     int64_t apart)
+TARGET static void to_floats_along_n(const unsigned char *from, int64_t next, int64_t strips,
+                                     unsigned char *to, int64_t apart)
 {
-    for (int64_t k = 0; k < tiles * TILES_K; k++, from += TILES_LINE, to += apart) {
-        memcpy(to, from, TILES_LINE);
+    for (int k = 0; k < TILES_K; k++, from += TILES_LINE, to += apart) {
+        for (int64_t s = 0; s < strips; s++) {
+            memcpy(to + s * TILES_LINE, from + s * next, TILES_LINE);
+        }
     }
 }
 

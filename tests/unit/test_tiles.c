@@ -964,8 +964,8 @@ static void check_plain_products(const tiles_table_t *table, plain_t *p, sinter_
           kept ? "" : ", and wrote beyond the results");
 }
 
-/* The values themselves are unpacked exactly. Where a row has one element that is not 0, results are
- * one product each, of any magnitude, and an infinity is that of its row alone. */
+/* The values themselves are unpacked exactly. Where a row has one element that is not 0, results
+ * are one product each, of any magnitude, and an infinity is that of its row alone. */
 static void check_plain_values(const tiles_table_t *table, plain_t *p, sinter_data_type_t type,
                                int tiles, int rows)
 {

@@ -10,6 +10,14 @@ OP __m512i asm_dot_words(__m512i sum, __m512i a, __m512i b)
 {
     return _mm512_dpwssd_epi32(sum, a, b);
 }
+OP __m512 asm_add_product(__m512 sum, __m512 a, __m512 b)
+{
+    return _mm512_fmadd_ps(a, b, sum);
+}
+OP __m512 asm_add_multiple(__m512 sum, __m512 a, const float *by)
+{
+    return _mm512_fmadd_ps(a, _mm512_set1_ps(*by), sum);
+}
 OP __m256i asm_bf16(__m512 x)
 {
     return _mm512_cvtneps_pbh(x);
