@@ -11,6 +11,12 @@ OP __m512i asm_dot_bytes(__m512i sum, __m512i u, __m512i s)
     __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(u), "v"(s));
     return sum;
 }
+/* The same with the four bytes at p in every dword of s. */
+OP __m512i asm_dot_dword(__m512i sum, __m512i u, const uint8_t *p)
+{
+    __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(u), "m"(*(const uint8_t(*)[4])p));
+    return sum;
+}
 /* The same of two signed words. */
 OP __m512i asm_dot_words(__m512i sum, __m512i a, __m512i b)
 {

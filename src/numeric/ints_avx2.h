@@ -34,6 +34,12 @@ OP vi vi_dot(bool small, vi sum, vi u, vi s)
     return sum;
 }
 #endif
+OP vi vi_dot_dword(bool small, vi sum, vi u, const uint8_t *s)
+{
+    int32_t dword;
+    memcpy(&dword, s, sizeof dword);
+    return vi_dot(small, sum, u, vi_set1(dword));
+}
 OP vi bytes_flip(vi x, vi mask, vi flip)
 {
     return _mm256_xor_si256(_mm256_and_si256(x, mask), flip);

@@ -7,6 +7,7 @@
  *
  *   vi_dot(small, sum, u, s)    every dword of sum plus the products of the four unsigned bytes of
  *                               u there and the four signed bytes of s; small: all u are below 128
+ *   vi_dot_dword(small, sum, u, s)  the same with the four bytes at s for every dword
  *   bytes_flip(x, mask, flip)   (x & mask) ^ flip
  *   bytes_lookup(table, at)     byte i: byte at[i] of the 16 bytes of table in its quarter
  *   bytes_sub(a, b)
@@ -60,6 +61,11 @@ OP vi vi_dot(bool small, vi sum, vi u, vi s)
 {
     (void)small;
     return asm_dot_bytes(sum, u, s);
+}
+OP vi vi_dot_dword(bool small, vi sum, vi u, const uint8_t *s)
+{
+    (void)small;
+    return asm_dot_dword(sum, u, s);
 }
 OP vi bytes_flip(vi x, vi mask, vi flip)
 {

@@ -6,6 +6,12 @@ OP __m512i asm_dot_bytes(__m512i sum, __m512i u, __m512i s)
 {
     return _mm512_dpbusd_epi32(sum, u, s);
 }
+OP __m512i asm_dot_dword(__m512i sum, __m512i u, const uint8_t *p)
+{
+    int32_t dword;
+    memcpy(&dword, p, sizeof dword);
+    return _mm512_dpbusd_epi32(sum, u, _mm512_set1_epi32(dword));
+}
 OP __m512i asm_dot_words(__m512i sum, __m512i a, __m512i b)
 {
     return _mm512_dpwssd_epi32(sum, a, b);
