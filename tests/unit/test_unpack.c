@@ -369,6 +369,21 @@ static const graph_case_t readers[] = {
     {OP(1, Gather, "", T(0, f32, "300, 40") ", " T(6, s64, "70"), T(7, f32, "70, 40")),
      {{0, VALUES, 1, 0}},
      "takes rows of tensor 0 from its tiles"},
+    /* Plain floats: read as they are, for another transpose_b, by an op without tiles, and as a
+     * table that is the weight of the output, too. */
+    {OP(1, MatMul, "", T(1, f32, "8, 32") ", " T(0, bf16, "32, 16"), T(2, f32, "8, 16")),
+     {{0, CODES, 0, 0}},
+     "reads tensor 0 in tiles, as it was given"},
+    {OP(1, MatMul, "", T(1, f32, "8, 32") ", " T(0, f32, "32, 16"), T(2, f32, "8, 16")),
+     {{0, CODES, 1, 0}},
+     UNPACKS(0, 4096) "1 (MatMul)"},
+    {OP(1, ReLU, "", T(0, f16, "33, 17"), T(1, f16, "33, 17")),
+     {{0, CODES, 1, 0}},
+     UNPACKS(0, 3072)},
+    {OP(1, Gather, "", T(0, f16, "40, 33") ", " T(6, s32, "5"), T(7, f16, "5, 33")) ", " OP(
+         2, MatMul, TRANSPOSE_B, T(3, f32, "8, 33") ", " T(0, f16, "40, 33"), T(4, f32, "8, 40")),
+     {{0, CODES, 1, 0}},
+     "takes rows of tensor 0 from its tiles"},
     {OP(1, Gather, ATTR("axis", "s64", "1"), T(0, s8, "40, 33") ", " T(6, s32, "9"),
         T(7, s8, "40, 9")),
      {{0, CODES, 1, 0}},
