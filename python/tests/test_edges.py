@@ -107,6 +107,11 @@ class Layouts(python_case.Case):
             sinter.weights(few, "codes", bits=2)
         with self.fails("invalid_arguments", "does not keep 7 bits"):
             sinter.weights(few, "codes", bits=7)
+        floats = np.arange(33 * 17, dtype=np.float16).reshape(33, 17)
+        tiles, back = sinter.weights(floats, "codes"), np.zeros_like(floats)
+        self.assertEqual(tiles.buffer.nbytes, 2 * 2 * 1024)
+        sinter.reorder(tiles, back)
+        self.assertTrue((back == floats).all())
         some = sinter.weights(self.scales[16:], "values", transpose_b=True)
         self.assertTrue((some.buffer == self.opaque[1].buffer[-some.buffer.size:]).all())
 
@@ -115,7 +120,7 @@ class Layouts(python_case.Case):
         self.assertIsNone(tensor.strides)
         self.assertNotEqual(tensor, tensor.for_weights("codes", transpose_b=True))
         for made, status, words in (
-                (sinter.Tensor(4, "f32", (32, 16)), "invalid_data_type", "does not take f32"),
+                (sinter.Tensor(4, "f64", (32, 16)), "invalid_data_type", "does not take f64"),
                 (sinter.Tensor(4, "s8", (None, 16)), "invalid_shape", "one matrix"),
                 (sinter.Tensor(4, "s8", (2, 3, 4)), "invalid_shape", "one matrix")):
             with self.fails(status, "tensor 4", words):
