@@ -29,8 +29,11 @@ static sinter_status_t bind_part(const bound_t *data, const bound_t *side, const
                            "%s: dim %d of %lld elements does not divide into %lld groups",
                            names[at], d, (long long)n, (long long)groups);
         }
-        out->axis[d][at] =
-            (axis_t){.stride = dim_of[d] < 0 ? 0 : side->strides[dim_of[d]], .group = size};
+        int64_t stride = dim_of[d] < 0 ? 0 : side->strides[dim_of[d]];
+        if (side->tiled != NOT_TILED && stride == 0 && groups > 1) {
+            stride = 1; /* values of all groups lie in tiles, also where they were one in memory */
+        }
+        out->axis[d][at] = (axis_t){.stride = stride, .group = size};
     }
     list_parts(&out->base, parts);
     *parts[at] =
