@@ -50,13 +50,15 @@ static int64_t other_group(fz_t *f, int64_t group)
     return fz_chance(f, 60) || group < 2 ? group : fz_chance(f, 50) ? 2 * group : group / 2;
 }
 
-/* Those along N change along K too, some of them with every row. */
-static weights_t choose_weights(fz_t *f, int turned, int64_t groups_of)
+/* Groups along N change along K too, some of them with every row. one: there are none along N. */
+static weights_t choose_weights(fz_t *f, int turned, int one, int64_t groups_of)
 {
     weights_t w = {.turned = turned, .scale_group = groups_of};
 
-    w.scale_cols = turned ? 1 : FZ_ONE_OF(f, 1, 1, 1, 0, 6, 8, 16, 24, 32, 64, 128, 128, 256);
-    if (w.scale_cols != 1 && fz_chance(f, 70)) {
+    w.scale_cols = one      ? 1
+                   : turned ? FZ_ONE_OF(f, 1, 1, 1, 1, 1, 0, 6, 16, 128)
+                            : FZ_ONE_OF(f, 1, 1, 1, 1, 1, 0, 6, 8, 16, 24, 32, 64, 128, 128, 256);
+    if (w.scale_cols != 1 && fz_chance(f, turned ? 20 : 50)) {
         w.scale_group = FZ_ONE_OF(f, 1, 1, 1, 4, 12);
     }
     w.type = (sinter_data_type_t)FZ_ONE_OF(f, sinter_s4, sinter_u4, sinter_s4, sinter_u4,
@@ -74,7 +76,7 @@ static weights_t choose_weights(fz_t *f, int turned, int64_t groups_of)
 /* Rows of codes, with scales and zero points for all of them, for each or for groups along K. */
 static weights_t choose_codes(fz_t *f, int64_t groups_of)
 {
-    weights_t a = choose_weights(f, 1, fz_chance(f, 40) ? 0 : groups_of);
+    weights_t a = choose_weights(f, 1, 1, fz_chance(f, 40) ? 0 : groups_of);
 
     a.type = (sinter_data_type_t)FZ_ONE_OF(f, sinter_u8, sinter_u8, sinter_s8, sinter_s8, sinter_u4,
                                            sinter_s4, sinter_f4_e2m1);
@@ -200,8 +202,8 @@ static void build(fz_t *f)
     static const double odd[][FZ_VARIANTS] = {
         {0, 0, 0}, {0x1p-120, 0x1p-120, 0x1p-120}, {0x1p120, 0x1p120, 0x1p120}};
     weights_t w =
-        choose_weights(f, fz_chance(f, 55), FZ_ONE_OF(f, 0, 16, 32, 32, 64, 96, 128, 128, 256));
-    const int64_t M = FZ_ONE_OF(f, 1, 1, 1, 2, 3, 4, 5, 8, 15, 16, 17, 39),
+        choose_weights(f, fz_chance(f, 55), 0, FZ_ONE_OF(f, 0, 16, 32, 32, 64, 96, 128, 128, 256));
+    const int64_t M = FZ_ONE_OF(f, 1, 1, 1, 2, 3, 4, 5, 8, 9, 12, 15, 16, 16, 17, 39),
                   E = FZ_ONE_OF(f, 1, 1, 3),
                   whole_N =
                       size_of(f, w.scale_cols, 900,
