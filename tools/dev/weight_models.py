@@ -152,6 +152,11 @@ def lists():
     check += [f"--mode=C --case=../../models/matmul-q8-blocks-variable-576x1538.json "
               f"--in-shapes=4:{rows}x576 --partition-fpmath=0:{mode}:true --expected-n-partitions=1"
               for rows in (1, 5, 16, 17, 70) for mode in ("strict", "bf16", "int8")]
+    # Scales, and offsets, that are one for all groups in memory.
+    for name, sides in (("q4_0", "2:48x8*1x0"), ("q4_1", "2:48x8*1x0+3:48x8*1x0")):
+        check += [f"--mode=C --case=../../models/weight-{name}.json --in-shapes=0:{rows}x256+"
+                  f"1:48x256+{sides} --partition-fpmath=0:{mode}:true --expected-n-partitions=1"
+                  for rows in (1, 40) for mode in ("strict", "int8")]
     check.append("--mode=C --case=../../models/weight-gptq-act-order.json "
                  "--in=1:=200,37,74,0,148,255,222,3 --expected-n-partitions=2")
     for rows, time in ROWS.items():
