@@ -163,8 +163,10 @@ static void test_rules(void)
     lt.layout_id = 77;
     check_failure(&lt, false, sinter_invalid_arguments, "77 is no id of an opaque layout");
     lt.layout_id = 1;
+    CHECK(lt_verify(&lt, false, "op 5") == sinter_success, "plain floats in tiles");
+    lt.data_type = sinter_f64;
     check_failure(&lt, false, sinter_invalid_data_type,
-                  "an opaque layout of codes does not take f32");
+                  "an opaque layout of codes does not take f64");
     lt.layout_type = (sinter_layout_type_t)9;
     check_failure(&lt, false, sinter_invalid_arguments, "unknown layout type 9");
     lt.layout_type = sinter_layout_type_any;
