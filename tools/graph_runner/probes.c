@@ -264,7 +264,7 @@ __attribute__((target("avx512f"))) static unsigned long long read_avx512(const v
     for (int k = 1; k < 8; k++) {
         s[0] = _mm512_add_epi64(s[0], s[k]);
     }
-    return (unsigned long long)_mm512_reduce_add_epi64(s[0]);
+    return (unsigned long long)_mm_cvtsi128_si64(_mm512_castsi512_si128(s[0]));
 }
 
 __attribute__((target("avx512f"))) static void copy_avx512(void *to, const void *from, size_t bytes)
@@ -367,7 +367,7 @@ __attribute__((target("avx512f,avx512bw"))) static double bytes_avx512(long roun
     s0 = _mm512_add_epi32(s0, s9);
     s0 = _mm512_add_epi32(s0, s10);
     s0 = _mm512_add_epi32(s0, s11);
-    *sink += (float)_mm512_reduce_add_epi32(s0);
+    *sink += (float)_mm_cvtsi128_si32(_mm512_castsi512_si128(s0));
     return (double)rounds * 12 * 64 * 2;
 }
 
@@ -409,7 +409,7 @@ __attribute__((target("avx512f,avx512vnni"))) static double bytes_vnni(long roun
     s0 = _mm512_add_epi32(s0, s9);
     s0 = _mm512_add_epi32(s0, s10);
     s0 = _mm512_add_epi32(s0, s11);
-    *sink += (float)_mm512_reduce_add_epi32(s0);
+    *sink += (float)_mm_cvtsi128_si32(_mm512_castsi512_si128(s0));
     return (double)rounds * 12 * 64 * 2;
 }
 
