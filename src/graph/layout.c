@@ -58,13 +58,11 @@ static bool suits(tiled_t what, sinter_data_type_t type)
 {
     const dtype_traits_t *t = dtype_traits(type);
     const bool number = t->cls == DTYPE_INT && t->bits <= 8;
-    return what == TILED_NUMBERS  ? type == sinter_s8
-           : tiles_kept(what) > 0 ? number && t->bits == 8
-           : tiles_are_values(what)
-               ? number || type == sinter_f32 || type == sinter_f16 || type == sinter_bf16 ||
-                     type == sinter_e8m0
-               : (number && t->bits >= 4) || type == sinter_f4_e2m1 || type == sinter_f32 ||
-                     type == sinter_f16 || type == sinter_bf16;
+    return what == TILED_NUMBERS     ? type == sinter_s8
+           : tiles_kept(what) > 0    ? number && t->bits == 8
+           : tiles_take_floats(type) ? true
+           : tiles_are_values(what)  ? number || type == sinter_e8m0
+                                     : (number && t->bits >= 4) || type == sinter_f4_e2m1;
 }
 
 sinter_status_t layout_verify(const sinter_logical_tensor_t *lt, const char *where)

@@ -47,6 +47,12 @@ static inline int tiles_flip(sinter_data_type_t type)
     return type == sinter_s4 ? 8 : 0;
 }
 
+/* Types of floats that lie in tiles: of weights without scales, and of scales and offsets. */
+static inline bool tiles_take_floats(sinter_data_type_t type)
+{
+    return type == sinter_f32 || type == sinter_f16 || type == sinter_bf16;
+}
+
 static inline bool tiles_are_values(tiled_t as)
 {
     return as >= TILED_VALUES;

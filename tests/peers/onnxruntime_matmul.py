@@ -12,7 +12,7 @@ import peers
 
 # N x K
 SHAPES = {f"{n}x{k}": (n, k) for n, k in ((4096, 4096), (14336, 4096), (4096, 14336), (2880, 2880))}
-# Up to so many rows go through as many copies of the weights as make COLD times the caches.
+# Up to FEW_ROWS rows take copies of the weights in turn, which together are COLD times the caches.
 FEW_ROWS, COLD, PASSES = 16, 4, 3
 # accuracy_level of onnxruntime -> its name here; Sinter's mode -> what it is compared with, and how
 # far the largest difference from the f32 product may be

@@ -171,13 +171,6 @@ def matmul_codes(m, k, n):
     return g.output(linear(g, Codes("s4", "f16", None, 128, "f32"), x, n, "f32"))
 
 
-def matmul_floats(dtype, m, k, n):
-    """Plain floats as weights, stored along K."""
-    g = Graph()
-    x, w = g.input("f32", [m, k]), g.input(dtype, [n, k], prop="constant")
-    return g.output(g.op("MatMul", [x, w], "f32", transpose_a=False, transpose_b=True))
-
-
 def matmul_blocks(m, k, n, prop="constant"):
     """Weights as GGUF's Q8_0 has them: blocks of a scale in f16 and 32 bytes, one after the other
     in memory, seen as codes and scales of three dims whose strides leave out the other part."""
@@ -392,7 +385,7 @@ def network_models():
         "matmul-int4-kn-4096x14336-g128":
         matmul(INT4_G128, 1, 4096, 14336, linear_kn),
         "matmul-f16-4096x4096":
-        matmul_floats("f16", 1, 4096, 4096),
+        weight_models.floats(1, 4096, 4096),
         "matmul-u8-s4-4096x4096-g128":
         matmul_codes(1, 4096, 4096),
         "matmul-q8-blocks-576x1536":

@@ -79,7 +79,7 @@ def k_quant(form, m, k, n):
 
 
 def floats(m, k, n):
-    """A weight in f16."""
+    """A weight in f16, stored along K."""
     g = Graph()
     x, w = g.input("f32", [m, k]), g.input("f16", [n, k], prop="constant")
     return g.output(g.op("MatMul", [x, w], "f32", transpose_a=False, transpose_b=True))
@@ -152,7 +152,7 @@ def lists():
     check += [f"--mode=C --case=../../models/matmul-q8-blocks-variable-576x1538.json "
               f"--in-shapes=4:{rows}x576 --partition-fpmath=0:{mode}:true --expected-n-partitions=1"
               for rows in (1, 5, 16, 17, 70) for mode in ("strict", "bf16", "int8")]
-    # Scales, and offsets, that are one for all groups in memory.
+    # Scales and offsets with stride 0 along K: in memory, all groups share one value.
     for name, sides in (("q4_0", "2:48x8*1x0"), ("q4_1", "2:48x8*1x0+3:48x8*1x0")):
         check += [f"--mode=C --case=../../models/weight-{name}.json --in-shapes=0:{rows}x256+"
                   f"1:48x256+{sides} --partition-fpmath=0:{mode}:true --expected-n-partitions=1"

@@ -124,8 +124,8 @@ static const char *refuse_tail(const tail_groups_t *t)
 }
 
 /* Makes B tiles where kernels read them: they are given, or become copies of constants. Scales and
- * zero points have one value for each column, see matmul_refuse_tiles. Codes become tiles whatever
- * the number of rows, floats where that is not large. */
+ * zero points have one value for each column, see matmul_refuse_tiles. Codes become tiles for any
+ * number of rows, plain floats only where matmul_refuse_copy allows it. */
 static void take_tiles(plan_t *plan, const step_t *step, matmul_params_t *m)
 {
     operand_t *b = &m->b;

@@ -48,7 +48,7 @@ static void visit(const step_t *step, step_see_t see, void *to)
     see(to, step->p.reorder.out, STEP_WRITES);
 }
 
-/* Most elements move by vectors; those that do not begin bytes move one by one. */
+/* Vectors move most elements. Those of 4 bits whose rows do not begin at a byte move one by one. */
 static double work(estimate_t *e, const problem_t *p)
 {
     const reorder_params_t *r = &p->step->p.reorder;

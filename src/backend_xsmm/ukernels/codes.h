@@ -66,7 +66,7 @@ typedef struct limbs {
 
 /* A chunk, or a tile, of rows of codes as activations, of which n elements are there: their values
  * times `by` are integers. Element e of row r is x[r * ldx + e]; its quad i has scale[r * ld + i]
- * and zp[r * ld + i]. Of a tile, all elements have those of quad 0. */
+ * and zp[r * ld + i]. In a tile, all elements have the scale and the zero point of quad 0. */
 typedef struct codes_raw {
     const float *x, *scale, *zp;
     int64_t ldx, ld;

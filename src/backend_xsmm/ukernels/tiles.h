@@ -17,8 +17,8 @@
 
 enum {
     TILES_ROWS = 16, /* most rows at once */
-    /* Most tiles whose coefficients are floats at a time: so few that the second-level cache keeps
-     * their codes for further rows, and the first one their coefficients. */
+    /* The most tiles whose coefficients are converted to floats at a time. Their codes then stay in
+     * the second-level cache for further rows, and the coefficients in the first-level cache. */
     TILES_PIECE = 64
 };
 
@@ -54,8 +54,8 @@ typedef struct tiles_strip {
     int zero; /* what stands for a code of 0 then, else 0 */
     int tiles;
     const float *scale;
-    const float *zp, *offset; /* NULL: there are none; never both */
-    int64_t group, left;      /* tiles that share a scale; those of the first group that are here */
+    const float *zp, *offset;  /* NULL: there are none; never both */
+    int64_t group, left;       /* tiles that share a scale; how many the first group still has */
     int64_t zp_group, zp_left; /* the same of zero points or offsets */
     /* The first and the last 16 elements of a tile have scales, or offsets, of their own: two
      * lines. */
@@ -79,7 +79,7 @@ typedef struct tiles_table {
      * is exact if these differences fit `limbs` bytes. NULL where quantise is. */
     void (*encode)(const codes_raw_t *a, int rows, int limbs, const limb_rows_t *to);
     /* to[line][TILES_COLUMNS]: some lines of a plane from line `first` on, as floats, times `unit`.
-     * Fetches as many lines behind them. */
+     * Prefetches the same number of lines that follow them. */
     void (*values)(const tiles_plane_t *from, int64_t first, int lines, float unit, float *to);
     /* out[row * ldo + column] += the product. Scales are times the unit of the type. table: the
      * byte of each code of 4 bits that is no integer. */
@@ -95,11 +95,11 @@ typedef struct tiles_table {
     /* to[k * ld + column]: the values of all tiles. NULL: `floats` takes `each` only. */
     void (*load)(const tiles_strip_t *b, const codes_type_t *type, const float *values, float *to,
                  int64_t ld);
-    /* Tiles of plain floats, f32, f16 or bf16, b: a strip of so many tiles along K. The same as
-     * `floats`, for rows of any magnitude. NULL: there are none. */
+    /* The product with b, a strip of plain floats (f32, f16 or bf16) that has `tiles` tiles. Unlike
+     * `floats`, it overwrites `out` and takes rows of any magnitude. NULL where `load` is. */
     void (*plain)(const unsigned char *b, sinter_data_type_t type, int64_t tiles, const float *x,
                   int rows, float *out, int64_t ldo);
-    /* The same as `load`. */
+    /* As `load`, for `tiles` tiles of b from tile `first` on. */
     void (*load_plain)(const unsigned char *b, sinter_data_type_t type, int64_t first, int tiles,
                        float *to, int64_t ld);
 } tiles_table_t;

@@ -105,7 +105,7 @@ typedef struct tiled_plane {
 /* B as micro-kernels read it from tiles. */
 typedef struct tiled_b {
     const tiles_table_t *table; /* NULL: it does not lie in tiles, or not in those they take */
-    sinter_data_type_t plain;   /* the type of plain floats, which have no coefficients; or undef */
+    sinter_data_type_t plain; /* B's type if it is plain floats, without coefficients; else undef */
     const codes_type_t *type;
     const unsigned char *data; /* of the codes */
     int64_t strip, tiles;      /* bytes from a strip to the next one, and tiles of a strip */

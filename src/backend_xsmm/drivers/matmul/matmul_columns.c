@@ -126,8 +126,8 @@ static size_t columns_buffers(const columns_config_t *c, const matmul_state_t *m
 
 /* ---- setup ----------------------------------------------------------------------------------- */
 
-/* What any number of rows needs. This kernel also runs where B should lie in tiles and the constant
- * cache has no room for these. */
+/* The bytes for any number of rows. This kernel also runs when the constant cache has no room for
+ * tiles of B. */
 static size_t reserve_bytes(const columns_config_t *c, const problem_t *p)
 {
     const int64_t N = problem_dim(p, p->step->p.matmul.out_dims, 1);

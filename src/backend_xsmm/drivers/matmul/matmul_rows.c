@@ -94,8 +94,8 @@ static int64_t gathered_bytes(int64_t K, int bits)
     return (K * bits / 8 + CODES_CHUNK - 1) / CODES_CHUNK * CODES_CHUNK;
 }
 
-/* The bytes that 16 rows need on the way that needs most. This kernel also runs where B should lie
- * in tiles and the constant cache has no room for these. */
+/* The bytes that 16 rows need on the way that needs most. This kernel also runs when the constant
+ * cache has no room for tiles of B. */
 static size_t reserve_bytes(const rows_config_t *c, const problem_t *p)
 {
     const operand_t *b = &p->step->p.matmul.b;

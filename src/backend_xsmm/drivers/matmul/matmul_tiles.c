@@ -97,12 +97,6 @@ static const char *refuse_groups_of_a(const problem_t *p, int value, const int8_
                : NULL;
 }
 
-/* Types of plain floats that lie in tiles. */
-static bool are_plain(sinter_data_type_t type)
-{
-    return type == sinter_f32 || type == sinter_f16 || type == sinter_bf16;
-}
-
 /* Why products are not of integers. */
 static const char *refuse_integers(const problem_t *p)
 {
@@ -148,7 +142,7 @@ const char *matmul_refuse_tiles(const plan_t *plan, const step_t *step)
         }
     }
     if (matmul_b_is_plain(step)) {
-        return are_plain(lt->data_type) ? NULL : "no tiles for the data types of B";
+        return tiles_take_floats(lt->data_type) ? NULL : "no tiles for the data types of B";
     }
     if (scale == NULL) {
         return "B has no scales";
@@ -169,7 +163,7 @@ const char *matmul_refuse_copy(const plan_t *plan, const step_t *step)
     const int last = lt->ndims - 1;
     const int64_t N = lt->dims[m->trans_b ? last - 1 : last],
                   K = lt->dims[m->trans_b ? last : last - 1];
-    /* Loading B for more rows is no longer a part of the time that counts. */
+    /* With more rows, loading B takes a small part of the time. */
     enum { MOST = 256 };
     if (matmul_refuse_rows(&problem, MOST) != NULL) {
         return "for more than 256 rows of A, floats of B that lie as they are serve as well";
