@@ -358,10 +358,7 @@ static const selection_case_t cases[] = {
      .graph = CONSTANT("8"),
      .tiles = true,
      .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
-            AVX2 = {"matmul_panel_f32_avx2",
-                    {"matmul_tiles_f32_avx2 refused: floats that are unpacked for all rows at once "
-                     "are faster",
-                     "matmul_rows_f32_avx2 refused: B lies in tiles"}},
+            AVX2 = {"matmul_tiles_f32_avx2", {"matmul_rows_int8_avx2 refused: B lies in tiles"}},
             AVX512 = {"matmul_tiles_f32_avx512", {0}}, VNNI = {"matmul_tiles_f32_avx512", {0}}}},
     {.what = "17 rows, codes given in tiles, int8",
      .graph = CONSTANT("17"),
@@ -455,9 +452,8 @@ static const selection_case_t cases[] = {
      .graph = ROWS_OF_F4("5") CONSTANT("5"),
      .tiles = true,
      .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
-            AVX2 = {"matmul_blocks_int8_avx2", {"matmul_tiles_int8_avx2" SHORT_GROUPS_OF_A}},
-            AVX512 = {"matmul_tiles_f32_avx512", {0}}, VNNI = {"matmul_tiles_f32_avx512", {0}},
-            AVX2_VNNI = {"matmul_blocks_int8_avxvnni", {0}}}},
+            AVX2 = {"matmul_tiles_f32_avx2", {"matmul_tiles_int8_avx2" SHORT_GROUPS_OF_A}},
+            AVX512 = {"matmul_tiles_f32_avx512", {0}}, VNNI = {"matmul_tiles_f32_avx512", {0}}}},
     {.what = "one row of codes with zero points of floats, codes given in tiles, int8",
      .graph = FLOAT_ZPS_OF_A CONSTANT("1"),
      .mode = sinter_fpmath_mode_int8,
@@ -473,9 +469,8 @@ static const selection_case_t cases[] = {
      .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
             AVX2 = {"matmul_tiles_f32_avx2",
                     {"reads tensor 2, which is constant, in tiles: a copy in the constant cache",
-                     "  chosen at execute: matmul_tiles_f32_avx2 (up to 16 rows, of codes without "
-                     "AVX-512 4, and B in tiles), "
-                     "else ",
+                     "  chosen at execute: matmul_tiles_f32_avx2 (up to 16 rows and B in "
+                     "tiles), else ",
                      "up to 16 rows of A times tiles of B: f32 FMA"}},
             AVX512 = {"matmul_tiles_f32_avx512",
                       {"reads tensor 2, which is constant, in tiles: a copy in the constant cache",
@@ -488,9 +483,8 @@ static const selection_case_t cases[] = {
      .apply_to_int = true,
      .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
             AVX2 = {"matmul_tiles_f32_avx2",
-                    {"  chosen at execute: matmul_tiles_f32_avx2 (up to 16 rows, of codes without "
-                     "AVX-512 4, and B in tiles), "
-                     "else matmul_rows_f32_avx2"}},
+                    {"  chosen at execute: matmul_tiles_f32_avx2 (up to 16 rows and B in "
+                     "tiles), else matmul_rows_f32_avx2"}},
             AVX512 = {"matmul_tiles_f32_avx512", {0}}, VNNI = {"matmul_tiles_f32_avx512", {0}}}},
     {.what = "rows not known at compile, constant bf16, strict",
      .graph = PLAIN("?", "bf16"),

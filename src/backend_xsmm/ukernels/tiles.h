@@ -90,8 +90,6 @@ typedef struct tiles_table {
      * magnitude, whose codes are dequantised before they are multiplied. */
     void (*floats)(const tiles_strip_t *b, const codes_type_t *type, const float *values,
                    const float *x, const float *sums, int rows, bool each, float *out, int64_t ldo);
-    /* Rows of floats for which this is faster than multiplying what `load` unpacks. */
-    int most_rows;
     /* to[k * ld + column]: the values of all tiles. NULL: `floats` takes `each` only. */
     void (*load)(const tiles_strip_t *b, const codes_type_t *type, const float *values, float *to,
                  int64_t ld);

@@ -174,26 +174,16 @@ const char *matmul_refuse_copy(const plan_t *plan, const step_t *step)
                                                 : NULL;
 }
 
-/* Of A, for which the kernel is the fastest one. */
-static int most_rows(const kernel_t *self, const step_t *step)
-{
-    return self->driver->arithmetic == IN_F32 && !matmul_b_is_plain(step)
-               ? tiles_table(self->needs)->most_rows
-               : TILES_ROWS;
-}
-
 static const char *refuse_floats(const kernel_t *self, const problem_t *p)
 {
     const matmul_params_t *m = &p->step->p.matmul;
     if (!m->tiled) {
         return m->why_no_tiles != NULL ? m->why_no_tiles : "B is not constant";
     }
+    (void)self;
     const char *why = matmul_refuse_rows(p, TILES_ROWS);
     if (why != NULL) {
         return why;
-    }
-    if (matmul_refuse_rows(p, most_rows(self, p->step)) != NULL) {
-        return "floats that are unpacked for all rows at once are faster";
     }
     return matmul_lies_in_tiles(p) == 0 ? "the constant cache has no room for tiles of B" : NULL;
 }
@@ -237,7 +227,7 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
     c->kind = self->driver->arithmetic == IN_INT8 ? p->step->permit.integers : NO_INTEGERS;
     c->limbs = c->kind == EXACT_CODES ? matmul_code_limbs(p) : limbs_of(c->kind);
     text_init(&note, arena);
-    text_add(&note, "up to %d rows of A times tiles of B: %s", most_rows(self, p->step),
+    text_add(&note, "up to %d rows of A times tiles of B: %s", TILES_ROWS,
              c->kind != NO_INTEGERS       ? integers_name(c->kind)
              : matmul_b_is_plain(p->step) ? "f32 FMA"
                                           : DECODED_FMA);
@@ -593,8 +583,6 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
     .step = STEP_MATMUL, .phases = 2, .setup = setup, .choose = choose, .start = matmul_start, \
     .work = work
 const driver_t driver_matmul_tiles = {TILES, .arithmetic = IN_F32, .refuse = refuse_floats,
-                                      .takes =
-                                          "up to 16 rows, of codes without AVX-512 4, and B in "
-                                          "tiles"};
+                                      .takes = "up to 16 rows and B in tiles"};
 const driver_t driver_matmul_tiles_int8 = {TILES, .arithmetic = IN_INT8, .refuse = refuse_ints,
                                            .takes = "up to 16 rows and B in tiles"};
