@@ -382,9 +382,9 @@ static void check_type(sinter_data_type_t type, sinter_weights_part_t part, int 
 
 static const sinter_data_type_t code_types[] = {sinter_s4, sinter_u4,  sinter_f4_e2m1, sinter_s8,
                                                 sinter_u8, sinter_f32, sinter_f16,     sinter_bf16};
-static const sinter_data_type_t value_types[] = {sinter_f32,  sinter_f16, sinter_bf16,
-                                                 sinter_e8m0, sinter_s8,  sinter_u8,
-                                                 sinter_s4,   sinter_u4,  sinter_u2};
+static const sinter_data_type_t value_types[] = {
+    sinter_f32, sinter_f16, sinter_bf16, sinter_e8m0, sinter_s8,
+    sinter_u8,  sinter_s4,  sinter_u4,   sinter_u2,   sinter_f8_e4m3};
 enum {
     CODE_TYPES = sizeof code_types / sizeof *code_types,
     VALUE_TYPES = sizeof value_types / sizeof *value_types
@@ -1058,6 +1058,8 @@ static void test_products(void)
         {sinter_s4, sinter_bf16, sinter_s4, sinter_f32, 0, 0, 0, 0, 64, 160, 16, 16, 1, "int8"},
         {sinter_f4_e2m1, sinter_e8m0, sinter_data_type_undef, sinter_bf16, 1, 0, 0, 0, 31, 96, 32,
          32, 1, "f16"},
+        {sinter_f4_e2m1, sinter_f8_e4m3, sinter_data_type_undef, sinter_f32, 1, 0, 0, 0, 40, 96, 16,
+         16, 1, "int8"},
         {sinter_u8, sinter_f16, sinter_u8, sinter_f32, 1, 0, 0, 0, 64, 66, 66, 66, 16, "tf32"},
         {sinter_s8, sinter_f32, sinter_data_type_undef, sinter_f32, 0, 0, 0, 0, 33, 33, 33, 33, 33,
          "int8"},

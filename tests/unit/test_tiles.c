@@ -314,8 +314,9 @@ static void test_packing_floats(void)
 
 static void test_packing(void)
 {
-    static const sinter_data_type_t values[] = {sinter_f32, sinter_f16, sinter_bf16, sinter_e8m0,
-                                                sinter_s4,  sinter_u4,  sinter_s8,   sinter_u8};
+    static const sinter_data_type_t values[] = {sinter_f32,     sinter_f16, sinter_bf16,
+                                                sinter_e8m0,    sinter_s4,  sinter_u4,
+                                                sinter_f8_e4m3, sinter_s8,  sinter_u8};
     static const int64_t K[] = {1, 31, 32, 33, 64, 100, 256}, N[] = {1, 15, 16, 17, 40, 250};
     for (int t = 0; t < KINDS; t++) {
         const sinter_data_type_t type = type_of(t);
@@ -332,7 +333,7 @@ static void test_packing(void)
             check_codes(type, kept, k, n, 4, 0, 1); /* the same row again and again */
         }
     }
-    for (int t = 0; t < 8; t++) {
+    for (size_t t = 0; t < sizeof values / sizeof *values; t++) {
         for (int i = 0; i < 7 * 6; i++) {
             const int64_t groups = K[i % 7], n = N[i / 7];
             if (n < 100 || groups < 64) {
@@ -416,10 +417,11 @@ static void fill(weights_t *w, int kind, sinter_data_type_t scale, zero_t zero, 
 {
     const sinter_data_type_t type = type_of(kind);
     const int bits = dtype_traits(type)->bits, kept = kept_of(kind);
-    const tiles_values_t values = scale == sinter_f16    ? TILES_F16
-                                  : scale == sinter_bf16 ? TILES_BF16
-                                  : scale == sinter_e8m0 ? TILES_E8M0
-                                                         : TILES_F32;
+    const tiles_values_t values = scale == sinter_f16       ? TILES_F16
+                                  : scale == sinter_bf16    ? TILES_BF16
+                                  : scale == sinter_e8m0    ? TILES_E8M0
+                                  : scale == sinter_f8_e4m3 ? TILES_E4M3
+                                                            : TILES_F32;
     memset(w, 0, sizeof *w);
     w->type = type;
     w->bits = bits;
@@ -662,19 +664,21 @@ static void check_floats(const tiles_table_t *table, const weights_t *w, rows_t 
 
 static void test_products(const tiles_table_t *table)
 {
-    static const sinter_data_type_t scales[] = {sinter_f32, sinter_f16, sinter_bf16, sinter_e8m0};
+    enum { SCALES = 5 };
+    static const sinter_data_type_t scales[SCALES] = {sinter_f32, sinter_f16, sinter_bf16,
+                                                      sinter_e8m0, sinter_f8_e4m3};
     static weights_t w;
     static rows_t a;
-    for (int i = 0; i < KINDS * 4 * 3; i++) {
+    for (int i = 0; i < KINDS * SCALES * 3; i++) {
         const int kind = i % KINDS;
-        if (kind >= WHOLE && i / KINDS % 4 != kind % 4) {
+        if (kind >= WHOLE && i / KINDS % SCALES != kind % SCALES) {
             continue; /* kinds that differ in their codes alone have one type of scales each */
         }
         for (int rows = 1; rows <= TILES_ROWS; rows++) {
             const int tiles = 1 + (int)draw(MOST_K / 32);
-            const zero_t given = (zero_t)(i / KINDS / 4),
+            const zero_t given = (zero_t)(i / KINDS / SCALES),
                          zero = given == ZPS && type_of(kind) == sinter_f4_e2m1 ? NO_ZERO : given;
-            fill(&w, kind, scales[i / KINDS % 4], zero, tiles);
+            fill(&w, kind, scales[i / KINDS % SCALES], zero, tiles);
             fill_rows(&a, tiles, rows);
             for (int limbs = 1; limbs <= 2 && table->ints != NULL; limbs++) {
                 check_integers(table, &w, &a, rows, limbs);
@@ -1015,6 +1019,29 @@ static void test_plain(const tiles_table_t *table)
     }
 }
 
+/* Every scale of 8 bits, with the subnormals and NaNs among them. */
+static void test_scales_of_8_bits(const tiles_table_t *table)
+{
+    static const struct {
+        sinter_data_type_t type;
+        tiles_values_t values;
+    } types[] = {{sinter_e8m0, TILES_E8M0}, {sinter_f8_e4m3, TILES_E4M3}};
+    unsigned char scales[256];
+    _Alignas(TILES_LINE) float got[256];
+    for (int i = 0; i < 256; i++) {
+        scales[i] = (unsigned char)i;
+    }
+    for (int t = 0; t < 2; t++) {
+        const tiles_plane_t plane = {.data = scales, .type = types[t].values, .by_lines = 1};
+        table->values(&plane, 0, 256 / TILES_COLUMNS, 1, got);
+        for (int i = 0; i < 256; i++) {
+            const double want = value_of_scale(types[t].type, scales, i);
+            CHECK(isnan(want) ? isnan(got[i]) : got[i] == want, "%s, code %d: %g, expected %g",
+                  dtype_traits(types[t].type)->name, i, (double)got[i], want);
+        }
+    }
+}
+
 static void test_unusable(const tiles_table_t *table)
 {
     static rows_t a;
@@ -1053,6 +1080,7 @@ int main(void)
         test_extremes(table);
         test_exact(table);
         test_unusable(table);
+        test_scales_of_8_bits(table);
     }
 #endif
     return check_finish();

@@ -29,6 +29,7 @@ typedef enum tiles_values {
     TILES_F16,
     TILES_BF16,
     TILES_E8M0,
+    TILES_E4M3,
     TILES_S8,
     TILES_U8,
     TILES_KEPT_S8 = 8,

@@ -32,8 +32,9 @@ static bool values_of(sinter_data_type_t type, int kept, tiles_values_t *values)
     static const struct {
         sinter_data_type_t type;
         tiles_values_t values;
-    } rows[] = {{sinter_f32, TILES_F32},   {sinter_f16, TILES_F16}, {sinter_bf16, TILES_BF16},
-                {sinter_e8m0, TILES_E8M0}, {sinter_s8, TILES_S8},   {sinter_u8, TILES_U8}};
+    } rows[] = {{sinter_f32, TILES_F32},     {sinter_f16, TILES_F16}, {sinter_bf16, TILES_BF16},
+                {sinter_e8m0, TILES_E8M0},   {sinter_s8, TILES_S8},   {sinter_u8, TILES_U8},
+                {sinter_f8_e4m3, TILES_E4M3}};
     bool found = false;
     for (size_t i = 0; i < sizeof rows / sizeof *rows && !found; i++) {
         *values = rows[i].values;
