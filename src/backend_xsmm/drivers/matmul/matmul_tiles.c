@@ -178,10 +178,10 @@ const char *matmul_refuse_copy(const plan_t *plan, const step_t *step)
 static const char *refuse_floats(const kernel_t *self, const problem_t *p)
 {
     const matmul_params_t *m = &p->step->p.matmul;
+    (void)self;
     if (!m->tiled) {
         return m->why_no_tiles != NULL ? m->why_no_tiles : "B is not constant";
     }
-    (void)self;
     const char *why = matmul_refuse_rows(p, TILES_ROWS);
     if (why != NULL) {
         return why;
