@@ -1,10 +1,12 @@
 /* MatMul in double, and the error that f32 or reduced-precision arithmetic may make in it.
  *
  * With u the rounding unit, for each output element, a a row of A, b a column of B, K terms:
- *   accumulation   min(K, 2 sqrt(K) + 2) u |a|_2 |b|_2: rounding errors of a long sum behave
- *                  like a random walk, but those of a sum of terms that are mostly equal
- *                  are alike: K u |a|_2 |b|_2; and K 2^-150 for products below the normal
- *                  numbers
+ *   accumulation   min(K, 2 sqrt(P) + 2) u |a|_2 |b|_2: rounding errors of a long sum behave
+ *                  like a random walk, but a term that is added again to a sum of the same
+ *                  exponent is rounded as it was before. So P counts the pairs of equal terms,
+ *                  each with itself, too: K where all differ, K^2 where all are equal. It is
+ *                  estimated as if a and b were independent. And K 2^-150 for products below
+ *                  the normal numbers
  *   operands       an operand element off by e_k (roundings to the mode's precision, bounds of
  *                  earlier ops) adds sum e_k b_k.
  *                  Certainly no more than |e|_2 |b|_2 (Cauchy-Schwarz).
@@ -54,7 +56,7 @@ typedef struct shape {
 /* 2- and 4-norms of a row's finite values, of their bounds, and of what the mode may do to them. */
 typedef struct norms {
     double v2, v4, b2, b4, m2, m4;
-    bool alike;    /* in magnitude, most values */
+    double same;   /* how likely two values have one magnitude, each with itself, too */
     bool unsure;   /* of the sign of some value, so that its product with an infinity is open */
     bool has_nan;  /* a certain one, which makes every sum with this row a certain NaN */
     double c1, c2; /* 1- and 2-norm of the codes, where scales are folded into the other operand */
@@ -213,10 +215,12 @@ typedef struct power_sums {
     double v2[BLOCK], v4[BLOCK], b2[BLOCK], b4[BLOCK], g2[BLOCK], g4[BLOCK];
     double b2_max[BLOCK], unsure[BLOCK], nans[BLOCK];
     double least[BLOCK]; /* magnitude but 0, which stays what it is in every mode */
-    /* The magnitude that more than half of the values have, if there is one, and how many of them
-     * are left when each other value has taken one away (the majority vote of Boyer and Moore). */
-    double most[BLOCK], votes[BLOCK];
+    double same[BLOCK];  /* see norms_t */
 } power_sums_t;
+
+/* How many values of a row have the magnitudes of a bucket. */
+enum { BUCKETS = 256 };
+typedef uint32_t buckets_t[BUCKETS];
 
 /* Columns of up to BLOCK rows with the rows side by side, and zeros for rows that do not exist.
  * Walking down a column whose stride is a power of two would leave only a few cache lines for it,
@@ -269,14 +273,24 @@ static void add_unsure(const double *v, const double *b, double *unsure)
     }
 }
 
-static void vote(const double *v, double *most, double *votes)
+static void count_magnitudes(const double *v, int64_t rows, buckets_t *count)
 {
-#pragma omp simd
-    for (int r = 0; r < BLOCK; r++) {
-        const double x = fabs(v[r]);
-        most[r] = votes[r] == 0 ? x : most[r];
-        votes[r] += most[r] == x ? 1 : -1;
+    for (int64_t r = 0; r < rows; r++) {
+        uint64_t bits;
+        memcpy(&bits, &v[r], sizeof bits);
+        count[r][(bits & INT64_MAX) * 0x9E3779B97F4A7C15u >> 56]++;
     }
+}
+
+/* Pairs of equal values among k, of all pairs. Values that differ share a bucket by chance. */
+static double share_of_equal_pairs(const uint32_t *count, double k)
+{
+    double pairs = 0;
+    for (int i = 0; i < BUCKETS; i++) {
+        pairs += (double)count[i] * count[i];
+    }
+    pairs = (pairs - k * k / BUCKETS) * BUCKETS / (BUCKETS - 1);
+    return fmin(1, fmax(1 / k, pairs / (k * k)));
 }
 
 /* b NULL: every value is certain. */
@@ -295,6 +309,7 @@ static power_sums_t block_sums(const operand_t *o, int64_t at, int64_t rows, int
     power_sums_t s = {.v2 = {0}};
     double amax[BLOCK] = {0};
     gathered_t values, bounds;
+    buckets_t buckets[BLOCK] = {{0}};
     for (int r = 0; r < BLOCK; r++) {
         s.least[r] = INFINITY;
     }
@@ -308,7 +323,7 @@ static power_sums_t block_sums(const operand_t *o, int64_t at, int64_t rows, int
             gather(o->t->b + at + i * o->col, o->row, o->col, rows, n, bounds);
         }
         add_powers(values[in], s.v2, s.v4, amax);
-        vote(values[in], s.most, s.votes);
+        count_magnitudes(values[in], rows, buckets);
         add_nans(values[in], o->t->b ? bounds[in] : NULL, s.nans, s.least);
         if (o->t->b) {
             add_powers(bounds[in], s.b2, s.b4, s.b2_max);
@@ -322,6 +337,9 @@ static power_sums_t block_sums(const operand_t *o, int64_t at, int64_t rows, int
                 amax[r] = 0;
             }
         }
+    }
+    for (int64_t r = 0; r < rows; r++) {
+        s.same[r] = share_of_equal_pairs(buckets[r], (double)k);
     }
     return s;
 }
@@ -350,7 +368,7 @@ static int operand_norms(orc_ctx_t *c, operand_t *o, int64_t k)
             *n = (norms_t){
                 .v2 = sqrt(s.v2[r]), .v4 = fourth_root(s.v4[r]), .b4 = fourth_root(s.b4[r])};
             n->b2 = isinf(s.b2_max[r]) ? INFINITY : sqrt(s.b2[r]);
-            n->alike = 4 * s.votes[r] >= (double)k;
+            n->same = s.same[r];
             n->has_nan = s.nans[r] > 0;
             n->unsure = s.unsure[r] > 0 || s.least[r] <= o->mode_absolute || o->mode_group > 0;
             n->m2 =
@@ -473,10 +491,11 @@ static bool may_overflow(double v, double bound, double most)
 static void bound_row(const shape_t *s, const operand_t *oa, const norms_t *a, const operand_t *ob,
                       const norms_t *b, double limit, const double *v, double *bound)
 {
-    double terms = (double)s->k, walk = 2 * sqrt(terms) + 2;
+    double terms = (double)s->k;
 
     for (int64_t j = 0; j < s->n; j++, b++) {
-        double gamma = (walk < terms && !(a->alike && b->alike) ? walk : terms) * ORC_U;
+        double walk = 2 * terms * sqrt(fmax(1 / terms, a->same * b->same)) + 2;
+        double gamma = fmin(walk, terms) * ORC_U;
         double ea = a->b2 + a->m2, eb = b->b2 + b->m2, certain, random;
         operand_error_t of_a, of_b;
         if (a->has_nan || b->has_nan) {

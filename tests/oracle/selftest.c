@@ -1284,6 +1284,51 @@ static void test_certain_sum(void)
     orc_result_free(&r);
 }
 
+/* Sums in f32, term by term, of 528 products of a number with one of `choices` others, of which the
+ * most part is positive: equal terms are rounded alike. Gives the worst error, by the bound. */
+static double worst_sum(int choices, double *bound)
+{
+    enum { TERMS = 528, SUMS = 400 };
+    const int64_t dims[] = {1, TERMS, 1};
+    const sinter_logical_tensor_t in[2] = {describe(1, sinter_f32, 2, dims),
+                                           describe(2, sinter_f32, 2, dims + 1)},
+                                  out = unknown(3, sinter_f32);
+    const orc_op_t op = {1, sinter_op_matmul, 0, 2, 1, NULL, in, &out};
+    const orc_graph_t graph = {1, &op, sinter_fpmath_mode_strict, 0};
+    const uint64_t id = 3;
+    uint64_t state = 7;
+    double worst = 0;
+    for (int i = 0; i < SUMS; i++) {
+        float a[TERMS], b[TERMS], numbers[TERMS], sum = 0, factor = noise(&state);
+        const orc_tensor_t inputs[2] = {{in[0], a}, {in[1], b}};
+        orc_result_t r;
+        char err[200] = "";
+        for (int k = 0; k < choices; k++) {
+            numbers[k] = noise(&state) + 0.75f;
+        }
+        for (int k = 0; k < TERMS; k++) {
+            a[k] = factor;
+            b[k] = numbers[(int)((noise(&state) + 1) / 2 * (float)choices) % choices];
+            sum = fmaf(a[k], b[k], sum);
+        }
+        CHECK(orc_run(&graph, 2, inputs, 1, &id, &r, err, sizeof err) == 0, "%s", err);
+        worst = fmax(worst, fabs((double)sum - r.value[0]) / r.bound[0]);
+        *bound = r.bound[0] / fabs(factor);
+        orc_result_free(&r);
+    }
+    return worst;
+}
+
+static void test_equal_terms(void)
+{
+    double few, many;
+    const double of_few = worst_sum(4, &few), of_many = worst_sum(528, &many);
+    CHECK(of_few <= 1, "sums of few different terms are off by %g of their bound", of_few);
+    CHECK(of_many <= 1, "sums of many different terms are off by %g of their bound", of_many);
+    CHECK(of_few > 0.1 && of_many > 0.1, "the bounds are loose: %g, %g", of_few, of_many);
+    CHECK(few > 4 * many, "the bound of few different terms is %g, of many %g", few, many);
+}
+
 /* x / scale where the scale of an uncertain group may be the next power of two: x is halved, not
  * lost. */
 static void test_uncertain_scale(void)
@@ -1386,6 +1431,7 @@ int main(void)
     test_certain();
     test_certain_infinity();
     test_certain_sum();
+    test_equal_terms();
     test_uncertain_scale();
     test_loose();
     return check_finish();
