@@ -56,7 +56,7 @@ typedef struct shape {
 /* 2- and 4-norms of a row's finite values, of their bounds, and of what the mode may do to them. */
 typedef struct norms {
     double v2, v4, b2, b4, m2, m4;
-    double same;   /* how likely two values have one magnitude, each with itself, too */
+    double same;   /* the share of pairs (i, j) of values, i = j included, of equal magnitude */
     bool unsure;   /* of the sign of some value, so that its product with an infinity is open */
     bool has_nan;  /* a certain one, which makes every sum with this row a certain NaN */
     double c1, c2; /* 1- and 2-norm of the codes, where scales are folded into the other operand */
@@ -218,7 +218,7 @@ typedef struct power_sums {
     double same[BLOCK];  /* see norms_t */
 } power_sums_t;
 
-/* How many values of a row have the magnitudes of a bucket. */
+/* Counts of the values of a row, by a hash of their magnitudes. */
 enum { BUCKETS = 256 };
 typedef uint32_t buckets_t[BUCKETS];
 
@@ -282,7 +282,8 @@ static void count_magnitudes(const double *v, int64_t rows, buckets_t *count)
     }
 }
 
-/* Pairs of equal values among k, of all pairs. Values that differ share a bucket by chance. */
+/* The share of pairs of equal values among all k^2 pairs. Different values that share a bucket by
+ * chance are taken off. */
 static double share_of_equal_pairs(const uint32_t *count, double k)
 {
     double pairs = 0;

@@ -1284,8 +1284,9 @@ static void test_certain_sum(void)
     orc_result_free(&r);
 }
 
-/* Sums in f32, term by term, of 528 products of a number with one of `choices` others, of which the
- * most part is positive: equal terms are rounded alike. Gives the worst error, by the bound. */
+/* Adds 528 products in f32, one after the other: a factor times one of `choices` numbers, most of
+ * which are positive. Equal terms are rounded alike. Returns the largest error as a fraction of the
+ * oracle's bound, and that bound for a factor of 1. */
 static double worst_sum(int choices, double *bound)
 {
     enum { TERMS = 528, SUMS = 400 };
