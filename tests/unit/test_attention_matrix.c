@@ -1,7 +1,8 @@
 /* Attention against the oracle over covering designs: of every two properties below, every two
  * values meet in at least one case (where they fit together, and the case is not too large). One
  * design has all values, one those of decoding. SINTER_MATRIX=full takes long caches in as well,
- * SINTER_MATRIX_ONLY=N runs one case, SINTER_RANDOM_SEED makes other designs. */
+ * SINTER_MATRIX_ONLY=N runs one case, SINTER_MATRIX_STEP=N every Nth one, SINTER_RANDOM_SEED makes
+ * other designs. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -607,6 +608,7 @@ static fz_outcome_t run_case(const signed char *row, uint64_t seed, char *text, 
 typedef struct totals {
     int cases;
     long only; /* 0: all */
+    long step; /* 1: all */
 } totals_t;
 
 static void run_design(const property_t *values, int64_t rows, uint64_t seed, totals_t *n)
@@ -623,7 +625,7 @@ static void run_design(const property_t *values, int64_t rows, uint64_t seed, to
         fz_outcome_t outcome;
 
         n->cases++;
-        if (n->only && n->only != n->cases) {
+        if ((n->only && n->only != n->cases) || n->cases % n->step != 0) {
             continue;
         }
         outcome = run_case(row, seed * 1000 + (uint64_t)n->cases, text, sizeof text);
@@ -650,9 +652,10 @@ int main(int argc, char **argv)
     (void)argc;
     wait_passively(argv);
     const char *what = getenv("SINTER_MATRIX"), *only = getenv("SINTER_MATRIX_ONLY"),
-               *seed_text = getenv("SINTER_RANDOM_SEED");
+               *step = getenv("SINTER_MATRIX_STEP"), *seed_text = getenv("SINTER_RANDOM_SEED");
     const uint64_t seed = seed_text ? strtoull(seed_text, NULL, 0) : 1;
-    totals_t n = {.only = only ? strtol(only, NULL, 0) : 0};
+    totals_t n = {.only = only ? strtol(only, NULL, 0) : 0,
+                  .step = step && strtol(step, NULL, 0) > 1 ? strtol(step, NULL, 0) : 1};
 
     full = what && strcmp(what, "full") == 0;
     most_flops = full ? 3e10 : most_flops;
