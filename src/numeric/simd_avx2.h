@@ -527,6 +527,13 @@ OP vf vf_of_byte(bool is_signed, vi x, int v)
     return _mm256_cvtepi32_ps(is_signed ? _mm256_srai_epi32(high, 24)
                                         : _mm256_srli_epi32(high, 24));
 }
+
+/* Nibble v of each dword. */
+OP vf vf_of_nibble(vi x, int v)
+{
+    const vi low = v > 0 ? _mm256_srli_epi32(x, 4 * v) : x;
+    return _mm256_cvtepi32_ps(v < 7 ? _mm256_and_si256(low, _mm256_set1_epi32(15)) : low);
+}
 OP vf in_turn(vf x) /* lanes 0, 1, 4, 5 and 2, 3, 6, 7 */
 {
     return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(x), 0xd8));

@@ -545,6 +545,13 @@ OP vf vf_of_byte(bool is_signed, vi x, int v)
     return _mm512_cvtepi32_ps(is_signed ? _mm512_srai_epi32(high, 24)
                                         : _mm512_srli_epi32(high, 24));
 }
+
+/* Nibble v of each dword. */
+OP vf vf_of_nibble(vi x, int v)
+{
+    const vi low = v > 0 ? _mm512_srli_epi32(x, (unsigned)(4 * v)) : x;
+    return _mm512_cvtepi32_ps(v < 7 ? _mm512_and_si512(low, _mm512_set1_epi32(15)) : low);
+}
 OP vf vf_even(vf a, vf b)
 {
     return _mm512_permutex2var_ps(

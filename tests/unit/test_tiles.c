@@ -523,7 +523,7 @@ static tiles_strip_t piece_of(const tiles_table_t *table, const weights_t *w, in
 
 typedef struct rows {
     float x[ROOM][MOST_K];
-    float placed[ROOM * MOST_K], sums[ROOM * MOST_K / 32];
+    float placed[ROOM * MOST_K], sums[ROOM * MOST_K / 16];
     uint8_t high[ROOM * MOST_K], low[ROOM * MOST_K];
     float scale[ROOM * MOST_K / 32];
     int32_t sum[ROOM * MOST_K / 32], first[ROOM * MOST_K / 32];
@@ -577,7 +577,7 @@ static void fill_rows(rows_t *a, int tiles, int rows)
             const int at = (k / 32 * room + r) * 32 + k % 32;
             a->x[r][k] = (float)((int)draw(2001) - 1000) / 300;
             a->placed[at] = a->x[r][k];
-            a->sums[at / 32] += a->x[r][k];
+            a->sums[at / 16] += a->x[r][k];
         }
     }
 }
@@ -656,8 +656,8 @@ static void check_floats(const tiles_table_t *table, const weights_t *w, rows_t 
         n = 1 + (int)draw((uint32_t)(w->strip.tiles - t));
         const tiles_strip_t b = piece_of(table, w, t, n, 1, coefs);
         const int at = t * tiles_rows(rows);
-        table->floats(&b, codes_type(w->type), in_tiles, a->placed + at * 32, a->sums + at, rows,
-                      each, a->out[0], 24);
+        table->floats(&b, codes_type(w->type), in_tiles, a->placed + at * 32, a->sums + 2 * at,
+                      rows, each, a->out[0], 24);
     }
     check_out(w, a, rows, 0, each ? "floats, each dequantised" : "floats");
 }

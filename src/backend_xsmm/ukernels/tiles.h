@@ -87,8 +87,9 @@ typedef struct tiles_table {
     void (*ints)(const tiles_strip_t *b, const codes_type_t *type, const unsigned char *table,
                  const limb_rows_t *a, int rows, int limbs, float *out, int64_t ldo);
     /* The same of floats x, [tile][tiles_rows(rows)][32], in the precision of floats. values: by
-     * codes of 4 bits as they lie in tiles; sums: of x, [tile][...]. each: for one row of any
-     * magnitude, whose codes are dequantised before they are multiplied. */
+     * codes of 4 bits as they lie in tiles; sums: of the first and of the last half of each tile of
+     * a row, [tile][...][2]. each: for one row of any magnitude, whose codes are dequantised before
+     * they are multiplied; sums are not read. */
     void (*floats)(const tiles_strip_t *b, const codes_type_t *type, const float *values,
                    const float *x, const float *sums, int rows, bool each, float *out, int64_t ldo);
     /* to[k * ld + column]: the values of all tiles. NULL: `floats` takes `each` only. */

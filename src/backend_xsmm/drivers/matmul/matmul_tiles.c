@@ -21,7 +21,7 @@ typedef struct tiles_config {
 /* The buffers of one share: A in the form that the micro-kernels want. */
 typedef struct tiles_buffers {
     limb_rows_t ints;
-    float *x, *sums; /* floats, [tile][row]..., and their sums */
+    float *x, *sums; /* floats, [tile][row]..., and the sums of both halves of each tile */
 } tiles_buffers_t;
 
 /* ---- selection ------------------------------------------------------------------------------- */
@@ -208,7 +208,7 @@ static size_t tiles_buffers(const tiles_config_t *c, int64_t K, int rows, unsign
     out->ints = carve_limbs(base, &at, ints * TILES_K, c->limbs == 2 ? ints * TILES_K : 0, ints, 0);
     out->ints.first = carve(base, &at, ints, sizeof(int32_t));
     out->x = carve(base, &at, floats * TILES_K, sizeof(float));
-    out->sums = carve(base, &at, floats, sizeof(float));
+    out->sums = carve(base, &at, 2 * floats, sizeof(float));
     return at;
 }
 
@@ -398,20 +398,20 @@ typedef struct tiles_task {
     tiles_buffers_t buf;
 } tiles_task_t;
 
-/* One tile of one row of floats; gives the bits of its largest magnitude. */
-static uint32_t place_row(const float *from, float *to, float *sum)
+/* One tile of one row of floats, and the sums of its halves; gives the bits of its largest
+ * magnitude. */
+static uint32_t place_row(const float *from, float *to, float *sums)
 {
     uint32_t most = 0;
-    float total = 0;
+    sums[0] = sums[1] = 0;
     for (int i = 0; i < TILES_K; i++) {
         uint32_t bits;
         memcpy(&bits, from + i, sizeof bits);
         bits &= INT32_MAX;
         most = bits > most ? bits : most;
         to[i] = from[i];
-        total += from[i];
+        sums[i / (TILES_K / 2)] += from[i];
     }
-    *sum = total;
     return most;
 }
 
@@ -473,7 +473,7 @@ static bool load_rows(tiles_task_t *w)
                     memcpy(placed, row, TILES_K * sizeof *row);
                     continue;
                 }
-                const uint32_t bits = place_row(row, placed, w->buf.sums + tile + r);
+                const uint32_t bits = place_row(row, placed, w->buf.sums + 2 * (tile + r));
                 most[r] = bits > most[r] ? bits : most[r];
             }
         }
@@ -495,7 +495,7 @@ static void load_row(tiles_task_t *w, int r)
         matmul_load_a(&one, k, kn);
         for (int e = 0; e < kn; e += TILES_K) {
             const int64_t tile = (k + e) / TILES_K;
-            place_row(w->t.buf.a + e, w->buf.x + tile * TILES_K, w->buf.sums + tile);
+            place_row(w->t.buf.a + e, w->buf.x + tile * TILES_K, w->buf.sums + 2 * tile);
         }
     }
 }
@@ -522,7 +522,7 @@ static void multiply(tiles_task_t *w, int rows, bool each, float *acc)
             const int64_t block = t * room;
             if (floats) {
                 tiled->table->floats(&b, tiled->type, tiled->values, w->buf.x + block * TILES_K,
-                                     w->buf.sums + block, rows, each, acc + c, MM_PANEL);
+                                     w->buf.sums + 2 * block, rows, each, acc + c, MM_PANEL);
             } else {
                 const limb_rows_t a = limb_rows_from(&w->buf.ints, block * TILES_K, block);
                 tiled->table->ints(&b, tiled->type, tiled->bytes, &a, rows, w->c->limbs, acc + c,
