@@ -52,6 +52,10 @@ OP vi bytes_shuffle(vi x, vi at)
 {
     return _mm256_shuffle_epi8(x, at);
 }
+OP vi bytes_add(vi a, vi b)
+{
+    return _mm256_add_epi8(a, b);
+}
 OP vi bytes_sub(vi a, vi b)
 {
     return _mm256_sub_epi8(a, b);

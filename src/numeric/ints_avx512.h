@@ -10,7 +10,7 @@
  *   vi_dot_dword(small, sum, u, s)  the same with the four bytes at s for every dword
  *   bytes_flip(x, mask, flip)   (x & mask) ^ flip
  *   bytes_lookup(table, at)     byte i: byte at[i] of the 16 bytes of table in its quarter
- *   bytes_sub(a, b)
+ *   bytes_add, bytes_sub(a, b)
  *   bytes_shuffle(x, at)        the same permutation of each 16 bytes
  *   vi_load_part(p, n)          the first n >= 0 bytes at p, zeros behind them
  *   vi_load_halves(p, apart)    a vector of 64 bytes, of which the second half is `apart` bytes
@@ -78,6 +78,10 @@ OP vi bytes_lookup(vi table, vi at)
 OP vi bytes_shuffle(vi x, vi at)
 {
     return _mm512_shuffle_epi8(x, at);
+}
+OP vi bytes_add(vi a, vi b)
+{
+    return _mm512_add_epi8(a, b);
 }
 OP vi bytes_sub(vi a, vi b)
 {

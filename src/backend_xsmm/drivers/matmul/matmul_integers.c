@@ -511,25 +511,49 @@ static void load_b(const matmul_task_t *t, int64_t k, int kn, int c, int i)
     }
 }
 
-/* Part `part` of `parts` of what belongs to some rows and columns of a matrix, if it is contiguous
- * along one of both. */
-static blocks_fetch_t part_of(const groups_t *g, rect_t at, int part, int parts)
+/* Some rows and columns of a matrix that lies in tiles: of each strip, what belongs to the rows. */
+static blocks_fetch_t lines_of_tiles(const groups_t *g, rect_t at, int64_t K)
+{
+    const bool one = tiles_are_values(g->tiled) && groups_are_one(g, &g->row, K);
+    const int64_t first = at.column / TILES_COLUMNS,
+                  rows = tiles_are_values(g->tiled) ? g->row.group : TILES_K,
+                  from = one ? 0 : at.row / rows, to = one ? 1 : (at.row + at.rows - 1) / rows + 1,
+                  bytes = g->strip / (one ? 1 : (K - 1) / rows + 1);
+    return (blocks_fetch_t){.data = g->data + first * g->strip + from * bytes,
+                            .stride = g->strip,
+                            .lines =
+                                (int)((at.column + at.columns - 1) / TILES_COLUMNS - first) + 1,
+                            .bytes = (int)((to - from) * bytes)};
+}
+
+/* Some rows and columns of a matrix that is contiguous along one of both; else nothing. */
+static blocks_fetch_t lines_of(const groups_t *g, rect_t at)
 {
     const bool down = g->row.stride == 1;
-    if (g->type == NULL || g->tiled != NOT_TILED || at.rows < 1 ||
-        (!down && g->column.stride != 1)) {
+    if (!down && g->column.stride != 1) {
         return (blocks_fetch_t){.lines = 0};
     }
     const int64_t rows = (at.rows - 1) / g->row.group + 1,
                   columns = (at.columns - 1) / g->column.group + 1,
                   stride = down ? g->column.stride : g->row.stride;
-    const int64_t lines = down ? columns : rows, elems = down ? rows : columns,
-                  first = lines * part / parts;
-    return (blocks_fetch_t){.data =
-                                groups_byte(g, groups_at(g, at.row, at.column) + first * stride),
+    return (blocks_fetch_t){.data = groups_byte(g, groups_at(g, at.row, at.column)),
                             .stride = stride * g->type->bits / 8,
-                            .lines = (int)(lines * (part + 1) / parts - first),
-                            .bytes = (int)((elems * g->type->bits + 7) / 8)};
+                            .lines = (int)(down ? columns : rows),
+                            .bytes = (int)(((down ? rows : columns) * g->type->bits + 7) / 8)};
+}
+
+/* Part `part` of `parts` of what belongs to some rows and columns of B. */
+static blocks_fetch_t part_of(const matmul_task_t *t, const groups_t *g, rect_t at, int part,
+                              int parts)
+{
+    if (g->type == NULL || at.rows < 1) {
+        return (blocks_fetch_t){.lines = 0};
+    }
+    blocks_fetch_t of = g->tiled != NOT_TILED ? lines_of_tiles(g, at, t->st->K) : lines_of(g, at);
+    const int first = of.lines * part / parts;
+    of.data += first * of.stride;
+    of.lines = of.lines * (part + 1) / parts - first;
+    return of;
 }
 
 /* The next strip of B: the products leave memory idle otherwise. */
@@ -545,9 +569,9 @@ static void fetch_b(const matmul_task_t *t, int64_t k, int64_t c, int part, int 
     const int columns = (int)at_most(t->cols - c, BLOCKS_STRIP);
     const rect_t codes = {k, (int)at_most(left, st->k), column, columns},
                  coefs = {k, k % st->span == 0 ? (int)at_most(left, st->span) : 0, column, columns};
-    to[0] = part_of(&t->b.codes, codes, part, parts);
-    to[1] = part_of(&t->b.scale, coefs, part, parts);
-    to[2] = part_of(&t->b.zp, coefs, part, parts);
+    to[0] = part_of(t, &t->b.codes, codes, part, parts);
+    to[1] = part_of(t, &t->b.scale, coefs, part, parts);
+    to[2] = part_of(t, &t->b.zp, coefs, part, parts);
 }
 
 /* ---- the product ----------------------------------------------------------------------------- */
