@@ -223,6 +223,9 @@ static inline bool matmul_b_is_plain(const step_t *step)
 void matmul_bind_tiles(features_t features, matmul_state_t *st);
 /* How many tiles of a strip to multiply at once from tile t on. */
 int matmul_piece(const tiled_b_t *b, int64_t t);
+/* Some lines of a plane from line `first` on, at most 2 TILES_PIECE, as floats, times `unit`. */
+void matmul_values(const tiled_b_t *b, const tiled_plane_t *from, int64_t strip, int64_t first,
+                   int lines, float unit, float *to);
 /* n tiles of a strip, at most TILES_PIECE, from tile t on. Their coefficients are made in `to`, and
  * scales are times `unit`. */
 tiles_strip_t matmul_coefs(const tiled_b_t *b, int64_t strip, int64_t t, int n, float unit,

@@ -390,6 +390,29 @@ static void load_scaled(const matmul_task_t *t, const groups_t *of, const groups
     }
 }
 
+/* The same of tiles that micro-kernels take: each column has values of its own. */
+static void load_tiled(const matmul_task_t *t, const tiled_plane_t *from,
+                       const matmul_places_t *rows, const matmul_places_t *columns, float *to)
+{
+    const int64_t group = from->halves ? TILES_K / 2 : from->group * TILES_K,
+                  first = rows->from / group,
+                  last = (rows->from + (int64_t)(rows->n - 1) * rows->step) / group;
+    float lines[COEF_BLOCKS * TILES_COLUMNS];
+    for (int c = 0; c < BLOCKS_STRIP; c += TILES_COLUMNS) {
+        if (c < columns->n) {
+            matmul_values(&t->st->tiled, from, (columns->from + c) / TILES_COLUMNS, first,
+                          (int)(last - first) + 1, 1, lines);
+        } else {
+            memset(lines, 0, sizeof lines);
+        }
+        for (int i = 0; i < rows->n; i++) {
+            const int64_t line = (rows->from + (int64_t)i * rows->step) / group - first;
+            memcpy(to + i * BLOCKS_STRIP + c, lines + line * TILES_COLUMNS,
+                   TILES_COLUMNS * sizeof *to);
+        }
+    }
+}
+
 /* Coefficients of kn elements from k on of the strip at column c of the panel. False: they are not
  * for integers. */
 static bool load_coefs(const matmul_task_t *t, int64_t k, int64_t kn, int c)
@@ -398,11 +421,18 @@ static bool load_coefs(const matmul_task_t *t, int64_t k, int64_t kn, int c)
     const blocks_buffers_t *buf = &t->buf.blocks;
     const matmul_places_t rows = {k, (int)((kn + st->block - 1) / st->block), st->block},
                           columns = {t->n0 + c, (int)at_most(t->cols - c, BLOCKS_STRIP), 1};
+    const tiled_b_t *tiled = &t->st->tiled;
     const int all = rows.n * BLOCKS_STRIP;
     float *scale = buf->b.scale + coefs_at(c, 0), *zp = buf->zp + coefs_at(c, 0);
-    load_scaled(t, &t->b.scale, &t->b.scale_scale, &rows, &columns, scale);
+    if (tiled->table != NULL) {
+        load_tiled(t, &tiled->scale, &rows, &columns, scale);
+    } else {
+        load_scaled(t, &t->b.scale, &t->b.scale_scale, &rows, &columns, scale);
+    }
     if (t->b.zp.type == NULL) {
         memset(zp, 0, (size_t)all * sizeof *zp);
+    } else if (tiled->table != NULL) {
+        load_tiled(t, &tiled->zp, &rows, &columns, zp);
     } else {
         load_scaled(t, &t->b.zp, &t->b.zp_scale, &rows, &columns, zp);
     }

@@ -337,15 +337,22 @@ int matmul_piece(const tiled_b_t *b, int64_t t)
                : to_end_of_group(b->zp.group, t, to_end_of_group(b->scale.group, t, n));
 }
 
+void matmul_values(const tiled_b_t *b, const tiled_plane_t *from, int64_t strip, int64_t first,
+                   int lines, float unit, float *to)
+{
+    tiles_plane_t plane = from->first;
+    plane.data += strip * from->strip;
+    plane.by = plane.by != NULL ? plane.by + strip * from->by_strip : NULL;
+    b->table->values(&plane, first, lines, unit, to);
+}
+
 /* The lines of n tiles of a strip from tile t on. */
 static void load_plane(const tiled_b_t *b, const tiled_plane_t *from, int64_t strip, int64_t t,
                        int n, float unit, float *to)
 {
     const int64_t first = t / from->group, end = (t + n - 1) / from->group + 1;
-    tiles_plane_t plane = from->first;
-    plane.data += strip * from->strip;
-    plane.by = plane.by != NULL ? plane.by + strip * from->by_strip : NULL;
-    b->table->values(&plane, first << from->halves, (int)(end - first) << from->halves, unit, to);
+    matmul_values(b, from, strip, first << from->halves, (int)(end - first) << from->halves, unit,
+                  to);
 }
 
 tiles_strip_t matmul_coefs(const tiled_b_t *b, int64_t strip, int64_t t, int n, float unit,
