@@ -24,8 +24,8 @@
  *
  * Where no instruction sums products of bytes, four pairs of products are added in 16 bits before
  * they are widened. They stay below 2^15 if |w| <= 16: 4 * 2 * 255 * 16 = 32640. If |w| <= 8, as in
- * integers of 4 bits less 8, eight pairs are added: 8 * 2 * 255 * 8 = 32640. Wider codes are words
- * there. */
+ * integers of 4 bits less 8, eight pairs are added: 8 * 2 * 255 * 8 = 32640. If |w| <= 32, as where
+ * tiles keep six bits, two are. Wider codes are words there. */
 #ifndef SINTER_SRC_UKERNELS_MATMUL_BLOCKS_H
 #define SINTER_SRC_UKERNELS_MATMUL_BLOCKS_H
 
@@ -42,7 +42,8 @@ enum {
     BLOCKS_LONGEST = 128,
     BLOCKS_MOST = BLOCKS_K / BLOCKS_LEAST,
     BLOCKS_NARROW = 16, /* the largest |w| of sums of four pairs in 16 bits, */
-    BLOCKS_NIBBLE = 8,  /* of sums of eight */
+    BLOCKS_NIBBLE = 8,  /* of sums of eight, */
+    BLOCKS_SIX = 32,    /* of sums of two */
     BLOCKS_ROWS = 4,    /* there is memory for rows of A and C up to a multiple of this */
     BLOCKS_FETCHES = 3, /* operands that are fetched: codes, scales, zero points */
     BLOCKS_ORDER = 16   /* bytes that are brought into another order together */
@@ -68,6 +69,7 @@ typedef struct blocks_b {
     bool floats;    /* z is a float */
     bool own;       /* rows of A have each their o */
     bool nibbles;   /* |w| <= BLOCKS_NIBBLE */
+    bool six;       /* |w| > BLOCKS_NARROW, but not more than BLOCKS_SIX */
 } blocks_b_t;
 
 /* Codes of 4 or 8 bits in columns that are contiguous along K; n, block: multiples of the codes in

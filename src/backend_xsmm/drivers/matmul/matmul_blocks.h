@@ -17,7 +17,7 @@ typedef struct blocks_state {
     float steps, offset; /* w = value * steps - offset */
     bool words;          /* factors are words, else bytes */
     bool folded;         /* values are less their zero points: z is zero */
-    bool shifted, floats, nibbles; /* as in blocks_b_t */
+    bool shifted, floats, nibbles, six; /* as in blocks_b_t */
     bool direct; /* codes need no detour by floats: those of 4 bits become bytes by the table */
     int8_t table[16];
     const uint8_t *order; /* of the elements of A, as in blocks_form_t */

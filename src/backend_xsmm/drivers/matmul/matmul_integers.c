@@ -78,15 +78,18 @@ static double widest_code(const problem_t *p)
     const bool less = has_integer_zps(p, b);
     const dtype_traits_t *type = dtype_traits(problem_type(p, b->data)),
                          *zp = less ? dtype_traits(problem_type(p, b->zp)) : NULL;
-    const double steps = blocks_steps(problem_type(p, b->data)),
-                 above = type->max - (zp != NULL ? zp->min : 0),
-                 below = (zp != NULL ? zp->max : 0) - type->min;
+    const int kept = tiles_kept(p->plan->values[b->data].tiled);
+    const bool fewer = kept > 0 && kept != TILES_NUMBER && type->digits < type->bits;
+    const double steps = blocks_steps(problem_type(p, b->data)), half = fewer ? 1 << (kept - 1) : 0,
+                 most = fewer ? half - 1 : type->max, least = fewer ? -half : type->min,
+                 above = most - (zp != NULL ? zp->min : 0),
+                 below = (zp != NULL ? zp->max : 0) - least;
     return steps * (above > below ? above : below);
 }
 
 bool blocks_in_words(const problem_t *p, const blocks_table_t *table, integers_t kind)
 {
-    return kind == TWO_LIMBS || (!table->sums_bytes && widest_code(p) > BLOCKS_NARROW);
+    return kind == TWO_LIMBS || (!table->sums_bytes && widest_code(p) > BLOCKS_SIX);
 }
 
 /* Scales or zero points do not change inside a block of K, as far as is known. */
@@ -210,6 +213,7 @@ static void bind_codes(const matmul_state_t *all, blocks_state_t *st)
 static void bind_values(const matmul_config_t *c, const matrix_t *b, blocks_state_t *st)
 {
     const int bits = b->codes.type->bits;
+    st->six = !st->words && bits == 8; /* without an instruction: of tiles, not all are kept */
     st->nibbles = !st->words && !c->blocks->sums_bytes && bits == 4 && st->steps == 1;
     st->folded =
         st->words || (bits <= 4 && !st->nibbles && (b->zp.type == NULL || b->zp.type->bits <= 4));
@@ -397,6 +401,7 @@ static void load_tiled(const matmul_task_t *t, const tiled_plane_t *from,
     const int64_t group = from->halves ? TILES_K / 2 : from->group * TILES_K,
                   first = rows->from / group,
                   last = (rows->from + (int64_t)(rows->n - 1) * rows->step) / group;
+    const int64_t begin = rows->from - first * group;
     float lines[COEF_BLOCKS * TILES_COLUMNS];
     for (int c = 0; c < BLOCKS_STRIP; c += TILES_COLUMNS) {
         if (c < columns->n) {
@@ -405,10 +410,14 @@ static void load_tiled(const matmul_task_t *t, const tiled_plane_t *from,
         } else {
             memset(lines, 0, sizeof lines);
         }
-        for (int i = 0; i < rows->n; i++) {
-            const int64_t line = (rows->from + (int64_t)i * rows->step) / group - first;
-            memcpy(to + i * BLOCKS_STRIP + c, lines + line * TILES_COLUMNS,
-                   TILES_COLUMNS * sizeof *to);
+        int64_t end = group;
+        const float *line = lines;
+        for (int64_t i = 0, k = begin; i < rows->n; i++, k += rows->step) {
+            if (k >= end) {
+                end += group;
+                line += TILES_COLUMNS;
+            }
+            memcpy(to + i * BLOCKS_STRIP + c, line, TILES_COLUMNS * sizeof *to);
         }
     }
 }
@@ -620,6 +629,7 @@ static void multiply(const matmul_task_t *t, int64_t k, int kn, int c, int i, co
     b.floats = st->floats;
     b.own = st->own;
     b.nibbles = st->nibbles;
+    b.six = st->six;
     for (int r = 0; r < t->rows; r += PART_ROWS) {
         const limb_rows_t rows = blocks_from(a, t->c->words, r);
         blocks_product_t p = {.rows = (int)at_most(t->rows - r, PART_ROWS),
