@@ -451,13 +451,14 @@ static bool load_coefs(const matmul_task_t *t, int64_t k, int64_t kn, int c)
     if (!matmul_within(scale, all, FLT_MAX)) {
         return false;
     }
-    for (int i = 0; i < all && st->steps != 1; i++) {
-        scale[i] *= 1 / st->steps;
+    const float unit = 1 / st->steps, offset = st->offset;
+    for (int i = 0; unit != 1 && i < all; i++) {
+        scale[i] *= unit;
     }
     if (st->floats) {
         float *z = (float *)(void *)(buf->b.zp + coefs_at(c, 0));
         for (int i = 0; i < all; i++) {
-            z[i] = zp[i] - (float)st->offset;
+            z[i] = zp[i] - offset;
         }
         return matmul_within(zp, all, FLT_MAX);
     }
@@ -467,8 +468,9 @@ static bool load_coefs(const matmul_task_t *t, int64_t k, int64_t kn, int c)
     if (!matmul_within(zp, all, MATMUL_ZP_MOST)) {
         return false;
     }
-    for (int i = 0; i < all && st->shifted; i++) {
-        buf->b.zp[coefs_at(c, 0) + (size_t)i] = (int32_t)(zp[i] - st->offset);
+    int32_t *z = buf->b.zp + coefs_at(c, 0);
+    for (int i = 0; st->shifted && i < all; i++) {
+        z[i] = (int32_t)(zp[i] - offset);
     }
     return true;
 }
