@@ -19,7 +19,10 @@ enum {
     TILES_ROWS = 16, /* most rows at once */
     /* The most tiles whose coefficients are converted to floats at a time. Their codes then stay in
      * the second-level cache for further rows, and the coefficients in the first-level cache. */
-    TILES_PIECE = 64
+    TILES_PIECE = 64,
+    /* Floats from a row of `multiply` to the next one: a constant, or each row of a micro-kernel
+     * takes a register for its address. */
+    TILES_LDX = 272
 };
 
 /* How scales or offsets are stored. Integers have scales of their own. The last two, plus n: n bits
@@ -92,16 +95,18 @@ typedef struct tiles_table {
      * they are multiplied; sums are not read. */
     void (*floats)(const tiles_strip_t *b, const codes_type_t *type, const float *values,
                    const float *x, const float *sums, int rows, bool each, float *out, int64_t ldo);
-    /* to[k * ld + column]: the values of all tiles. NULL: `floats` takes `each` only. */
-    void (*load)(const tiles_strip_t *b, const codes_type_t *type, const float *values, float *to,
-                 int64_t ld);
+    /* to[k][TILES_COLUMNS]: the values of all tiles. NULL: `floats` takes `each` only. */
+    void (*load)(const tiles_strip_t *b, const codes_type_t *type, const float *values, float *to);
     /* The product with b, a strip of plain floats (f32, f16 or bf16) that has `tiles` tiles. Unlike
      * `floats`, it overwrites `out` and takes rows of any magnitude. NULL where `load` is. */
     void (*plain)(const unsigned char *b, sinter_data_type_t type, int64_t tiles, const float *x,
                   int rows, float *out, int64_t ldo);
     /* As `load`, for `tiles` tiles of b from tile `first` on. */
     void (*load_plain)(const unsigned char *b, sinter_data_type_t type, int64_t first, int tiles,
-                       float *to, int64_t ld);
+                       float *to);
+    /* out[row * ldo + column] += the product of any number of rows of n floats, TILES_LDX apart,
+     * with b, [n][TILES_COLUMNS]; n is even. NULL where `load` is. */
+    void (*multiply)(const float *b, int n, const float *x, int rows, float *out, int64_t ldo);
 } tiles_table_t;
 
 /* The best one for a set of features; NULL: there is none. */

@@ -423,6 +423,16 @@ static void choose_tiles(matmul_state_t *st, const matmul_config_t *c, int share
     st->k_block = once ? (int)at_most(MM_STRIP / st->strip, MM_K) : MM_K;
 }
 
+/* Of B in tiles, floats are multiplied by strips of tiles. */
+static void choose_strips_of_tiles(const matmul_config_t *c, matmul_state_t *st)
+{
+    if (st->tiled.table != NULL && !c->bf16) {
+        st->piece = st->piece == st->strip ? TILES_COLUMNS : st->piece;
+        st->strip = TILES_COLUMNS;
+        st->k_block = MM_K;
+    }
+}
+
 /* Tiles of a product whose B lies in strips, and is not loaded: as even as possible for the shares,
  * with accumulators that fit the second cache beside A and B. What a share has to do grows by
  * loading A and starting the chain for each panel, and by fetching B for each block. Costs are in
@@ -598,6 +608,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     if (m->tiled && matmul_lies_in_tiles(p) == 1) {
         /* Without VNNI: the tables of integers load no floats. */
         matmul_bind_tiles((features_t){self->needs.bits & (NEEDS_AVX512)}, state);
+        choose_strips_of_tiles(config, state);
     }
     choice->shared_bytes = matmul_shared(config, state);
     matmul_add_ways(config, state, choice);

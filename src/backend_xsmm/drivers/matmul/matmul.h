@@ -42,7 +42,7 @@ enum {
      * products one chain, the error would grow with K. */
     MM_CHAIN = 1024,
     MM_GRAIN = 32, /* K of one product; a block is a multiple of it, zero padded */
-    MM_LDA = MM_K + 16,
+    MM_LDA = TILES_LDX,
     MM_LDB = MM_PANEL + 16,
     MM_LADDER = 13,      /* heights with JIT kernels */
     MM_STRIP = 64 * 128, /* most elements of a B strip: 32 KiB */

@@ -53,45 +53,36 @@ static void clear_rest(float *a, int n, int kn, int rows, int elements)
     }
 }
 
-/* The same as tile_table's load, of whole tiles. */
-static void load_strips(const tiled_b_t *b, rect_t at, float *to, int64_t ld, int rows, int columns)
-{
-    for (int c = 0; c < columns; c += TILES_COLUMNS) {
-        if (c < at.columns) {
-            const int64_t strip = (at.column + c) / TILES_COLUMNS, first = at.row / TILES_K;
-            const int tiles = rows / TILES_K;
-            if (b->plain != sinter_data_type_undef) {
-                b->table->load_plain(b->data + strip * b->strip, b->plain, first, tiles, to + c,
-                                     ld);
-            } else {
-                tiles_coefs_t coefs;
-                const tiles_strip_t some = matmul_coefs(b, strip, first, tiles, 1, &coefs);
-                b->table->load(&some, b->type, b->values, to + c, ld);
-            }
-            continue;
-        }
-        for (int r = 0; r < at.rows; r++) {
-            memset(to + r * ld + c, 0, TILES_COLUMNS * sizeof *to);
-        }
-    }
-    for (int r = at.rows; r < rows; r++) {
-        memset(to + r * ld, 0, (size_t)columns * sizeof *to);
-    }
-}
-
 /* A tile of B, by whatever B is. */
 static void load_tile(const matmul_task_t *t, rect_t at, float *to, int64_t ld, int rows,
                       int columns)
 {
-    const tiled_b_t *tiled = &t->st->tiled;
     if (t->st->patches.on) {
         patches_load_b(t, &(patches_load_t){.codes = false}, at, to, ld, rows, columns);
-    } else if (tiled->table != NULL && at.row % TILES_K == 0 && at.column % TILES_COLUMNS == 0 &&
-               rows % TILES_K == 0 && columns % TILES_COLUMNS == 0) {
-        load_strips(tiled, at, to, ld, rows, columns);
     } else {
         t->c->tile->load(&t->b, at, to, ld, rows, columns);
     }
+}
+
+/* The same of a strip of tiles, with all of its columns: to[rows][TILES_COLUMNS]. */
+static void load_strip(const matmul_task_t *t, rect_t at, float *to, int rows)
+{
+    const tiled_b_t *b = &t->st->tiled;
+    const int64_t strip = at.column / TILES_COLUMNS, first = at.row / TILES_K;
+    const int tiles = rows / TILES_K;
+    if (at.row % TILES_K != 0) {
+        t->c->tile->load(&t->b, at, to, TILES_COLUMNS, rows, TILES_COLUMNS);
+        return;
+    }
+    if (b->plain != sinter_data_type_undef) {
+        b->table->load_plain(b->data + strip * b->strip, b->plain, first, tiles, to);
+    } else {
+        tiles_coefs_t coefs;
+        const tiles_strip_t some = matmul_coefs(b, strip, first, tiles, 1, &coefs);
+        b->table->load(&some, b->type, b->values, to);
+    }
+    memset(to + at.rows * TILES_COLUMNS, 0,
+           (size_t)(rows - at.rows) * TILES_COLUMNS * sizeof *to);
 }
 
 /* A[first..first + n)[k..k + kn) into buf.a, with zeros as matmul_load_a has them. */
@@ -119,6 +110,12 @@ static void load_rows(matmul_task_t *t, int first, int n, int64_t k, int kn)
 void matmul_load_a(matmul_task_t *t, int64_t k, int kn)
 {
     load_rows(t, 0, t->rows, k, kn);
+}
+
+/* Whether B is unpacked from tiles, and multiplied strip by strip. */
+static bool is_unpacked(const matmul_task_t *t)
+{
+    return t->st->tiled.table != NULL && !t->c->bf16;
 }
 
 /* Whether buf.b holds B call by call. */
@@ -155,8 +152,11 @@ static void product(const matmul_task_t *t, int r, int n, int c, int columns, in
 {
     float *acc = t->buf.acc + (size_t)r * MM_PANEL + c;
     int ld;
+    for (int i = 0; i < columns && is_unpacked(t); i += TILES_COLUMNS) {
+        t->st->tiled.table->multiply(t->buf.b + i * MM_K, k_pad, t->buf.a, n, acc + i, MM_PANEL);
+    }
     const int step = columns_together(t, columns, &ld);
-    for (int i = 0; i < columns; i += step) {
+    for (int i = 0; i < columns && !is_unpacked(t); i += step) {
         const float *b = find_b(t, k, c, i);
         if (!t->c->jit) {
             t->c->tile->gemm(&(gemm_t){.m = n,
@@ -183,11 +183,34 @@ static void product(const matmul_task_t *t, int r, int n, int c, int columns, in
     }
 }
 
+/* The same of B in tiles, strip by strip; products of bf16 want pairs, side by side. */
+static void load_strips(const matmul_task_t *t, rect_t at, int columns, int k_pad)
+{
+    const size_t bytes = (size_t)k_pad * TILES_COLUMNS * sizeof(float);
+    for (int i = 0; i < columns; i += TILES_COLUMNS) {
+        float *to = t->buf.b + i * MM_K;
+        if (i < at.columns) {
+            const int n = (int)at_most(at.columns - i, TILES_COLUMNS);
+            load_strip(t, (rect_t){at.row, at.rows, at.column + i, n}, to, k_pad);
+        } else {
+            memset(to, 0, bytes);
+        }
+        if (t->c->bf16) {
+            t->c->tile->bf16_pairs(to, TILES_COLUMNS, k_pad, TILES_COLUMNS, t->buf.b16 + 2 * i,
+                                   MM_LDB);
+        }
+    }
+}
+
 /* Columns c..c + columns) of the panel, in whole strips. */
 static void load_b(const matmul_task_t *t, int64_t k, int kn, int c, int columns)
 {
     const int k_pad = round_up(kn, MM_GRAIN), step = t->c->columns[t->st->width];
     const rect_t at = {k, kn, t->n0 + c, (int)at_most(t->cols - c, columns)};
+    if (t->st->tiled.table != NULL) {
+        load_strips(t, at, columns, k_pad);
+        return;
+    }
     if (t->c->jit && t->c->by_call) {
         for (int i = 0; i < columns; i += step) {
             const int n = i < at.columns ? (int)at_most(at.columns - i, step) : 0;
