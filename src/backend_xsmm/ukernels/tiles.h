@@ -105,7 +105,8 @@ typedef struct tiles_table {
     void (*load_plain)(const unsigned char *b, sinter_data_type_t type, int64_t first, int tiles,
                        float *to);
     /* out[row * ldo + column] += the product of any number of rows of n floats, TILES_LDX apart,
-     * with b, [n][TILES_COLUMNS]; n is even. NULL where `load` is. */
+     * with b, [n][TILES_COLUMNS]; n is even. It is one chain, which starts at 0. NULL where `load`
+     * is. */
     void (*multiply)(const float *b, int n, const float *x, int rows, float *out, int64_t ldo);
 } tiles_table_t;
 

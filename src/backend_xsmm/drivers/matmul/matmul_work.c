@@ -338,16 +338,18 @@ void matmul_floats(matmul_task_t *t)
 {
     const matmul_state_t *st = t->st;
     const int columns = round_up(t->cols, st->strip);
-    assert(t->c->chained || st->K <= MM_CHAIN);
+    /* Products with strips of tiles are chains of a K block each. */
+    const bool chained = st->K > MM_CHAIN && !is_unpacked(t);
+    assert(t->c->chained || !chained);
     clear_sums(t);
     for (int64_t k = 0; k < st->K; k += st->k_block) {
-        if (k > 0 && k % MM_CHAIN == 0) {
+        if (chained && k > 0 && k % MM_CHAIN == 0) {
             end_chain(t, columns, k == MM_CHAIN);
             clear_sums(t);
         }
         matmul_add(t, k, (int)at_most(st->K - k, st->k_block), 0, t->cols);
     }
-    for (int r = 0; r < t->rows && st->K > MM_CHAIN; r++) {
+    for (int r = 0; r < t->rows && chained; r++) {
         const size_t at = (size_t)r * MM_PANEL;
         t->c->fn->add_row(t->buf.acc + at, t->buf.chains + at, columns);
     }
