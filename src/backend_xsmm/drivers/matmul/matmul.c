@@ -328,8 +328,10 @@ size_t matmul_shared(const matmul_config_t *c, const matmul_state_t *st)
 {
     blocks_whole_t whole;
     taps_shared_t taps;
-    return st->taps.on ? taps_share(c, st, NULL, &taps)
-                       : blocks_share(c, &st->blocks, NULL, &whole);
+    const int64_t blocks = (st->K + st->k_block - 1) / st->k_block;
+    return st->whole     ? (size_t)(blocks * st->whole_rows * MM_LDA) * sizeof(float)
+           : st->taps.on ? taps_share(c, st, NULL, &taps)
+                         : blocks_share(c, &st->blocks, NULL, &whole);
 }
 
 /* ---- choose ---------------------------------------------------------------------------------- */
@@ -423,14 +425,19 @@ static void choose_tiles(matmul_state_t *st, const matmul_config_t *c, int share
     st->k_block = once ? (int)at_most(MM_STRIP / st->strip, MM_K) : MM_K;
 }
 
-/* Of B in tiles, floats are multiplied by strips of tiles. */
+/* Of B in tiles, floats are multiplied by strips of tiles. Few rows of A are loaded once for all
+ * panels. */
 static void choose_strips_of_tiles(const matmul_config_t *c, matmul_state_t *st)
 {
-    if (st->tiled.table != NULL && !c->bf16) {
-        st->piece = st->piece == st->strip ? TILES_COLUMNS : st->piece;
-        st->strip = TILES_COLUMNS;
-        st->k_block = MM_K;
+    const bool once = st->piece == st->strip; /* for each panel, and K block */
+    if (st->tiled.table == NULL || c->bf16) {
+        return;
     }
+    st->strip = TILES_COLUMNS;
+    st->piece = once ? st->strip : st->piece;
+    st->k_block = MM_K;
+    st->whole_rows = c->rows; /* with those of zeros */
+    st->whole = once && st->blocks.block == 0 && st->mats == 1 && st->n_panels > 1;
 }
 
 /* Tiles of a product whose B lies in strips, and is not loaded: as even as possible for the shares,
@@ -537,6 +544,7 @@ sinter_status_t matmul_bind(const kernel_t *self, const problem_t *p, const matm
     }
     const bound_t *b = &p->frame->v[m->b.data];
     st->tiled.table = NULL;
+    st->whole = st->left = false;
     st->strips = b->strip > 0;
     if (st->strips && st->rows > 0 && st->N > 0) {
         st->strip_stride = b->strides[0] / ((st->N - 1) / b->strip + 1);
@@ -617,7 +625,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
 
 /* ---- the step before ------------------------------------------------------------------------- */
 
-/* A second product of one activation finds its integers in shared memory. */
+/* A second product of one activation finds it in shared memory. */
 const way_row_t ways_matmul_activation[] = {{"what the step before made", NULL, 0}};
 
 bool matmul_same_rows(const problem_t *p, const before_t *before, const matmul_state_t *st)
@@ -638,9 +646,10 @@ void matmul_follow(const problem_t *p, const before_t *before, const void *confi
 {
     const matmul_state_t *last = before->state;
     matmul_state_t *st = state;
-    st->blocks.left = matmul_same_rows(p, before, st) &&
-                      blocks_alike(before->config, &last->blocks, config, &st->blocks);
-    if (st->blocks.left) {
+    const bool same = matmul_same_rows(p, before, st);
+    st->blocks.left = same && blocks_alike(before->config, &last->blocks, config, &st->blocks);
+    st->left = same && last->whole && st->whole;
+    if (st->blocks.left || st->left) {
         add_way(choice, "A", ways_matmul_activation, NULL);
     }
 }

@@ -140,6 +140,9 @@ typedef struct matmul_state {
     int64_t strip_stride;      /* elements from one to the next */
     int piece;                 /* columns of B that are loaded at a time: a strip or a panel */
     int panel, block, k_block; /* columns of a panel; rows of a block of A, and of B */
+    bool whole; /* A is loaded once, into shared memory: [K block][whole_rows][MM_LDA] */
+    bool left;  /* and the step before has done that */
+    int64_t whole_rows;
     int64_t n_panels, n_blocks, mats, items;
     blocks_state_t blocks;
     taps_state_t taps;
@@ -189,6 +192,8 @@ const char *matmul_configure_best(const kernel_t *self, const problem_t *p, int 
 void matmul_note(textbuf_t *note, const kernel_t *self, const matmul_config_t *c, const char *why);
 /* Scratch of each thread for panels. */
 size_t matmul_share_bytes(const problem_t *p, const matmul_config_t *c);
+/* A into shared memory, for matmul_panel. */
+void matmul_load_whole(matmul_task_t *t, int tid, int nth);
 /* All of st, for panels. */
 sinter_status_t matmul_bind(const kernel_t *self, const problem_t *p, const matmul_config_t *c,
                             matmul_state_t *st);
@@ -265,7 +270,7 @@ bool matmul_load_codes(matmul_task_t *t, int64_t k, int kn, int step, float *sca
 int matmul_code_limbs(const problem_t *p);
 /* The product of kn elements of K and n columns of the panel from c on, in floats, is added to
  * buf.acc. buf.a and buf.b are overwritten. */
-void matmul_add(matmul_task_t *t, int64_t k, int kn, int c, int n);
+void matmul_add(matmul_task_t *t, int64_t k, int64_t kn, int c, int n);
 /* buf.acc = the product, in floats. */
 void matmul_floats(matmul_task_t *t);
 /* buf.acc = the product, by panels. */

@@ -107,6 +107,25 @@ static void load_rows(matmul_task_t *t, int first, int n, int64_t k, int kn)
     }
 }
 
+/* Where shared memory has A from K block k on. */
+static float *find_whole(const matmul_task_t *t, int64_t k)
+{
+    float *whole = t->worker->shared;
+    return whole + k / t->st->k_block * t->st->whole_rows * MM_LDA;
+}
+
+void matmul_load_whole(matmul_task_t *t, int tid, int nth)
+{
+    const matmul_state_t *st = t->st;
+    int64_t begin, end;
+    share((st->K + st->k_block - 1) / st->k_block, tid, nth, &begin, &end);
+    matmul_seek_rows(t, 0, 0, (int)st->rows);
+    for (int64_t k = begin * st->k_block; k < end * st->k_block; k += st->k_block) {
+        t->buf.a = find_whole(t, k);
+        matmul_load_a(t, k, (int)at_most(st->K - k, st->k_block));
+    }
+}
+
 void matmul_load_a(matmul_task_t *t, int64_t k, int kn)
 {
     load_rows(t, 0, t->rows, k, kn);
@@ -288,7 +307,9 @@ static void multiply_rows(matmul_task_t *t, int64_t k, int kn, int c, int column
     const int tall = t->c->tall, parts = (t->rows + tall - 1) / tall;
     for (int r = 0; r < t->rows; r += tall) {
         const int n = (int)at_most(t->rows - r, tall), next = r + tall < t->rows ? r + tall : 0;
-        if (first || parts > 1) {
+        if (t->st->whole) {
+            t->buf.a = find_whole(t, k);
+        } else if (first || parts > 1) {
             load_rows(t, r, n, k, kn);
             fetch_a(t, next, (int)at_most(t->rows - next, tall), next > 0 ? k : k + kn);
         }
@@ -299,10 +320,10 @@ static void multiply_rows(matmul_task_t *t, int64_t k, int kn, int c, int column
     }
 }
 
-void matmul_add(matmul_task_t *t, int64_t k, int kn, int c, int n)
+void matmul_add(matmul_task_t *t, int64_t k, int64_t kn, int c, int n)
 {
     const matmul_state_t *st = t->st;
-    for (int at = 0; at < kn; at += st->k_block) {
+    for (int64_t at = 0; at < kn; at += st->k_block) {
         const int some = (int)at_most(kn - at, st->k_block);
         for (int i = c; i < c + n; i += st->piece) {
             const int columns = round_up((int)at_most(c + n - i, st->piece), st->strip);
@@ -342,7 +363,11 @@ void matmul_floats(matmul_task_t *t)
     const bool chained = st->K > MM_CHAIN && !is_unpacked(t);
     assert(t->c->chained || !chained);
     clear_sums(t);
-    for (int64_t k = 0; k < st->K; k += st->k_block) {
+    /* Tiles are read in order of addresses. */
+    for (int c = 0; c < t->cols && st->whole; c += TILES_COLUMNS) {
+        matmul_add(t, 0, st->K, c, (int)at_most(t->cols - c, TILES_COLUMNS));
+    }
+    for (int64_t k = 0; k < st->K && !st->whole; k += st->k_block) {
         if (chained && k > 0 && k % MM_CHAIN == 0) {
             end_chain(t, columns, k == MM_CHAIN);
             clear_sums(t);
@@ -446,6 +471,8 @@ void matmul_work(const kernel_t *self, const problem_t *p, const void *config, c
     blocks_share(t.c, &st->blocks, w->shared, &t.buf.whole);
     if (w->phase == 1) {
         items(&t, w->tid, w->nth);
+    } else if (st->whole && !st->left) {
+        matmul_load_whole(&t, w->tid, w->nth);
     } else if (st->blocks.once && !st->blocks.left) {
         blocks_quantise(&t, w->tid, w->nth);
     }
