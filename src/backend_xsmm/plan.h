@@ -331,7 +331,7 @@ typedef struct plan_value {
     int strip;       /* PACKED: as in bound_t; 0: none */
     bool taps;       /* PACKED: in strips that convolution in integers multiplies (taps.h) */
     /* PACKED, and graph values with an opaque layout: one matrix as tiles, whose columns are the
-     * dim `across` and whose K is the dim `along`, -1 where one value is for all of K. */
+     * dim `across` and whose K is the dim `along`, -1 where one value is for all of them. */
     tiled_t tiled;
     int across;
     int set; /* PACKED, tiled: the first part of the same operand; parts follow one another */

@@ -87,6 +87,11 @@ typedef struct selection_case {
 #define CONSTANT(m)                                                                       \
     "DynamicDequantize qtype=per_group group_shape=1,32 10:s4!:160x128 11:f16!:160x4 -> " \
     "2:f32:160x128; MatMul transpose_b=1 1:f32:" m "x128 2:f32:160x128 -> 3:f32:" m "x160"
+/* The same with a scale for each block of N and K. */
+#define BLOCKS_OF_SCALES(type, m, block, scales)                                                   \
+    "DynamicDequantize qtype=per_group group_shape=" block " 10:" type "!:160x128 11:f32!:" scales \
+    " -> 2:f32:160x128; "                                                                          \
+    "MatMul transpose_b=1 1:f32:" m "x128 2:f32:160x128 -> 3:f32:" m "x160"
 #define DENSE(m) "MatMul " FLOAT_A(m) " 2:f32:128x160 -> 3:f32:" m "x160"
 /* Constant weights of plain floats. */
 #define PLAIN(m, type) "MatMul " FLOAT_A(m) " 2:" type "!:128x160 -> 3:f32:" m "x160"
@@ -107,6 +112,9 @@ typedef struct selection_case {
 #define MODE_HAS_NO_BF16 "refused: the fpmath mode does not allow bf16 products"
 #define LACKS(has, kernels) "  preferred, but this engine has only " has ": " kernels "\n"
 #define NO_DECODER " refused: no decoder for the data type of B"
+#define SHARING_COLUMNS                                                                       \
+    " refused: columns of B share scales or zero points in groups that are not 2, 4, 8 or a " \
+    "multiple of 16 of them"
 #define SHORT_GROUPS_OF_A " refused: groups of A along K are not whole tiles of 32 elements"
 #define NO_INTEGERS_OF_A \
     " refused: A is not made of integers of 8 bits or fewer, or its zero points are no integers"
@@ -346,6 +354,57 @@ static const selection_case_t cases[] = {
             VNNI = {"matmul_tiles_f32_avx512",
                     {"matmul_tiles_int8_vnni " MODE_HAS_NO_INTEGERS,
                      "reads tensor 11, which is constant, in tiles"}}}},
+    {.what = "one row, constant codes with a scale for each block of N and K, strict",
+     .graph = BLOCKS_OF_SCALES("s8", "1", "32,64", "5x2"),
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
+            AVX2 = {"matmul_tiles_f32_avx2",
+                    {"reads tensor 11, which is constant, in tiles", "tiles of B: f32 FMA"}},
+            AVX512 = {"matmul_tiles_f32_avx512", {0}},
+            VNNI = {"matmul_tiles_f32_avx512", {"reads tensor 11, which is constant, in tiles"}}}},
+    {.what = "4 rows, constant codes with a scale for each 4 columns, int8",
+     .graph = BLOCKS_OF_SCALES("s4", "4", "4,128", "40x1"),
+     .mode = sinter_fpmath_mode_int8,
+     .apply_to_int = true,
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}}, AVX2 = {"matmul_tiles_int8_avx2", {0}},
+            AVX512 = {"matmul_tiles_f32_avx512", {0}}, VNNI = {"matmul_tiles_int8_vnni", {0}},
+            AVX2_VNNI = {"matmul_tiles_int8_avxvnni", {0}}}},
+    {.what = "4 rows, constant codes with one scale, strict",
+     .graph = "DynamicDequantize qtype=per_tensor 10:s8!:160x128 11:f32!:1 -> 2:f32:160x128; "
+              "MatMul transpose_b=1 1:f32:4x128 2:f32:160x128 -> 3:f32:4x160",
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
+            AVX2 = {"matmul_tiles_f32_avx2",
+                    {"reads tensor 11, which is constant, in tiles", "tiles of B: f32 FMA"}},
+            AVX512 = {"matmul_tiles_f32_avx512", {0}},
+            VNNI = {"matmul_tiles_f32_avx512", {"reads tensor 11, which is constant, in tiles"}}}},
+    {.what = "4 rows, constant codes with a scale for each 5 columns, strict",
+     .graph = BLOCKS_OF_SCALES("s4", "4", "5,64", "32x2"),
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
+            AVX2 = {"matmul_rows_f32_avx2", {"matmul_tiles_f32_avx2" SHARING_COLUMNS}},
+            AVX512 = {"matmul_rows_f32_avx512", {"matmul_tiles_f32_avx512" SHARING_COLUMNS}},
+            VNNI = {"matmul_rows_f32_avx512", {"matmul_tiles_f32_avx512" SHARING_COLUMNS}}}},
+    {.what = "2 rows, constant codes of 8 bits, int8",
+     .graph = BLOCKS_OF_SCALES("s8", "2", "1,32", "160x4"),
+     .mode = sinter_fpmath_mode_int8,
+     .apply_to_int = true,
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}}, AVX2 = {"matmul_tiles_int8_avx2", {0}},
+            AVX512 = {"matmul_tiles_f32_avx512", {0}}, VNNI = {"matmul_tiles_int8_vnni", {0}},
+            AVX2_VNNI = {"matmul_tiles_int8_avxvnni", {0}}}},
+    {.what = "3 rows, constant codes of 8 bits, int8",
+     .graph = BLOCKS_OF_SCALES("s8", "3", "1,32", "160x4"),
+     .mode = sinter_fpmath_mode_int8,
+     .apply_to_int = true,
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
+            AVX2 = {"matmul_tiles_f32_avx2", {BYTES_IN_FLOATS}},
+            AVX512 = {"matmul_tiles_f32_avx512", {0}}, VNNI = {"matmul_tiles_int8_vnni", {0}},
+            AVX2_VNNI = {"matmul_tiles_int8_avxvnni", {0}}}},
+    {.what = "one row, constant codes of 8 bits, f16",
+     .graph = BLOCKS_OF_SCALES("s8", "1", "1,32", "160x4"),
+     .mode = sinter_fpmath_mode_f16,
+     .apply_to_int = true,
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
+            AVX2 = {"matmul_tiles_f32_avx2", {BYTES_IN_FLOATS}},
+            AVX512 = {"matmul_tiles_f32_avx512", {0}}, VNNI = {"matmul_tiles_int8_vnni", {0}},
+            AVX2_VNNI = {"matmul_tiles_int8_avxvnni", {0}}}},
     {.what = "one row, codes given in tiles, strict",
      .graph = CONSTANT("1"),
      .tiles = true,

@@ -396,12 +396,27 @@ static void fill_scales(sinter_data_type_t type, unsigned char *to, int n)
     }
 }
 
+/* Columns of some planes share values. */
+static void share_columns(tiles_plane_t *plane)
+{
+    const int columns = 1 << draw(6), values = columns < 16 ? 16 / columns : 1;
+    plane->columns = columns;
+    plane->value = columns > 1 ? (int)draw(16 / (uint32_t)values) * values : 0;
+}
+
+/* Which value of a line column n has. */
+static int value_at(const tiles_plane_t *plane, int n)
+{
+    return plane->value + n / (int)plane->columns;
+}
+
 /* The scale, or the offset, of an element: codes are small integers with a scale of their own. */
 static double coefficient(sinter_data_type_t type, const tiles_plane_t *plane, int group,
-                          bool halves, int k, int n)
+                          bool halves, int k, int column)
 {
     const int t = k / 32, line = halves ? t / group * 2 + k / 16 % 2 : t / group,
-              at = line * 16 + n, codes = (int)plane->type, kept = codes % 8;
+              n = value_at(plane, column), at = line * 16 + n, codes = (int)plane->type,
+              kept = codes % 8;
     const unsigned char *p = plane->data;
     if (plane->by == NULL) {
         return value_of_scale(type, p, at);
@@ -436,6 +451,8 @@ static void fill(weights_t *w, int kind, sinter_data_type_t scale, zero_t zero, 
                                      : type == sinter_u8 ? TILES_U8
                                                          : TILES_S8,
                              .by_lines = 1};
+    share_columns(&w->scales);
+    share_columns(&w->zps);
     w->strip = (tiles_strip_t){.codes = w->codes,
                                .kept = kept,
                                .zero = kind == NUMBERS                 ? 128
@@ -486,7 +503,7 @@ static void fill(weights_t *w, int kind, sinter_data_type_t scale, zero_t zero, 
         for (int n = 0; n < 16; n++) {
             const unsigned char code = (unsigned char)tiled_code(w->codes, type, kept, tiles, k, n);
             const tiles_strip_t *b = &w->strip;
-            const int z = k / 32 / w->zp_group * 16 + n;
+            const int z = k / 32 / w->zp_group * 16 + value_at(&w->zps, n);
             float x;
             dtype_traits(type)->codec.load_f32(&code, 0, 1, 1, &x);
             const double s = coefficient(scale, &w->scales, w->group, b->halves, k, n),
@@ -717,7 +734,7 @@ static void test_extremes(const tiles_table_t *table)
                     float x;
                     dtype_traits(type)->codec.load_f32(&code, 0, 1, 1, &x);
                     w.value[k][n] =
-                        (double)x * value_of_scale(sinter_f32, w.scale, k / 32 / w.group * 16 + n);
+                        (double)x * coefficient(sinter_f32, &w.scales, w.group, false, k, n);
                     w.size[k][n] = fabs(w.value[k][n]);
                 }
             }
@@ -788,7 +805,10 @@ static void fill_extremes(weights_t *w, int kind, zero_t zero, int byte)
             dtype_traits(type)->codec.load_f32(&code, 0, 1, 1, &x);
             w->value[k][n] =
                 (double)x + (zero == OFFSETS ? -3 : 0) -
-                (zero == ZPS ? (signed char)w->zp[k / 32 / w->zp_group * 16 + n] + w->zp_bias : 0);
+                (zero == ZPS
+                     ? (signed char)w->zp[k / 32 / w->zp_group * 16 + value_at(&w->zps, n)] +
+                           w->zp_bias
+                     : 0);
         }
     }
 }

@@ -82,7 +82,8 @@ static bool dense_but(bound_t *b, int dim, int64_t *stride)
 /* Bytes of the tiles of a matrix. False: too many. */
 static bool tiles_of(const plan_value_t *v, const bound_t *base, int64_t *bytes)
 {
-    const int64_t K = v->along < 0 ? 1 : base->dims[v->along], N = base->dims[v->across];
+    const int64_t K = v->along < 0 ? 1 : base->dims[v->along],
+                  N = v->across < 0 ? 1 : base->dims[v->across];
     return tiles_are_values(v->tiled)
                ? tiles_of_values(v->tiled, base->dtype, K, N, bytes)
                : tiles_of_codes(tiles_bits(v->tiled, base->dtype), K, N, bytes);
@@ -207,8 +208,8 @@ typedef struct packing {
 static void pack_tiles(const packing_t *p, const constant_key_t *key, void *memory)
 {
     enum { SHARED_BYTES = 1 << 20, LEAST_COLUMNS = 256 };
-    const int along = key->along;
-    const int64_t K = along < 0 ? 1 : key->dims[along], N = key->dims[key->across];
+    const int along = key->along, across = key->across;
+    const int64_t K = along < 0 ? 1 : key->dims[along], N = across < 0 ? 1 : key->dims[across];
     const sinter_data_type_t type = (sinter_data_type_t)key->type;
     const tiled_t as = (tiled_t)key->tiled;
     int64_t bytes = 0; /* frame_pack has found that they do not overflow */
@@ -220,7 +221,7 @@ static void pack_tiles(const packing_t *p, const constant_key_t *key, void *memo
                                   .type = dtype_traits(type),
                                   .dtype = type,
                                   .row = {along < 0 ? 0 : key->strides[along], 1},
-                                  .column = {key->strides[key->across], 1}},
+                                  .column = {across < 0 ? 0 : key->strides[across], 1}},
                          .features = p->plan->features,
                          .as = as,
                          .K = K,

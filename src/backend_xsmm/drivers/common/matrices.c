@@ -131,7 +131,7 @@ static void bind_factors(const factors_of_scales_t *by, const frame_t *frame, in
                      .type = dtype_traits(b->dtype),
                      .dtype = b->dtype,
                      .row = {of->row.stride, of->row.group * by->groups},
-                     .column = {1, 1},
+                     .column = of->column,
                      .tiled = b->tiled};
     tiles_of_values(b->tiled, b->dtype, axis_groups(&to->row, K), TILES_COLUMNS, &to->strip);
 }

@@ -64,16 +64,20 @@ static bool are_zero_points(const plan_t *plan, const operand_t *b)
                             dtype_traits(codes)->cls == DTYPE_INT;
 }
 
-/* Why scales or zero points do not lie in tiles: they have one value for each column and each group
- * of whole tiles of K, or but for zero points of halves of tiles. */
+/* Why scales or zero points do not lie in tiles: they have one value for each group of whole tiles
+ * of K, or but for zero points of halves of tiles. Columns of a strip have values of their own, or
+ * share as many values as one load brings. */
 static const char *refuse_values(const plan_t *plan, const operand_t *b, int value,
                                  const int8_t *dim_of, int across, int along)
 {
     const bool halves = value == b->scale || b->offsets;
     const lt_t *lt = &plan->values[value].lt, *data = &plan->values[b->data].lt;
     const int64_t K = data->dims[along], N = data->dims[across];
-    if (dim_of[across] < 0 || lt->dims[dim_of[across]] != N) {
-        return "columns of B share scales or zero points";
+    const int64_t values = dim_of[across] < 0 ? 1 : lt->dims[dim_of[across]],
+                  columns = quant_group_size(N, values, b->group_size[across]);
+    if (values > 1 && columns % TILES_COLUMNS != 0 && TILES_COLUMNS % columns != 0) {
+        return "columns of B share scales or zero points in groups that are not 2, 4, 8 or a "
+               "multiple of 16 of them";
     }
     const int64_t groups = dim_of[along] < 0 ? 1 : lt->dims[dim_of[along]];
     const int64_t group = groups > 1 ? quant_group_size(K, groups, b->group_size[along]) : TILES_K;
@@ -189,10 +193,25 @@ static const char *refuse_floats(const kernel_t *self, const problem_t *p)
     return matmul_lies_in_tiles(p) == 0 ? "the constant cache has no room for tiles of B" : NULL;
 }
 
+/* Why products of floats take less time, as far as rows are known: without an instruction that sums
+ * products of bytes, codes of 8 bits become words, and two limbs are two products of these. */
+static const char *refuse_words(const kernel_t *self, const problem_t *p)
+{
+    enum { MOST = 2 }; /* rows */
+    const plan_value_t *b = &p->plan->values[p->step->p.matmul.b.data];
+    const integers_t kind = p->step->permit.integers;
+    const bool words = codes_type(b->lt.data_type)->form == CODES_BYTES &&
+                       tiles_kept(b->tiled) == 0 && !codes_table(self->needs)->sums_bytes;
+    return words && (kind == TWO_LIMBS || (kind == ONE_LIMB && matmul_rows_of(p) > MOST))
+               ? BYTES_NEED_VNNI
+               : NULL;
+}
+
 static const char *refuse_ints(const kernel_t *self, const problem_t *p)
 {
     const char *why = refuse_floats(self, p);
-    return why != NULL ? why : refuse_integers(p);
+    why = why != NULL ? why : refuse_integers(p);
+    return why != NULL ? why : refuse_words(self, p);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -268,7 +287,7 @@ const way_row_t ways_matmul_tiles[] = {{EXACT_CODES_NAME " on tiles", refuse_way
 static void bind_plane(const groups_t *g, const groups_t *by, int64_t K, tiled_plane_t *to)
 {
     const bool one = axis_groups(&g->row, K) == 1;
-    *to = (tiled_plane_t){.first = {.data = g->data, .by_lines = 1},
+    *to = (tiled_plane_t){.first = {.data = g->data, .by_lines = 1, .columns = g->column.group},
                           .strip = g->strip,
                           .group = one                      ? tiles_along(K)
                                    : g->row.group < TILES_K ? 1
@@ -341,8 +360,10 @@ void matmul_values(const tiled_b_t *b, const tiled_plane_t *from, int64_t strip,
                    int lines, float unit, float *to)
 {
     tiles_plane_t plane = from->first;
-    plane.data += strip * from->strip;
-    plane.by = plane.by != NULL ? plane.by + strip * from->by_strip : NULL;
+    const int64_t value = strip * TILES_COLUMNS / plane.columns, own = value / TILES_COLUMNS;
+    plane.value = (int)(value % TILES_COLUMNS);
+    plane.data += own * from->strip;
+    plane.by = plane.by != NULL ? plane.by + own * from->by_strip : NULL;
     b->table->values(&plane, first, lines, unit, to);
 }
 
