@@ -633,19 +633,19 @@ static void check_integers(const tiles_table_t *table, const weights_t *w, rows_
 /* The values themselves, from some tile on. */
 static void check_values_of(const tiles_table_t *table, const weights_t *w, const float *in_tiles)
 {
-    static float to[MOST_K][20];
+    static float to[MOST_K][16];
     const int tiles = (int)w->strip.tiles, first = (int)draw((uint32_t)tiles);
     int wrong = 0;
-    for (int i = 0; i < MOST_K * 20; i++) {
-        to[i / 20][i % 20] = -7;
+    for (int i = 0; i < MOST_K * 16; i++) {
+        to[i / 16][i % 16] = -7;
     }
     float coefs[2][MOST_K];
     const tiles_strip_t b = piece_of(table, w, first, tiles - first, 1, coefs);
-    table->load(&b, codes_type(w->type), in_tiles, to[0], 20);
+    table->load(&b, codes_type(w->type), in_tiles, to[0]);
     for (int k = 0; k < MOST_K; k++) {
-        for (int n = 0; n < 20; n++) {
+        for (int n = 0; n < 16; n++) {
             const int at = first * 32 + k;
-            const bool in = n < 16 && at < tiles * 32;
+            const bool in = at < tiles * 32;
             const double want = in ? w->value[at][n] : -7,
                          bound = in ? w->size[at][n] * 0x1p-22 : 0;
             wrong += !(fabs((double)to[k][n] - want) <= bound);
@@ -993,17 +993,17 @@ static void check_plain_products(const tiles_table_t *table, plain_t *p, sinter_
 static void check_plain_values(const tiles_table_t *table, plain_t *p, sinter_data_type_t type,
                                int tiles, int rows)
 {
-    static float to[PLAIN_K][20];
+    static float to[PLAIN_K][16];
     const int first = (int)draw((uint32_t)tiles), room = tiles_rows(rows);
     int wrong = 0;
-    for (int i = 0; i < PLAIN_K * 20; i++) {
-        to[i / 20][i % 20] = -7;
+    for (int i = 0; i < PLAIN_K * 16; i++) {
+        to[i / 16][i % 16] = -7;
     }
-    table->load_plain(p->tiles, type, first, tiles - first, to[0], 20);
+    table->load_plain(p->tiles, type, first, tiles - first, to[0]);
     for (int k = 0; k < PLAIN_K; k++) {
-        for (int n = 0; n < 20; n++) {
+        for (int n = 0; n < 16; n++) {
             const int at = first * 32 + k;
-            wrong += to[k][n] != (n < 16 && at < tiles * 32 ? p->w[at][n] : -7);
+            wrong += to[k][n] != (at < tiles * 32 ? p->w[at][n] : -7);
         }
     }
     CHECK(wrong == 0, "%s: %d values are loaded wrong", sinter_data_type_name(type), wrong);

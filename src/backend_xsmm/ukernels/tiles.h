@@ -76,6 +76,19 @@ static inline int tiles_rows(int rows)
     return rows <= 2 ? rows : rows <= 4 ? 4 : rows <= 8 ? 8 : TILES_ROWS;
 }
 
+/* out[row * ldo + column] += the product of any number of rows of floats, TILES_LDX apart, with
+ * tiles of a strip as `load` has unpacked them. It is one chain, which starts at 0. Meanwhile
+ * `bytes` from `next` on come into the second-level cache. */
+typedef struct tiles_product {
+    const float *b;
+    int k, rows; /* elements of K: whole tiles */
+    const float *x;
+    float *out;
+    int64_t ldo;
+    const unsigned char *next;
+    int bytes;
+} tiles_product_t;
+
 /* The micro-kernels of one instruction set. Rows as integers are [tile][tiles_rows(rows)], of 32
  * bytes of each limb, a scale, a sum, and the sum of the first half. */
 typedef struct tiles_table {
@@ -108,10 +121,8 @@ typedef struct tiles_table {
     /* As `load`, for `tiles` tiles of b from tile `first` on. */
     void (*load_plain)(const unsigned char *b, sinter_data_type_t type, int64_t first, int tiles,
                        float *to);
-    /* out[row * ldo + column] += the product of any number of rows of n floats, TILES_LDX apart,
-     * with b, [n][TILES_COLUMNS]; n is even. It is one chain, which starts at 0. NULL where `load`
-     * is. */
-    void (*multiply)(const float *b, int n, const float *x, int rows, float *out, int64_t ldo);
+    /* NULL where `load` is. */
+    void (*multiply)(const tiles_product_t *product);
 } tiles_table_t;
 
 /* The best one for a set of features; NULL: there is none. */

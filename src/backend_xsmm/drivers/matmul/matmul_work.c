@@ -165,14 +165,34 @@ static const float *find_b(const matmul_task_t *t, int64_t k, int c, int i)
     return (const float *)(const void *)groups_byte(b, at);
 }
 
+/* The tiles that are unpacked after those of K block k and column c of the panel: what follows them,
+ * or the same columns of the next block. */
+static const unsigned char *tiles_after(const matmul_task_t *t, int64_t k, int c)
+{
+    const tiled_b_t *b = &t->st->tiled;
+    const bool last = k + t->st->k_block >= t->st->K;
+    const int64_t column = t->n0 + c + (last && !t->st->whole ? t->st->panel : 0),
+                  tile = (last && !t->st->whole ? 0 : k + t->st->k_block) / TILES_K;
+    return b->data + column / TILES_COLUMNS * b->strip + tile * b->tile;
+}
+
 /* acc[r..r + n)[columns c..c + columns) += A B over k_pad elements from k on, of what buf.a has and
  * buf.b or the strips have. */
 static void product(const matmul_task_t *t, int r, int n, int c, int columns, int64_t k, int k_pad)
 {
     float *acc = t->buf.acc + (size_t)r * MM_PANEL + c;
+    const int tile_bytes = t->st->tiled.tile;
     int ld;
     for (int i = 0; i < columns && is_unpacked(t); i += TILES_COLUMNS) {
-        t->st->tiled.table->multiply(t->buf.b + i * MM_K, k_pad, t->buf.a, n, acc + i, MM_PANEL);
+        const tiles_product_t strip = {.b = t->buf.b + i * MM_K,
+                                       .k = k_pad,
+                                       .rows = n,
+                                       .x = t->buf.a,
+                                       .out = acc + i,
+                                       .ldo = MM_PANEL,
+                                       .next = tiles_after(t, k, c + i),
+                                       .bytes = r == 0 ? k_pad / TILES_K * tile_bytes : 0};
+        t->st->tiled.table->multiply(&strip);
     }
     const int step = columns_together(t, columns, &ld);
     for (int i = 0; i < columns && !is_unpacked(t); i += step) {
