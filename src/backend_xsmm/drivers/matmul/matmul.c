@@ -429,15 +429,16 @@ static void choose_tiles(matmul_state_t *st, const matmul_config_t *c, int share
  * panels. */
 static void choose_strips_of_tiles(const matmul_config_t *c, matmul_state_t *st)
 {
-    const bool once = st->piece == st->strip; /* for each panel, and K block */
+    const bool once = at_most(st->rows, st->block) <= c->tall; /* for each panel and K block */
     if (st->tiled.table == NULL || c->bf16) {
         return;
     }
     st->strip = TILES_COLUMNS;
-    st->piece = once ? st->strip : st->piece;
+    st->piece = once ? st->strip : st->panel;
     st->k_block = MM_K;
     st->whole_rows = c->rows; /* with those of zeros */
-    st->whole = once && st->blocks.block == 0 && st->mats == 1 && st->n_panels > 1;
+    st->whole = once && st->blocks.block == 0 && st->mats == 1 && st->n_blocks == 1 &&
+                st->n_panels > 1;
 }
 
 /* Tiles of a product whose B lies in strips, and is not loaded: as even as possible for the shares,
