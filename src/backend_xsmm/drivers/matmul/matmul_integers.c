@@ -89,7 +89,9 @@ static double widest_code(const problem_t *p)
 
 bool blocks_in_words(const problem_t *p, const blocks_table_t *table, integers_t kind)
 {
-    return kind == TWO_LIMBS || (!table->sums_bytes && widest_code(p) > BLOCKS_SIX);
+    const bool bytes = dtype_traits(problem_type(p, p->step->p.matmul.b.data))->bits == 8;
+    return kind == TWO_LIMBS ||
+           (!table->sums_bytes && widest_code(p) > (bytes ? BLOCKS_SIX : BLOCKS_NARROW));
 }
 
 /* Scales or zero points do not change inside a block of K, as far as is known. */
@@ -213,7 +215,7 @@ static void bind_codes(const matmul_state_t *all, blocks_state_t *st)
 static void bind_values(const matmul_config_t *c, const matrix_t *b, blocks_state_t *st)
 {
     const int bits = b->codes.type->bits;
-    st->six = !st->words && bits == 8; /* without an instruction: of tiles, not all are kept */
+    st->six = !st->words && bits == 8; /* where nothing sums bytes, tiles keep so few of them */
     st->nibbles = !st->words && !c->blocks->sums_bytes && bits == 4 && st->steps == 1;
     st->folded =
         st->words || (bits <= 4 && !st->nibbles && (b->zp.type == NULL || b->zp.type->bits <= 4));
