@@ -328,10 +328,12 @@ size_t matmul_shared(const matmul_config_t *c, const matmul_state_t *st)
 {
     blocks_whole_t whole;
     taps_shared_t taps;
-    const int64_t blocks = (st->K + st->k_block - 1) / st->k_block;
-    return st->whole     ? (size_t)(blocks * st->whole_rows * MM_LDA) * sizeof(float)
-           : st->taps.on ? taps_share(c, st, NULL, &taps)
-                         : blocks_share(c, &st->blocks, NULL, &whole);
+    if (st->whole) {
+        const int64_t blocks = (st->K + st->k_block - 1) / st->k_block;
+        return (size_t)(blocks * c->rows * MM_LDA) * sizeof(float);
+    }
+    return st->taps.on ? taps_share(c, st, NULL, &taps)
+                       : blocks_share(c, &st->blocks, NULL, &whole);
 }
 
 /* ---- choose ---------------------------------------------------------------------------------- */
@@ -430,15 +432,14 @@ static void choose_tiles(matmul_state_t *st, const matmul_config_t *c, int share
 static void choose_strips_of_tiles(const matmul_config_t *c, matmul_state_t *st)
 {
     const bool once = at_most(st->rows, st->block) <= c->tall; /* for each panel and K block */
-    if (st->tiled.table == NULL || c->bf16) {
+    if (!matmul_is_unpacked(c, st)) {
         return;
     }
     st->strip = TILES_COLUMNS;
     st->piece = once ? st->strip : st->panel;
     st->k_block = MM_K;
-    st->whole_rows = c->rows; /* with those of zeros */
-    st->whole = once && st->blocks.block == 0 && st->mats == 1 && st->n_blocks == 1 &&
-                st->n_panels > 1;
+    st->whole =
+        once && st->blocks.block == 0 && st->mats == 1 && st->n_blocks == 1 && st->n_panels > 1;
 }
 
 /* Tiles of a product whose B lies in strips, and is not loaded: as even as possible for the shares,
@@ -575,6 +576,13 @@ static const char *refuse_brgemm(int bf16, const void *config, void *state)
     return c->jit && c->bf16 == (bf16 != 0) ? NULL : "";
 }
 
+static const char *refuse_unpacked(int kind, const void *config, void *state)
+{
+    const matmul_state_t *st = state;
+    (void)kind;
+    return matmul_is_unpacked(config, st) ? NULL : "";
+}
+
 static const char *refuse_taps(int kind, const void *config, void *state)
 {
     const taps_state_t *st = &((const matmul_state_t *)state)->taps;
@@ -585,6 +593,7 @@ static const char *refuse_taps(int kind, const void *config, void *state)
 /* How panels are multiplied. */
 const way_row_t ways_matmul_products[] = {{EXACT_TAPS_NAME, refuse_taps, 0},
                                           INTEGER_WAYS(refuse_integers),
+                                          {"f32 FMA on unpacked tiles", refuse_unpacked, 0},
                                           {"bf16 brgemm", refuse_brgemm, 1},
                                           {"f32 brgemm", refuse_brgemm, 0},
                                           {"own f32 gemm", NULL, 0}};
@@ -645,11 +654,13 @@ bool matmul_same_rows(const problem_t *p, const before_t *before, const matmul_s
 void matmul_follow(const problem_t *p, const before_t *before, const void *config, void *state,
                    choice_t *choice)
 {
+    const matmul_config_t *c = config;
     const matmul_state_t *last = before->state;
     matmul_state_t *st = state;
     const bool same = matmul_same_rows(p, before, st);
     st->blocks.left = same && blocks_alike(before->config, &last->blocks, config, &st->blocks);
-    st->left = same && last->whole && st->whole;
+    st->left = same && last->whole && st->whole &&
+               ((const matmul_config_t *)before->config)->rows == c->rows;
     if (st->blocks.left || st->left) {
         add_way(choice, "A", ways_matmul_activation, NULL);
     }

@@ -10,7 +10,8 @@
  *   post chain, row by row; then the quantising tail, if any, over the rows of a group
  *
  * so that B lies in L2 and the rows of A in L1. Where all rows are loaded at a time, B is loaded
- * strip by strip instead, and lies in L1.
+ * strip by strip instead, and lies in L1. Of B in tiles a strip has 16 columns, and few rows of A
+ * are loaded once for all panels: then a strip is multiplied with all of K before the next one.
  *
  * Loading decodes, dequantises and transposes into f32 (then bf16 where that is the arithmetic);
  * a code of B is loaded once for each block of rows, a code of A once for each panel. */
@@ -140,9 +141,8 @@ typedef struct matmul_state {
     int64_t strip_stride;      /* elements from one to the next */
     int piece;                 /* columns of B that are loaded at a time: a strip or a panel */
     int panel, block, k_block; /* columns of a panel; rows of a block of A, and of B */
-    bool whole; /* A is loaded once, into shared memory: [K block][whole_rows][MM_LDA] */
+    bool whole; /* A is loaded once, into shared memory: [K block][rows of buffers][MM_LDA] */
     bool left;  /* and the step before has done that */
-    int64_t whole_rows;
     int64_t n_panels, n_blocks, mats, items;
     blocks_state_t blocks;
     taps_state_t taps;
@@ -192,6 +192,11 @@ const char *matmul_configure_best(const kernel_t *self, const problem_t *p, int 
 void matmul_note(textbuf_t *note, const kernel_t *self, const matmul_config_t *c, const char *why);
 /* Scratch of each thread for panels. */
 size_t matmul_share_bytes(const problem_t *p, const matmul_config_t *c);
+/* Whether products of floats unpack B from tiles, and multiply it strip by strip. */
+static inline bool matmul_is_unpacked(const matmul_config_t *c, const matmul_state_t *st)
+{
+    return st->tiled.table != NULL && !c->bf16;
+}
 /* A into shared memory, for matmul_panel. */
 void matmul_load_whole(matmul_task_t *t, int tid, int nth);
 /* All of st, for panels. */

@@ -81,8 +81,7 @@ static void load_strip(const matmul_task_t *t, rect_t at, float *to, int rows)
         const tiles_strip_t some = matmul_coefs(b, strip, first, tiles, 1, &coefs);
         b->table->load(&some, b->type, b->values, to);
     }
-    memset(to + at.rows * TILES_COLUMNS, 0,
-           (size_t)(rows - at.rows) * TILES_COLUMNS * sizeof *to);
+    memset(to + at.rows * TILES_COLUMNS, 0, (size_t)(rows - at.rows) * TILES_COLUMNS * sizeof *to);
 }
 
 /* A[first..first + n)[k..k + kn) into buf.a, with zeros as matmul_load_a has them. */
@@ -111,7 +110,7 @@ static void load_rows(matmul_task_t *t, int first, int n, int64_t k, int kn)
 static float *find_whole(const matmul_task_t *t, int64_t k)
 {
     float *whole = t->worker->shared;
-    return whole + k / t->st->k_block * t->st->whole_rows * MM_LDA;
+    return whole + k / t->st->k_block * t->c->rows * MM_LDA;
 }
 
 void matmul_load_whole(matmul_task_t *t, int tid, int nth)
@@ -129,12 +128,6 @@ void matmul_load_whole(matmul_task_t *t, int tid, int nth)
 void matmul_load_a(matmul_task_t *t, int64_t k, int kn)
 {
     load_rows(t, 0, t->rows, k, kn);
-}
-
-/* Whether B is unpacked from tiles, and multiplied strip by strip. */
-static bool is_unpacked(const matmul_task_t *t)
-{
-    return t->st->tiled.table != NULL && !t->c->bf16;
 }
 
 /* Whether buf.b holds B call by call. */
@@ -176,26 +169,32 @@ static const unsigned char *tiles_after(const matmul_task_t *t, int64_t k, int c
     return b->data + column / TILES_COLUMNS * b->strip + tile * b->tile;
 }
 
+/* acc[r..r + n)[columns c..c + columns) += A B over k_pad elements from k on, of what buf.a and buf.b
+ * have: strips of tiles. */
+static void product_of_tiles(const matmul_task_t *t, int r, int n, int c, int columns, int64_t k,
+                             int k_pad)
+{
+    const tiled_b_t *b = &t->st->tiled;
+    for (int i = 0; i < columns; i += TILES_COLUMNS) {
+        b->table->multiply(&(tiles_product_t){.b = t->buf.b + i * MM_K,
+                                              .k = k_pad,
+                                              .rows = n,
+                                              .x = t->buf.a,
+                                              .out = t->buf.acc + (size_t)r * MM_PANEL + c + i,
+                                              .ldo = MM_PANEL,
+                                              .next = tiles_after(t, k, c + i),
+                                              .bytes = r == 0 ? k_pad / TILES_K * b->tile : 0});
+    }
+}
+
 /* acc[r..r + n)[columns c..c + columns) += A B over k_pad elements from k on, of what buf.a has and
  * buf.b or the strips have. */
 static void product(const matmul_task_t *t, int r, int n, int c, int columns, int64_t k, int k_pad)
 {
     float *acc = t->buf.acc + (size_t)r * MM_PANEL + c;
-    const int tile_bytes = t->st->tiled.tile;
     int ld;
-    for (int i = 0; i < columns && is_unpacked(t); i += TILES_COLUMNS) {
-        const tiles_product_t strip = {.b = t->buf.b + i * MM_K,
-                                       .k = k_pad,
-                                       .rows = n,
-                                       .x = t->buf.a,
-                                       .out = acc + i,
-                                       .ldo = MM_PANEL,
-                                       .next = tiles_after(t, k, c + i),
-                                       .bytes = r == 0 ? k_pad / TILES_K * tile_bytes : 0};
-        t->st->tiled.table->multiply(&strip);
-    }
     const int step = columns_together(t, columns, &ld);
-    for (int i = 0; i < columns && !is_unpacked(t); i += step) {
+    for (int i = 0; i < columns; i += step) {
         const float *b = find_b(t, k, c, i);
         if (!t->c->jit) {
             t->c->tile->gemm(&(gemm_t){.m = n,
@@ -336,7 +335,11 @@ static void multiply_rows(matmul_task_t *t, int64_t k, int kn, int c, int column
         if (parts > 1) {
             fetch_b(t, k + kn, r / tall, parts);
         }
-        product(t, r, n, c, columns, k, round_up(kn, MM_GRAIN));
+        if (matmul_is_unpacked(t->c, t->st)) {
+            product_of_tiles(t, r, n, c, columns, k, round_up(kn, MM_GRAIN));
+        } else {
+            product(t, r, n, c, columns, k, round_up(kn, MM_GRAIN));
+        }
     }
 }
 
@@ -380,7 +383,7 @@ void matmul_floats(matmul_task_t *t)
     const matmul_state_t *st = t->st;
     const int columns = round_up(t->cols, st->strip);
     /* Products with strips of tiles are chains of a K block each. */
-    const bool chained = st->K > MM_CHAIN && !is_unpacked(t);
+    const bool chained = st->K > MM_CHAIN && !matmul_is_unpacked(t->c, t->st);
     assert(t->c->chained || !chained);
     clear_sums(t);
     /* Tiles are read in order of addresses. */
