@@ -572,12 +572,12 @@ static const selection_case_t cases[] = {
                      "reads tensor 2, which is constant, in tiles: a copy in the constant cache"}},
             AVX512 = {"matmul_panel_f32_avx512", {"reads tensor 2, which is constant, in tiles"}},
             VNNI = {"matmul_panel_f32_avx512", {"reads tensor 2, which is constant, in tiles"}}}},
-    {.what = "257 rows, constant floats, strict",
-     .graph = PLAIN("257", "f16"),
+    {.what = "513 rows, constant floats, strict",
+     .graph = PLAIN("513", "f16"),
      .never = "in tiles: a copy",
      .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
             AVX2 = {"matmul_panel_f32_avx2",
-                    {"matmul_tiles_f32_avx2 refused: for more than 256 rows of A, floats of B that "
+                    {"matmul_tiles_f32_avx2 refused: for more than 512 rows of A, floats of B that "
                      "lie as they are serve as well"}},
             AVX512 = {"matmul_panel_f32_avx512", {0}}, VNNI = {"matmul_panel_f32_avx512", {0}}}},
     {.what = "one row, constant floats of a few columns, strict",

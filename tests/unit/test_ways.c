@@ -43,6 +43,7 @@ enum {
 #define ONE_LIMB "8-bit integers"
 #define ON_TILES " on tiles"
 #define FMA "f32 FMA on decoded registers"
+#define UNPACKED "f32 FMA on unpacked tiles"
 
 static const struct roll {
     const char *table, *way;
@@ -130,6 +131,7 @@ static const struct roll {
     {"matmul_products", EXACT_CODES, BYTE_CAPS},
     {"matmul_products", TWO_LIMBS, BYTE_CAPS},
     {"matmul_products", ONE_LIMB, BYTE_CAPS},
+    {"matmul_products", UNPACKED, SIMD_CAPS},
     {"matmul_products", "bf16 brgemm", VNNI_CAP | WITH_BF16},
     {"matmul_products", "f32 brgemm", SIMD_CAPS | WITH_F32},
     {"matmul_products", "own f32 gemm", ALL_CAPS | WITHOUT_F32},
@@ -422,8 +424,11 @@ static const way_case_t cases[] = {
             VNNI = "by " EXACT_CODES ON_TILES}},
     {.what = "64 rows of codes, constant codes, strict",
      .graph = CODES_OF_A("64") CONSTANT("64"),
-     .at = {GENERIC = PRODUCTS, AVX2 = "products by " EXACT_CODES, AVX512 = PRODUCTS,
+     .at = {GENERIC = PRODUCTS, AVX2 = "products by " EXACT_CODES, AVX512 = "products by " UNPACKED,
             VNNI = "products by " EXACT_CODES}},
+    {.what = "64 rows, constant codes, strict",
+     .graph = CONSTANT("64"),
+     .at = {GENERIC = PRODUCTS, AVX2 = "products by " UNPACKED}},
     {.what = "one row, constant floats",
      .graph = "MatMul 1:f32:1x128 2:f32!:128x160 -> 3:f32:1x160",
      .at = {GENERIC = PRODUCTS, AVX2 = "by f32 FMA" ON_TILES " of floats"}},

@@ -168,10 +168,10 @@ const char *matmul_refuse_copy(const plan_t *plan, const step_t *step)
     const int last = lt->ndims - 1;
     const int64_t N = lt->dims[m->trans_b ? last - 1 : last],
                   K = lt->dims[m->trans_b ? last : last - 1];
-    /* With more rows, loading B takes a small part of the time. */
-    enum { MOST = 256 };
+    /* A panel has no more rows, and unpacks B for each block of them. */
+    enum { MOST = MM_ROWS };
     if (matmul_refuse_rows(&problem, MOST) != NULL) {
-        return "for more than 256 rows of A, floats of B that lie as they are serve as well";
+        return "for more than 512 rows of A, floats of B that lie as they are serve as well";
     }
     /* In doubles: dims of a tensor that is not there yet. */
     const double room = (double)tiles_strips(N) * TILES_COLUMNS * (double)tiles_along(K) * TILES_K;
