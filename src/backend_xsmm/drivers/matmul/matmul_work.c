@@ -158,8 +158,8 @@ static const float *find_b(const matmul_task_t *t, int64_t k, int c, int i)
     return (const float *)(const void *)groups_byte(b, at);
 }
 
-/* The tiles that are unpacked after those of K block k and column c of the panel: what follows them,
- * or the same columns of the next block. */
+/* The tiles that are unpacked after those of K block k and column c of the panel: the strip's next
+ * ones, and after its end those of the next strip, or of the next panel. */
 static const unsigned char *tiles_after(const matmul_task_t *t, int64_t k, int c)
 {
     const tiled_b_t *b = &t->st->tiled;
@@ -169,8 +169,8 @@ static const unsigned char *tiles_after(const matmul_task_t *t, int64_t k, int c
     return b->data + column / TILES_COLUMNS * b->strip + tile * b->tile;
 }
 
-/* acc[r..r + n)[columns c..c + columns) += A B over k_pad elements from k on, of what buf.a and buf.b
- * have: strips of tiles. */
+/* acc[r..r + n)[columns c..c + columns) += A B over k_pad elements from k on, of what buf.a has and
+ * buf.b: strips of tiles. */
 static void product_of_tiles(const matmul_task_t *t, int r, int n, int c, int columns, int64_t k,
                              int k_pad)
 {
