@@ -217,6 +217,26 @@ OP vi vi_add_pairs(vi pairs, vi u, vi s)
     __asm__("vpaddw %1, %0, %0" : "+x"(pairs) : "x"(vi_pairs(u, s)));
     return pairs;
 }
+/* As assembly, because GCC would keep the broadcasts of many rows in memory. */
+OP void vi_two_pairs(vi *pairs, const vi *u, const uint8_t *s)
+{
+    __asm__("vpbroadcastd %4, %1\n\t"
+            "vpmaddubsw %1, %2, %0\n\t"
+            "vpmaddubsw %1, %3, %1"
+            : "=&x"(pairs[0]), "=&x"(pairs[1])
+            : "x"(u[0]), "x"(u[1]), "m"(*(const uint8_t(*)[4])s));
+}
+OP void vi_add_two_pairs(vi *pairs, const vi *u, const uint8_t *s)
+{
+    vi x, y;
+    __asm__("vpbroadcastd %6, %3\n\t"
+            "vpmaddubsw %3, %4, %2\n\t"
+            "vpmaddubsw %3, %5, %3\n\t"
+            "vpaddw %2, %0, %0\n\t"
+            "vpaddw %3, %1, %1"
+            : "+x"(pairs[0]), "+x"(pairs[1]), "=&x"(x), "=&x"(y)
+            : "x"(u[0]), "x"(u[1]), "m"(*(const uint8_t(*)[4])s));
+}
 OP vi vi_widen_pairs(vi sum, vi pairs)
 {
     return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
