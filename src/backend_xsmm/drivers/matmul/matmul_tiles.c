@@ -179,19 +179,6 @@ const char *matmul_refuse_copy(const plan_t *plan, const step_t *step)
                                                 : NULL;
 }
 
-/* Up to 16 rows, but for products of integers where no instruction sums those of bytes: with more
- * than 8 rows these are faster in blocks, which unpack a tile once for all rows. */
-static const char *refuse_rows(const problem_t *p)
-{
-    enum { FEW = 8 };
-    const blocks_table_t *blocks = blocks_table(p->plan->features);
-    if (blocks != NULL && !blocks->sums_bytes && p->step->permit.integers == ONE_LIMB &&
-        blocks_refuse(NULL, p) == NULL && matmul_refuse_rows(p, FEW) != NULL) {
-        return "more than 8 rows share one B";
-    }
-    return matmul_refuse_rows(p, TILES_ROWS);
-}
-
 static const char *refuse_floats(const kernel_t *self, const problem_t *p)
 {
     const matmul_params_t *m = &p->step->p.matmul;
@@ -199,32 +186,28 @@ static const char *refuse_floats(const kernel_t *self, const problem_t *p)
     if (!m->tiled) {
         return m->why_no_tiles != NULL ? m->why_no_tiles : "B is not constant";
     }
-    const char *why = refuse_rows(p);
+    const char *why = matmul_refuse_rows(p, TILES_ROWS);
     if (why != NULL) {
         return why;
     }
     return matmul_lies_in_tiles(p) == 0 ? "the constant cache has no room for tiles of B" : NULL;
 }
 
-/* Why products of floats take less time, as far as rows are known: without an instruction that sums
- * products of bytes, codes of 8 bits become words, and two limbs are two products of these. */
-static const char *refuse_words(const kernel_t *self, const problem_t *p)
+/* Why products of floats take less time: without an instruction that sums products of bytes, codes
+ * of 8 bits are two of four bits each, and two limbs take twice as many products. */
+static const char *refuse_limbs(const kernel_t *self, const problem_t *p)
 {
-    enum { MOST = 2 }; /* rows */
     const plan_value_t *b = &p->plan->values[p->step->p.matmul.b.data];
-    const integers_t kind = p->step->permit.integers;
-    const bool words = codes_type(b->lt.data_type)->form == CODES_BYTES &&
+    const bool parts = codes_type(b->lt.data_type)->form == CODES_BYTES &&
                        tiles_kept(b->tiled) == 0 && !codes_table(self->needs)->sums_bytes;
-    return words && (kind == TWO_LIMBS || (kind == ONE_LIMB && matmul_rows_of(p) > MOST))
-               ? BYTES_NEED_VNNI
-               : NULL;
+    return parts && p->step->permit.integers == TWO_LIMBS ? BYTES_NEED_VNNI : NULL;
 }
 
 static const char *refuse_ints(const kernel_t *self, const problem_t *p)
 {
     const char *why = refuse_floats(self, p);
     why = why != NULL ? why : refuse_integers(p);
-    return why != NULL ? why : refuse_words(self, p);
+    return why != NULL ? why : refuse_limbs(self, p);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
