@@ -282,8 +282,8 @@ int matmul_packs_strips(const plan_t *plan, const step_t *step);
 /* Why the step's kernels do not read B in tiles (numeric/tiles.h), if it is constant or given in
  * tiles; NULL: they should. */
 const char *matmul_refuse_tiles(const plan_t *plan, const step_t *step);
-/* Why a copy in tiles is not worth its memory, where B is constant, of plain floats and of known
- * dims. */
+/* Why B, of known dims, is better read where it lies than in tiles of the library's own choice: in
+ * a copy, where it is constant, or as its layout, if that may be any. */
 const char *matmul_refuse_copy(const plan_t *plan, const step_t *step);
 /* Why a kernel that reads B by its strides does not. */
 const char *matmul_refuse_layout(const problem_t *p);

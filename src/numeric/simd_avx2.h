@@ -521,6 +521,18 @@ OP vi nan_of_e4m3(vi half)
              nan = _mm256_cmpeq_epi16(magnitude, _mm256_set1_epi16(0x3f80));
     return _mm256_or_si256(half, _mm256_and_si256(nan, _mm256_set1_epi16(0x7e00)));
 }
+OP vi most_of_e4m3(vi most, vi codes)
+{
+    return _mm256_max_epu8(most, _mm256_or_si256(codes, _mm256_set1_epi8((char)0x80)));
+}
+OP vi words_of_pair(vi x, int i)
+{
+    const vi first = _mm256_setr_epi8(-1, 0, -1, 4, -1, 8, -1, 12, -1, 1, -1, 5, -1, 9, -1, 13, -1,
+                                      0, -1, 4, -1, 8, -1, 12, -1, 1, -1, 5, -1, 9, -1, 13),
+             last = _mm256_setr_epi8(-1, 2, -1, 6, -1, 10, -1, 14, -1, 3, -1, 7, -1, 11, -1, 15, -1,
+                                     2, -1, 6, -1, 10, -1, 14, -1, 3, -1, 7, -1, 11, -1, 15);
+    return _mm256_permute4x64_epi64(_mm256_shuffle_epi8(x, i == 0 ? first : last), 0xd8);
+}
 OP vf vf_of_byte(bool is_signed, vi x, int v)
 {
     const vi high = v < 3 ? _mm256_slli_epi32(x, 24 - 8 * v) : x;

@@ -67,6 +67,9 @@
  *                                     up by 8 bits; f16_of_e4m3: those of f8_e4m3 as f16 / 256,
  *                                     in which nan_of_e4m3 makes NaNs of what they are of NaNs
  *   any_nan_of_e4m3(x)                whether any of the codes is NaN
+ *   most_of_e4m3(most, x)             of each two codes one with the larger magnitude: NaN is above
+ *                                     all, and any_nan_of_e4m3 finds it
+ *   words_of_pair(x, i)               words, up by 8 bits: bytes 2 i of the dwords, then 2 i + 1
  *   vf_of_half(words, h)              the f16 of half h of a register
  *   vf_of_byte(is_signed, x, v)       byte v of each dword
  *   vf_even, vf_odd(a, b)             every second element of a and b
@@ -538,6 +541,17 @@ OP vi nan_of_e4m3(vi half)
     const vi magnitude = _mm512_and_si512(half, _mm512_set1_epi16(0x7fff));
     const __mmask32 nan = _mm512_cmpeq_epi16_mask(magnitude, _mm512_set1_epi16(0x3f80));
     return _mm512_mask_mov_epi16(half, nan, _mm512_set1_epi16(0x7e00));
+}
+OP vi most_of_e4m3(vi most, vi codes)
+{
+    return _mm512_max_epu8(most, _mm512_or_si512(codes, _mm512_set1_epi8((char)0x80)));
+}
+OP vi words_of_pair(vi x, int i)
+{
+    const __m128i first = _mm_setr_epi8(-1, 0, -1, 4, -1, 8, -1, 12, -1, 1, -1, 5, -1, 9, -1, 13),
+                  last = _mm_setr_epi8(-1, 2, -1, 6, -1, 10, -1, 14, -1, 3, -1, 7, -1, 11, -1, 15);
+    const vi words = _mm512_shuffle_epi8(x, _mm512_broadcast_i32x4(i == 0 ? first : last));
+    return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), words);
 }
 OP vf vf_of_byte(bool is_signed, vi x, int v)
 {

@@ -572,8 +572,10 @@ static int fits_tiles(const fz_tensor_t *t, int codes, int ndims)
 {
     const int bits = gr_dtype(t->type)->bits, number = is_int(t->type) && bits <= 8;
     const int plain = t->type == sinter_f32 || t->type == sinter_f16 || t->type == sinter_bf16;
-    const int type = codes ? (number && bits >= 4) || t->type == sinter_f4_e2m1 || plain
-                           : number || plain || t->type == sinter_e8m0;
+    const int e4m3 = t->type == sinter_f8_e4m3,
+              small = t->type == sinter_f4_e2m1 || t->type == sinter_f8_e5m2 || e4m3;
+    const int type = codes ? (number && bits >= 4) || small || plain
+                           : number || plain || t->type == sinter_e8m0 || e4m3;
     int one = type && !t->produced && t->declare == FZ_ALL && t->ndims == ndims && ndims >= 2 &&
               t->property != sinter_tensor_property_host_scalar;
 

@@ -115,6 +115,10 @@ typedef struct selection_case {
 #define SHARING_COLUMNS                                                                       \
     " refused: columns of B share scales or zero points in groups that are not 2, 4, 8 or a " \
     "multiple of 16 of them"
+#define FLOATS_OF_B " refused: B is made of floats"
+#define COLUMNS_OF_E4M3                                                                         \
+    " refused: for up to 4 rows of A, columns of f8_e4m3 are read where they lie: there is no " \
+    "AVX-512, or groups of 16"
 #define SHORT_GROUPS_OF_A " refused: groups of A along K are not whole tiles of 32 elements"
 #define NO_INTEGERS_OF_A \
     " refused: A is not made of integers of 8 bits or fewer, or its zero points are no integers"
@@ -382,6 +386,45 @@ static const selection_case_t cases[] = {
             AVX2 = {"matmul_rows_f32_avx2", {"matmul_tiles_f32_avx2" SHARING_COLUMNS}},
             AVX512 = {"matmul_rows_f32_avx512", {"matmul_tiles_f32_avx512" SHARING_COLUMNS}},
             VNNI = {"matmul_rows_f32_avx512", {"matmul_tiles_f32_avx512" SHARING_COLUMNS}}}},
+    {.what = "4 rows, constant codes of f8_e5m2, int8",
+     .graph = BLOCKS_OF_SCALES("f8_e5m2", "4", "1,32", "160x4"),
+     .mode = sinter_fpmath_mode_int8,
+     .apply_to_int = true,
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
+            AVX2 = {"matmul_tiles_f32_avx2", {"matmul_tiles_int8_avx2" FLOATS_OF_B}},
+            AVX512 = {"matmul_tiles_f32_avx512", {0}},
+            VNNI = {"matmul_tiles_f32_avx512", {"matmul_tiles_int8_vnni" FLOATS_OF_B}}}},
+    {.what = "4 rows, constant codes of f8_e4m3 along K, strict",
+     .graph = BLOCKS_OF_SCALES("f8_e4m3", "4", "1,32", "160x4"),
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
+            AVX2 = {"matmul_rows_f32_avx2", {"matmul_tiles_f32_avx2" COLUMNS_OF_E4M3}},
+            AVX512 = {"matmul_tiles_f32_avx512", {0}}, VNNI = {"matmul_tiles_f32_avx512", {0}}}},
+    {.what = "4 rows, constant codes of f8_e4m3 along K in groups of 16, strict",
+     .graph = BLOCKS_OF_SCALES("f8_e4m3", "4", "1,16", "160x8"),
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}}, AVX2 = {"matmul_rows_f32_avx2", {0}},
+            AVX512 = {"matmul_rows_f32_avx512", {"matmul_tiles_f32_avx512" COLUMNS_OF_E4M3}},
+            VNNI = {"matmul_rows_f32_avx512", {0}}}},
+    {.what = "5 rows, constant codes of f8_e4m3 along K, strict",
+     .graph = BLOCKS_OF_SCALES("f8_e4m3", "5", "1,16", "160x8"),
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
+            AVX2 = {"matmul_tiles_f32_avx2", {"reads tensor 10, which is constant, in tiles"}},
+            AVX512 = {"matmul_tiles_f32_avx512", {0}}, VNNI = {"matmul_tiles_f32_avx512", {0}}}},
+    {.what = "rows not known at compile, constant codes of f8_e4m3 along K, strict",
+     .graph = BLOCKS_OF_SCALES("f8_e4m3", "?", "1,32", "160x4"),
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}}, AVX2 = {"matmul_rows_f32_avx2", {0}},
+            AVX512 = {"matmul_tiles_f32_avx512", {0}}, VNNI = {"matmul_tiles_f32_avx512", {0}}}},
+    {.what = "4 rows, constant codes of f8_e4m3 along N, strict",
+     .graph = "DynamicDequantize qtype=per_group group_shape=32,1 10:f8_e4m3!:128x160 "
+              "11:e8m0!:4x160 -> 2:f32:128x160; MatMul 1:f32:4x128 2:f32:128x160 -> 3:f32:4x160",
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
+            AVX2 = {"matmul_tiles_f32_avx2", {"reads tensor 10, which is constant, in tiles"}},
+            AVX512 = {"matmul_tiles_f32_avx512", {0}}, VNNI = {"matmul_tiles_f32_avx512", {0}}}},
+    {.what = "4 rows, codes of f8_e4m3 given in tiles, strict",
+     .graph = BLOCKS_OF_SCALES("f8_e4m3", "4", "1,32", "160x4"),
+     .tiles = true,
+     .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
+            AVX2 = {"matmul_tiles_f32_avx2", {"reads tensor 10 in tiles, as it was given"}},
+            AVX512 = {"matmul_tiles_f32_avx512", {0}}, VNNI = {"matmul_tiles_f32_avx512", {0}}}},
     {.what = "16 rows, constant codes of 8 bits, int8",
      .graph = BLOCKS_OF_SCALES("s8", "16", "1,32", "160x4"),
      .mode = sinter_fpmath_mode_int8,

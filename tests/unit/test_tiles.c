@@ -28,9 +28,15 @@ static uint32_t draw(uint32_t n)
 static const sinter_data_type_t plain_types[] = {sinter_f32, sinter_f16, sinter_bf16};
 enum { PLAIN_TYPES = sizeof plain_types / sizeof *plain_types };
 
-/* Codes in tiles: a type with all of its bits, codes of 8 bits of which 1 to 6 are kept, or codes
- * of s8 that are numbers of a table. */
-enum { WHOLE = 5, NUMBERS = WHOLE + 2 * 6, KINDS = NUMBERS + 1, IN_TABLE = 7 };
+/* Codes in tiles: a type with all of its bits, codes of 8 bits of which 1 to 6 are kept, codes of
+ * s8 that are numbers of a table, or floats of 8 bits, which products of integers do not take. */
+enum {
+    WHOLE = 5,
+    NUMBERS = WHOLE + 2 * 6,
+    FLOATS_8 = NUMBERS + 1,
+    KINDS = FLOATS_8 + 2,
+    IN_TABLE = 7
+};
 
 /* The table of IQ4_NL. */
 static const signed char numbers[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
@@ -40,12 +46,17 @@ static sinter_data_type_t type_of(int kind)
 {
     static const sinter_data_type_t types[WHOLE] = {sinter_s4, sinter_u4, sinter_f4_e2m1, sinter_s8,
                                                     sinter_u8};
-    return types[kind < WHOLE ? kind : kind == NUMBERS ? 3 : 3 + kind % 2];
+    return kind == FLOATS_8  ? sinter_f8_e5m2
+           : kind > FLOATS_8 ? sinter_f8_e4m3
+           : kind < WHOLE    ? types[kind]
+                             : types[kind == NUMBERS ? 3 : 3 + kind % 2];
 }
 
 static int kept_of(int kind)
 {
-    return kind < WHOLE ? 0 : kind == NUMBERS ? IN_TABLE : (kind - WHOLE) / 2 + 1;
+    return kind < WHOLE || kind >= FLOATS_8 ? 0
+           : kind == NUMBERS                ? IN_TABLE
+                                            : (kind - WHOLE) / 2 + 1;
 }
 
 /* ---- packing --------------------------------------------------------------------------------- */
@@ -463,6 +474,8 @@ static void fill(weights_t *w, int kind, sinter_data_type_t scale, zero_t zero, 
                                .zp_group = w->zp_group};
     for (size_t i = 0; i < sizeof w->codes; i++) {
         w->codes[i] = (unsigned char)draw(256);
+        const int last = type == sinter_f8_e5m2 ? 0x7c : 0x7f; /* neither infinite nor NaN */
+        w->codes[i] ^= kind >= FLOATS_8 && (w->codes[i] & last) == last ? 0x40 : 0;
     }
     fill_scales(scale, w->scale, MOST_K / 16 * 16);
     fill_scales(scale, w->zp, MOST_K / 16 * 16);
@@ -641,7 +654,7 @@ static void check_values_of(const tiles_table_t *table, const weights_t *w, cons
     }
     float coefs[2][MOST_K];
     const tiles_strip_t b = piece_of(table, w, first, tiles - first, 1, coefs);
-    table->load(&b, codes_type(w->type), in_tiles, to[0]);
+    table->load(&b, tiles_type(w->type), in_tiles, to[0]);
     for (int k = 0; k < MOST_K; k++) {
         for (int n = 0; n < 16; n++) {
             const int at = first * 32 + k;
@@ -673,10 +686,15 @@ static void check_floats(const tiles_table_t *table, const weights_t *w, rows_t 
         n = 1 + (int)draw((uint32_t)(w->strip.tiles - t));
         const tiles_strip_t b = piece_of(table, w, t, n, 1, coefs);
         const int at = t * tiles_rows(rows);
-        table->floats(&b, codes_type(w->type), in_tiles, a->placed + at * 32, a->sums + 2 * at,
+        table->floats(&b, tiles_type(w->type), in_tiles, a->placed + at * 32, a->sums + 2 * at,
                       rows, each, a->out[0], 24);
     }
     check_out(w, a, rows, 0, each ? "floats, each dequantised" : "floats");
+}
+
+static bool takes_zps(int kind)
+{
+    return type_of(kind) != sinter_f4_e2m1 && kind < FLOATS_8;
 }
 
 static void test_products(const tiles_table_t *table)
@@ -688,25 +706,73 @@ static void test_products(const tiles_table_t *table)
     static rows_t a;
     for (int i = 0; i < KINDS * SCALES * 3; i++) {
         const int kind = i % KINDS;
-        if (kind >= WHOLE && i / KINDS % SCALES != kind % SCALES) {
+        if (kind >= WHOLE && kind < FLOATS_8 && i / KINDS % SCALES != kind % SCALES) {
             continue; /* kinds that differ in their codes alone have one type of scales each */
         }
         for (int rows = 1; rows <= TILES_ROWS; rows++) {
             const int tiles = 1 + (int)draw(MOST_K / 32);
             const zero_t given = (zero_t)(i / KINDS / SCALES),
-                         zero = given == ZPS && type_of(kind) == sinter_f4_e2m1 ? NO_ZERO : given;
+                         zero = given == ZPS && !takes_zps(kind) ? NO_ZERO : given;
             fill(&w, kind, scales[i / KINDS % SCALES], zero, tiles);
             fill_rows(&a, tiles, rows);
-            for (int limbs = 1; limbs <= 2 && table->ints != NULL; limbs++) {
+            for (int limbs = 1; limbs <= 2 && table->ints != NULL && kind < FLOATS_8; limbs++) {
                 check_integers(table, &w, &a, rows, limbs);
             }
             if (table->load != NULL) {
                 check_floats(table, &w, &a, rows, false);
             }
-            if (rows == 1) {
+            if (rows == 1 && (table->load != NULL || kind < FLOATS_8)) {
                 check_floats(table, &w, &a, rows, true);
             }
         }
+    }
+}
+
+/* A result that has met a code, with a scale that may be 0. */
+static bool is_wrong(float got, float code)
+{
+    return isnan(code) ? !isnan(got) : isfinite(got) != isfinite(code);
+}
+
+/* A code that is NaN or infinite, of each sign, is so in all results of its column, and in no
+ * others, whatever it meets. */
+static void test_not_finite(const tiles_table_t *table)
+{
+    static const unsigned char bad[] = {0x7f, 0xff, 0x7c, 0xfc, 0x7d, 0xfe};
+    static weights_t w;
+    static rows_t a;
+    static float to[MOST_K][16];
+    const float values[16] = {0};
+    for (int i = 0; i < 6 * TILES_ROWS * 4 && table->load != NULL; i++) {
+        const unsigned char code = bad[i % 6];
+        const int kind = FLOATS_8 + i / 6 % 2, rows = 1 + i / 12 % TILES_ROWS,
+                  tiles = 1 + (int)draw(MOST_K / 32), k = (int)draw((uint32_t)tiles * 32),
+                  column = (int)draw(16);
+        const bool each = rows == 1 && draw(2) == 0;
+        const sinter_data_type_t type = type_of(kind);
+        float coefs[2][MOST_K], x;
+        int wrong = 0;
+        fill(&w, kind, sinter_f32, draw(2) ? OFFSETS : NO_ZERO, tiles);
+        fill_rows(&a, tiles, rows);
+        w.codes[k / 32 * 512 + k % 32 / 4 * 64 + column * 4 + k % 4] = code;
+        dtype_traits(type)->codec.load_f32(&code, 0, 1, 1, &x);
+        for (int r = 0; r < rows; r++) {
+            a.placed[(k / 32 * tiles_rows(rows) + r) * 32 + k % 32] = 1;
+        }
+        clear_out(&a, rows);
+        const tiles_strip_t b = piece_of(table, &w, 0, tiles, 1, coefs);
+        table->floats(&b, tiles_type(type), values, a.placed, a.sums, rows, each, a.out[0], 24);
+        table->load(&b, tiles_type(type), values, to[0]);
+        for (int n = 0; n < 16; n++) {
+            for (int r = 0; r < rows; r++) {
+                wrong += is_wrong(a.out[r][n], n == column ? x : 0);
+            }
+            for (int e = 0; e < tiles * 32; e++) {
+                wrong += is_wrong(to[e][n], n == column && e == k ? x : 0);
+            }
+        }
+        CHECK(wrong == 0, "%s, %d rows, code %02x: %d results are wrong",
+              sinter_data_type_name(type), rows, code, wrong);
     }
 }
 
@@ -716,7 +782,7 @@ static void test_extremes(const tiles_table_t *table)
     static const int largest[WHOLE] = {0, 0xff, 0x77, 0x80, 0xff};
     static weights_t w;
     static rows_t a;
-    for (int i = 0; i < KINDS && table->ints != NULL; i++) {
+    for (int i = 0; i < FLOATS_8 && table->ints != NULL; i++) {
         const sinter_data_type_t type = type_of(i);
         const int all = (1 << kept_of(i)) - 1, ones = i == NUMBERS        ? numbers[15]
                                                       : type == sinter_s8 ? all / 2
@@ -902,9 +968,9 @@ static void test_exact(const tiles_table_t *table)
     };
     static const int ends[] = {0, 255, 127, 128, -1};
     static weights_t w;
-    for (int i = 0; i < KINDS * 3 * 5 && table->ints != NULL; i++) {
-        const int kind = i % KINDS, byte = ends[i / KINDS % 5];
-        const zero_t given = (zero_t)(i / KINDS / 5),
+    for (int i = 0; i < FLOATS_8 * 3 * 5 && table->ints != NULL; i++) {
+        const int kind = i % FLOATS_8, byte = ends[i / FLOATS_8 % 5];
+        const zero_t given = (zero_t)(i / FLOATS_8 / 5),
                      zero = given == ZPS && type_of(kind) == sinter_f4_e2m1 ? NO_ZERO : given;
         fill_extremes(&w, kind, zero, byte);
         for (size_t j = 0; j < sizeof of_a / sizeof *of_a; j++) {
@@ -1097,6 +1163,7 @@ int main(void)
         }
         test_products(table);
         test_plain(table);
+        test_not_finite(table);
         test_extremes(table);
         test_exact(table);
         test_unusable(table);

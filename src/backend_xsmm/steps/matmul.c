@@ -123,19 +123,19 @@ static const char *refuse_tail(const tail_groups_t *t)
                : NULL;
 }
 
-/* Makes B tiles where kernels read them: they are given, or become copies of constants. Scales and
- * zero points have one value for each column, see matmul_refuse_tiles. Codes become tiles for any
- * number of rows, plain floats only where matmul_refuse_copy allows it. */
+/* Makes B tiles where kernels read them: they are given, or become copies of constants. Where the
+ * library may choose, matmul_refuse_copy says whether tiles are worth it. */
 static void take_tiles(plan_t *plan, const step_t *step, matmul_params_t *m)
 {
     operand_t *b = &m->b;
-    const bool given = plan->values[b->data].tiled != NOT_TILED;
+    const bool given = plan->values[b->data].tiled != NOT_TILED,
+               chosen = given && plan->sub.values[b->data].chosen;
     m->why_no_tiles = !given && (!lower_is_constant(plan, b->data) ||
                                  (b->scale >= 0 && !lower_is_constant(plan, b->scale)) ||
                                  (b->zp >= 0 && !lower_is_constant(plan, b->zp)))
                           ? "B is not constant"
                           : matmul_refuse_tiles(plan, step);
-    if (m->why_no_tiles == NULL && !given && matmul_b_is_plain(step)) {
+    if (m->why_no_tiles == NULL && (!given || chosen)) {
         m->why_no_tiles = matmul_refuse_copy(plan, step);
     }
     m->tiled = m->why_no_tiles == NULL;

@@ -41,8 +41,16 @@ enum {
     CODES_BLOCKS = 8   /* of rows of V whose products are summed in words, most */
 };
 
-/* How codes become bytes. */
-typedef enum codes_form { CODES_NIBBLES, CODES_TABLE, CODES_BYTES, CODES_FORMS } codes_form_t;
+/* How codes become bytes. Those behind CODES_FORMS do not, and are floats of 8 bits: they lie in
+ * tiles (tiles.h). */
+typedef enum codes_form {
+    CODES_NIBBLES,
+    CODES_TABLE,
+    CODES_BYTES,
+    CODES_FORMS,
+    CODES_E5M2,
+    CODES_E4M3
+} codes_form_t;
 
 /* A data type of codes. */
 typedef struct codes_type {

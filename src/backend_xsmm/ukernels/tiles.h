@@ -70,6 +70,14 @@ typedef struct tiles_strip {
     bool halves, offset_halves;
 } tiles_strip_t;
 
+/* How codes of a type become numbers; NULL: tiles of codes are not read. Floats of 8 bits have no
+ * products of integers. */
+static inline const codes_type_t *tiles_type(sinter_data_type_t type)
+{
+    static const codes_type_t e5m2 = {.form = CODES_E5M2}, e4m3 = {.form = CODES_E4M3};
+    return type == sinter_f8_e5m2 ? &e5m2 : type == sinter_f8_e4m3 ? &e4m3 : codes_type(type);
+}
+
 /* Rows that there is room for. */
 static inline int tiles_rows(int rows)
 {

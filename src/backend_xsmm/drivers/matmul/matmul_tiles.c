@@ -107,7 +107,7 @@ static const char *refuse_integers(const problem_t *p)
 {
     const operand_t *a = &p->step->p.matmul.a;
     const integers_t kind = p->step->permit.integers;
-    if (matmul_b_is_plain(p->step)) {
+    if (codes_type(problem_type(p, p->step->p.matmul.b.data)) == NULL) {
         return "B is made of floats";
     }
     if (kind == NO_INTEGERS) {
@@ -152,12 +152,33 @@ const char *matmul_refuse_tiles(const plan_t *plan, const step_t *step)
     if (scale == NULL) {
         return "B has no scales";
     }
-    if (codes_type(lt->data_type) == NULL || b->split != sinter_data_type_undef ||
+    if (tiles_type(lt->data_type) == NULL || b->split != sinter_data_type_undef ||
         !are_scales(plan, b->scale, b->scale_by) || (zp != NULL && !are_zero_points(plan, b))) {
         return "no tiles for the data types of B";
     }
     const char *why = refuse_values(plan, b, b->scale, b->scale_dim, across, along);
     return why != NULL || b->zp < 0 ? why : refuse_values(plan, b, b->zp, b->zp_dim, across, along);
+}
+
+/* Few rows of A, or an unknown number, times columns of f8_e4m3 that lie along K: the rows kernels
+ * spend fewer shuffles on a code, as they take codes in the order in which they lie. With AVX-512,
+ * tiles make up for it where no half of a tile has scales of its own. */
+static const char *refuse_e4m3(const problem_t *p, int along)
+{
+    enum { FEW = 4 };
+    const operand_t *b = &p->step->p.matmul.b;
+    const lt_t *lt = &p->plan->values[b->data].lt, *scale = &p->plan->values[b->scale].lt;
+    const int64_t K = lt->dims[along],
+                  groups = b->scale_dim[along] < 0 ? 1 : scale->dims[b->scale_dim[along]];
+    const bool columns = lt->layout_type == sinter_layout_type_strided && lt_strides_known(lt)
+                             ? lt->strides[along] == 1
+                             : p->step->p.matmul.trans_b,
+               halves = groups > 1 && quant_group_size(K, groups, b->group_size[along]) < TILES_K;
+    return columns && (halves || !has_features(p->plan->features, NEEDS_AVX512)) &&
+                   matmul_rows_of(p) <= FEW
+               ? "for up to 4 rows of A, columns of f8_e4m3 are read where they lie: there is no "
+                 "AVX-512, or groups of 16"
+               : NULL;
 }
 
 const char *matmul_refuse_copy(const plan_t *plan, const step_t *step)
@@ -168,6 +189,11 @@ const char *matmul_refuse_copy(const plan_t *plan, const step_t *step)
     const int last = lt->ndims - 1;
     const int64_t N = lt->dims[m->trans_b ? last - 1 : last],
                   K = lt->dims[m->trans_b ? last : last - 1];
+    if (!matmul_b_is_plain(step)) {
+        return lt->data_type != sinter_f8_e4m3
+                   ? NULL
+                   : refuse_e4m3(&problem, m->trans_b ? last : last - 1);
+    }
     /* A panel has no more rows, and unpacks B for each block of them. */
     enum { MOST = MM_ROWS };
     if (matmul_refuse_rows(&problem, MOST) != NULL) {
@@ -306,7 +332,7 @@ void matmul_bind_tiles(features_t features, matmul_state_t *st)
     tiled_b_t *to = &st->tiled;
     *to = (tiled_b_t){.table = tiles_table(features),
                       .plain = b->scale.type == NULL ? codes->dtype : sinter_data_type_undef,
-                      .type = codes_type(codes->dtype),
+                      .type = tiles_type(codes->dtype),
                       .data = codes->data,
                       .strip = codes->strip,
                       .tiles = tiles_along(st->K),
