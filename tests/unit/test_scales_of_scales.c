@@ -20,6 +20,7 @@ typedef struct weights {
     int kept, kept_scales;
     int group, span; /* elements of a scale, scales of a scale of scales */
     bool offsets;
+    int across; /* columns that share scales */
 } weights_t;
 
 static uint64_t seeds = 1;
@@ -96,7 +97,8 @@ static void fill(const weights_t *w, numbers_t *n)
     }
     for (int i = 0; i < N * K; i++) {
         const int c = i / K, k = i % K, code = numbers ? number[draw(16)] : draw(codes) - least,
-                  g = c * groups + k / w->group, s = c * spans + k / w->group / w->span;
+                  v = c / w->across, g = v * groups + k / w->group,
+                  s = v * spans + k / w->group / w->span;
         n->codes[packed ? i / 2 : i] |= (unsigned char)(packed ? code << i % 2 * 4 : code);
         const double scale = sub_scale(w, n->scales, g) * (double)n->scale_scales[s],
                      offset =
@@ -126,9 +128,9 @@ static void *pack(sinter_logical_tensor_t *lt, const void *data, sinter_weights_
 static void dequantise(sinter_graph_t *graph, int id, const sinter_logical_tensor_t *codes,
                        const sinter_logical_tensor_t *scales,
                        const sinter_logical_tensor_t *offsets, const sinter_logical_tensor_t *to,
-                       int group)
+                       int across, int group)
 {
-    const sinter_dim_t sizes[2] = {1, group};
+    const sinter_dim_t sizes[2] = {across, group};
     sinter_op_part_t parts[7];
     int n = 0;
     parts[n++] = sinter_in(codes);
@@ -148,13 +150,13 @@ static void dequantise(sinter_graph_t *graph, int id, const sinter_logical_tenso
 static void check_product(const weights_t *w, const numbers_t *n, int rows,
                           sinter_fpmath_mode_t mode, bool tiles, sinter_stream_t *stream)
 {
-    const int groups = K / w->group, spans = groups / w->span;
+    const int groups = K / w->group, spans = groups / w->span, columns = N / w->across;
     sinter_logical_tensor_t lt[TENSORS] = {
         [CODES] = tensor(CODES, w->codes, N, K),
-        [SCALES] = tensor(SCALES, w->scales, N, groups),
-        [OFFSETS] = tensor(OFFSETS, w->scales, N, groups),
-        [SCALE_SCALES] = tensor(SCALE_SCALES, sinter_f32, N, spans),
-        [OFFSET_SCALES] = tensor(OFFSET_SCALES, sinter_f32, N, spans),
+        [SCALES] = tensor(SCALES, w->scales, columns, groups),
+        [OFFSETS] = tensor(OFFSETS, w->scales, columns, groups),
+        [SCALE_SCALES] = tensor(SCALE_SCALES, sinter_f32, columns, spans),
+        [OFFSET_SCALES] = tensor(OFFSET_SCALES, sinter_f32, columns, spans),
         [X] = tensor(X, sinter_f32, rows, K),
         [Y] = tensor(Y, sinter_f32, rows, N)};
     static float y[MOST_ROWS * N];
@@ -176,11 +178,12 @@ static void check_product(const weights_t *w, const numbers_t *n, int rows,
     sinter_compiled_graph_t *whole = NULL;
     size_t partitions = 0;
     must(sinter_graph_create_with_fpmath_mode(&graph, NULL, sinter_cpu, mode, 1));
-    dequantise(graph, 30, &lt[SCALES], &lt[SCALE_SCALES], NULL, &scales, w->span);
+    dequantise(graph, 30, &lt[SCALES], &lt[SCALE_SCALES], NULL, &scales, 1, w->span);
     if (w->offsets) {
-        dequantise(graph, 31, &lt[OFFSETS], &lt[OFFSET_SCALES], NULL, &offsets, w->span);
+        dequantise(graph, 31, &lt[OFFSETS], &lt[OFFSET_SCALES], NULL, &offsets, 1, w->span);
     }
-    dequantise(graph, 32, &lt[CODES], &scales, w->offsets ? &offsets : NULL, &b, w->group);
+    dequantise(graph, 32, &lt[CODES], &scales, w->offsets ? &offsets : NULL, &b, w->across,
+               w->group);
     const sinter_op_part_t product[] = {sinter_in(&lt[X]), sinter_in(&b), sinter_out(&lt[Y]),
                                         sinter_attr_bool(sinter_op_attr_transpose_b, 1)};
     must(sinter_graph_add_parts(graph, 33, sinter_op_matmul, 4, product));
@@ -232,15 +235,18 @@ static void check_product(const weights_t *w, const numbers_t *n, int rows,
 int main(void)
 {
     static const weights_t weights[] = {
-        {sinter_u8, sinter_u8, 2, 4, 16, 16, true},       /* Q2_K */
-        {sinter_s8, sinter_s8, 3, 6, 16, 16, false},      /* Q3_K */
-        {sinter_u4, sinter_u8, 0, 0, 32, 8, true},        /* Q4_K */
-        {sinter_u8, sinter_u8, 5, 0, 32, 8, true},        /* Q5_K */
-        {sinter_s8, sinter_s8, 6, 0, 16, 16, false},      /* Q6_K */
-        {sinter_s8, sinter_s8, NUMBERS, 6, 32, 8, false}, /* IQ4_XS */
-        {sinter_s8, sinter_s8, 0, 0, 16, 16, false},
-        {sinter_u4, sinter_u8, 0, 5, 16, 16, true},
-        {sinter_u4, sinter_s8, 0, 3, 64, 8, false}};
+        {sinter_u8, sinter_u8, 2, 4, 16, 16, true, 1},       /* Q2_K */
+        {sinter_s8, sinter_s8, 3, 6, 16, 16, false, 1},      /* Q3_K */
+        {sinter_u4, sinter_u8, 0, 0, 32, 8, true, 1},        /* Q4_K */
+        {sinter_u8, sinter_u8, 5, 0, 32, 8, true, 1},        /* Q5_K */
+        {sinter_s8, sinter_s8, 6, 0, 16, 16, false, 1},      /* Q6_K */
+        {sinter_s8, sinter_s8, NUMBERS, 6, 32, 8, false, 1}, /* IQ4_XS */
+        {sinter_s8, sinter_s8, 0, 0, 16, 16, false, 1},
+        {sinter_u4, sinter_u8, 0, 5, 16, 16, true, 1},
+        {sinter_u4, sinter_s8, 0, 3, 64, 8, false, 1},
+        {sinter_u4, sinter_u8, 0, 0, 32, 8, true, 8},
+        {sinter_s8, sinter_s8, 6, 4, 16, 16, false, 2},
+        {sinter_u4, sinter_s8, 0, 0, 32, 8, false, 40}};
     static const int rows[] = {1, 2, 3, 5, 8, 16, 17, 40};
     static const sinter_fpmath_mode_t modes[] = {sinter_fpmath_mode_strict, sinter_fpmath_mode_bf16,
                                                  sinter_fpmath_mode_int8};
