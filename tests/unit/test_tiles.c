@@ -920,7 +920,7 @@ static void check_codes_of_a(const tiles_table_t *table, const weights_t *w,
                                  .ldx = EXACT_TILES * 32 + 7,
                                  .ld = EXACT_TILES,
                                  .n = n,
-                                 .by = codes->by};
+                                 .factor = codes->by};
         table->encode(&raw, rows, codes->limbs, &to);
         for (int r = 0; r < rows; r++) {
             int sum = 0, first = 0;

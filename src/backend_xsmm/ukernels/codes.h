@@ -73,13 +73,13 @@ typedef struct limbs {
 } limbs_t;
 
 /* A chunk, or a tile, of rows of codes as activations, of which n elements are there: their values
- * times `by` are integers. Element e of row r is x[r * ldx + e]; its quad i has scale[r * ld + i]
- * and zp[r * ld + i]. In a tile, all elements have the scale and the zero point of quad 0. */
+ * times `factor` are integers. Element e of row r is x[r * ldx + e]; its quad i has scale[r * ld +
+ * i] and zp[r * ld + i]. In a tile, all elements have the scale and the zero point of quad 0. */
 typedef struct codes_raw {
     const float *x, *scale, *zp;
     int64_t ldx, ld;
     int n;
-    float by;
+    float factor;
 } codes_raw_t;
 
 /* All queries. */

@@ -55,7 +55,7 @@ typedef struct blocks_form {
     /* In each BLOCKS_ORDER bytes of a row of A, byte i is byte order[i] of the row: the order that
      * pack_codes finds cheapest. NULL: as they are. */
     const uint8_t *order;
-    float by, bias; /* of codes of A: a' = code * by + bias */
+    float factor, bias; /* of codes of A: a' = code * factor + bias */
 } blocks_form_t;
 
 /* A strip of B over at most BLOCKS_K elements. Rows of A over as many are a limb_rows_t of
@@ -87,7 +87,7 @@ typedef struct blocks_codes {
     int less;                  /* 0 where all bits are kept */
     const float *zp;           /* [block][column]: what is subtracted from w; NULL: nothing */
     float zp_less;             /* zero points are less by this */
-    int32_t times;             /* start = times * (sum of w) */
+    int32_t factor;            /* start = factor * (sum of w) */
 } blocks_codes_t;
 
 /* Lines of memory that are wanted next. Products fetch them into the second-level cache, a few at
@@ -110,11 +110,11 @@ typedef struct blocks_product {
     blocks_fetch_t next[BLOCKS_FETCHES];
 } blocks_product_t;
 
-/* The products x[i] * times[i] of n elements, a multiple of 16, of each of `rows` rows. */
+/* The products x[i] * factor[i] of n elements, a multiple of 16, of each of `rows` rows. */
 typedef struct blocks_weights {
     const float *x;
     int64_t ldx;
-    const float *times, *zps; /* zps: NULL if B has none that are floats */
+    const float *factor, *zps; /* zps: NULL if B has none that are floats */
     int rows, n, block;
     float *zp_offset; /* with zps, [row]: the sum of the products, rounded as they are, times zps */
 } blocks_weights_t;
@@ -132,8 +132,8 @@ typedef struct blocks_table {
      * of quantise. */
     bool (*weigh)(const blocks_weights_t *weights, const limb_rows_t *to);
     /* One block of B from rows of BLOCKS_STRIP values: w = value * by - offset, 0 up to a multiple
-     * of 4 rows; of bytes, start = times * (sum of w). */
-    void (*pack)(const float *x, int n, float by, float offset, int32_t times, int8_t *byte,
+     * of 4 rows; of bytes, start = factor * (sum of w). */
+    void (*pack)(const float *x, int n, float by, float offset, int32_t factor, int8_t *byte,
                  int32_t *start);
     void (*pack_words)(const float *x, int n, float by, int8_t *byte);
     /* The same of codes, all blocks, in the order that stands in blocks_order; of bytes, start is

@@ -140,7 +140,7 @@ void ints_buffers(const attention_config_t *c, unsigned char *base, size_t *at,
 
 void ints_queries(task_t *t, const strip_t *strip)
 {
-    const blocks_form_t form = {.order = t->st->ints.order, .by = 1};
+    const blocks_form_t form = {.order = t->st->ints.order, .factor = 1};
     const attention_int_buffers_t *b = &t->b.ints;
     const limb_rows_t to = blocks_from(&b->q, false, strip->r0);
     b->usable[strip->r0] =
@@ -258,7 +258,7 @@ static void load_k_ints(task_t *t, int64_t t0, int nt)
                                            .bits = codes->type->bits,
                                            .table = ints->table,
                                            .zp = zps && !ints->shifted ? b->k_zp : NULL,
-                                           .times = -128};
+                                           .factor = -128};
             t->c->blocks->pack_codes(&tokens, false, byte, b->k_start + coefs);
             continue;
         }
@@ -393,7 +393,7 @@ void ints_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, int nt
         const int column = g * ints->group, columns = (int)at_most(t->dv - column, ints->group);
         const blocks_weights_t weights = {.x = t->b.s + at,
                                           .ldx = c->ld_s,
-                                          .times = b->v_scale + g * c->tk + at,
+                                          .factor = b->v_scale + g * c->tk + at,
                                           .zps = ints->v_floats ? b->v_zp + g * c->tk + at : NULL,
                                           .rows = strip->n,
                                           .n = round_grain(nt),

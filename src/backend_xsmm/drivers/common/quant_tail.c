@@ -108,7 +108,7 @@ static quant_span_t step_of(const quant_tail_t *t, int d)
 static void put_row(const quantiser_t *q, quant_span_t *at, const quant_span_t *along, int size,
                     int n, float *row, const group_values_t *m)
 {
-    q->fn->quantise(&q->formula, row, size, n, m->by, q->zp != NULL ? m->zp : NULL, row);
+    q->fn->quantise(&q->formula, row, size, n, m->inverse_scale, q->zp != NULL ? m->zp : NULL, row);
     quantiser_clear_specials(m, size, n, row);
     at->n = (int64_t)size * n;
     quantiser_put_codes(q, at, along, row, m->codes);

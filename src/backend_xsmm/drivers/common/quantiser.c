@@ -69,7 +69,7 @@ size_t group_values_carve(unsigned char *base, int most, const quantiser_t *q, g
     m->bottom = carve(base, &at, n, sizeof *m->bottom);
     m->special = carve(base, &at, n, sizeof *m->special);
     m->scale = carve(base, &at, n, sizeof *m->scale);
-    m->by = carve(base, &at, n, sizeof *m->by);
+    m->inverse_scale = carve(base, &at, n, sizeof *m->inverse_scale);
     m->zp = carve(base, &at, n, sizeof *m->zp);
     m->codes = carve(base, &at, n, sizeof(float));
     m->bottom = q != NULL && q->zp != NULL ? m->bottom : NULL;
@@ -104,7 +104,7 @@ void quantiser_derive(const quantiser_t *q, int n, group_values_t *m)
 {
     q->fn->scales(&q->formula, n, m->top, m->bottom, m->scale, m->special);
     round_trip(q->scale, n, m->scale, m->codes);
-    m->any_special = q->fn->factors(&q->formula, n, m->scale, m->by, m->special) != 0;
+    m->any_special = q->fn->factors(&q->formula, n, m->scale, m->inverse_scale, m->special) != 0;
     if (q->zp != NULL) {
         q->fn->zero_points(&q->formula, n, m->bottom, m->scale, m->zp);
         if (!quantiser_is_open(q)) {

@@ -55,7 +55,7 @@ static inline void span_seek(quant_span_t *at, const matrices_t *out, int d, int
 /* What is known about groups while their elements become codes. */
 typedef struct group_values {
     int32_t *top, *bottom, *special; /* bottom NULL: there are no zero points */
-    float *scale, *by, *zp;
+    float *scale, *inverse_scale, *zp;
     int32_t none;         /* the extremes of no elements */
     unsigned char *codes; /* on their way: four bytes for each group, or element of a row */
     bool any_special;

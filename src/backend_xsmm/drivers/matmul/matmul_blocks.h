@@ -38,9 +38,9 @@ typedef struct blocks_whole {
 typedef struct blocks_buffers {
     limb_rows_t a;
     blocks_b_t b;
-    float *zp;     /* as in memory, [strip][block][column], as all coefficients of b are */
-    bool *fits;    /* [strip]: whether its coefficients are for integers */
-    int32_t times; /* for start */
+    float *zp;      /* as in memory, [strip][block][column], as all coefficients of b are */
+    bool *fits;     /* [strip]: whether its coefficients are for integers */
+    int32_t factor; /* for start */
 } blocks_buffers_t;
 
 struct matmul_config;

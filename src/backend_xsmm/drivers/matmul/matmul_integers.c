@@ -497,7 +497,7 @@ static void pack(const matmul_task_t *t, const matrix_t *codes, int64_t k, int n
         if (st->words) {
             t->c->blocks->pack_words(from, some, st->steps, byte);
         } else {
-            t->c->blocks->pack(from, some, st->steps, st->offset, t->buf.blocks.times, byte,
+            t->c->blocks->pack(from, some, st->steps, st->offset, t->buf.blocks.factor, byte,
                                b->start + (i + e / st->block) * BLOCKS_STRIP);
         }
     }
@@ -530,7 +530,7 @@ static void pack_codes(const matmul_task_t *t, int64_t k, int n, int64_t c, int 
                                     .flip = (uint8_t)st->offset,
                                     .zp = st->folded ? zp : NULL,
                                     .zp_less = st->words ? st->offset : 0,
-                                    .times = buf->times};
+                                    .factor = buf->factor};
     (tiles ? t->c->blocks->pack_tiles : t->c->blocks->pack_codes)(&columns, st->words, buf->b.byte,
                                                                   buf->b.start);
 }
@@ -652,7 +652,7 @@ static void multiply(const matmul_task_t *t, int64_t k, int kn, int c, int i, co
 
 /* What the sums of w are multiplied with to be what sums start from: those of rows with the same
  * offset. */
-static int32_t start_times(const matmul_task_t *t)
+static int32_t start_factor(const matmul_task_t *t)
 {
     const blocks_state_t *st = &t->st->blocks;
     const groups_t *zps = &t->st->a.base.zp;
@@ -674,7 +674,7 @@ void blocks_panel(matmul_task_t *t)
     const blocks_state_t *st = &t->st->blocks;
     const int64_t K = t->st->K;
     bool *fits = t->buf.blocks.fits;
-    t->buf.blocks.times = start_times(t);
+    t->buf.blocks.factor = start_factor(t);
     for (int64_t k = 0; k < K; k += st->k) {
         const int kn = (int)at_most(K - k, st->k), i = (int)(k % st->span / st->block);
         limb_rows_t a;

@@ -486,7 +486,7 @@ static bool load_codes(tiles_task_t *w)
                                      .ldx = MM_LDA,
                                      .ld = IN_BLOCK,
                                      .n = (int)at_most(kn - e, TILES_K),
-                                     .by = steps};
+                                     .factor = steps};
             const limb_rows_t to = limb_rows_from(&w->buf.ints, tile * TILES_K, tile);
             w->st->tiled.table->encode(&raw, rows, w->c->limbs, &to);
         }

@@ -236,7 +236,7 @@ void dynquant_derive(const dynquant_state_t *st, const quant_span_t *at, bool st
         quantiser_put_groups(&st->q, at, &st->s.group, n, &m->m);
     }
     if (st->column_groups && st->s.column.n > 1) {
-        spread(st, n, m->m.by, m->y);
+        spread(st, n, m->m.inverse_scale, m->y);
         if (zps) {
             spread(st, n, m->m.zp, m->y);
         }
@@ -279,7 +279,7 @@ static void encode(const dynquant_state_t *st, const quant_span_t *p, const floa
     for (int64_t i = 0; i < p->n; i += run) {
         const int64_t n = p->n - i < run ? p->n - i : run;
         unsigned char *to = codes_at_element(st, p->to[IN_CODES] + i);
-        how.scale = m->m.by + i / shape->size;
+        how.scale = m->m.inverse_scale + i / shape->size;
         how.zp = m->m.zp + i / shape->size;
         how.group = shape->size < n ? shape->size : n;
         for (int64_t r = 0; r < rows; r++, to += to_step) {
@@ -321,7 +321,8 @@ static void quantise_rows(const dynquant_state_t *st, const quant_span_t *p, con
         span_move(&part, &st->s.column, fused);
         part.n = p->n - fused;
         st->q.fn->quantise(&st->q.formula, x + fused, shape.size, (int)(part.n / shape.size),
-                           m->m.by + fused, st->q.zp != NULL ? m->m.zp + fused : NULL, m->y);
+                           m->m.inverse_scale + fused, st->q.zp != NULL ? m->m.zp + fused : NULL,
+                           m->y);
         quantiser_clear_specials(&m->m, group, part.n / group, m->y);
         write_row(st, &part, m->y, m->m.codes);
     }
