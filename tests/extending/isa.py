@@ -55,10 +55,12 @@ def edit(todo):
              f'"attention_decode_f32_avx2", {{LACKS("{LEVEL}", "attention_decode_f32_avx512 '
              '(needs avx512)")}'),
             ('AVX2_VNNI = {"matmul_rows_f32_avx2",\n',
-             f'"{KERNEL}", {{"K: f32 FMA on decoded registers"}}'),
-            ('AVX2 = {"matmul_rows_f32_avx2", {0}}', f'"{KERNEL}", {{0}}'))), (
+             f'"{KERNEL}", {{"K: f32 FMA on decoded registers"}}'))), (
                 'LACKS("avx2", "matmul_rows_f32_avx512 (needs avx512)")',
                 f'LACKS("avx2", "matmul_rows_f32_avx512 (needs avx512), {KERNEL} (needs bmi2)")'))
+    rows = 'AVX2 = {"matmul_rows_f32_avx2", {'
+    todo.edit("tests/unit/test_selection.c",
+              (rows, f'[sinter_isa_{LEVEL}] = {{"{KERNEL}", {{0}}}}, {rows}'), places=-1)
 
 
 def graph():

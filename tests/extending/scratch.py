@@ -55,13 +55,13 @@ class Checklist:
         row, number = re.findall(r"(SINTER_OP\((0x\w+),.*\n)", self.scratch.read(path))[-1]
         self.edit(path, (row, f"{row}SINTER_OP({int(number, 16) + 1:#x}, {columns})\n"))
 
-    def edit(self, path, *replacements):
-        """Replaces the first place of each text, which must be there."""
+    def edit(self, path, *replacements, places=1):
+        """Replaces the first place of each text, which must be there; places=-1: all of them."""
         text = self.scratch.read(path)
         for old, new in replacements:
             if old not in text:
                 sys.exit(f"{path} has no {old!r}: the checklist and this script need an update")
-            text = text.replace(old, new, 1)
+            text = text.replace(old, new, places)
         self.write(path, text)
 
     def write(self, path, text):

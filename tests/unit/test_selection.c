@@ -578,7 +578,7 @@ static const selection_case_t cases[] = {
      .at = {GENERIC = {"matmul_panel_f32_generic", {0}},
             AVX2 = {"matmul_tiles_f32_avx2",
                     {"  chosen at execute: matmul_tiles_f32_avx2 (up to 16 rows and B in "
-                     "tiles), else matmul_rows_f32_avx2"}},
+                     "tiles), else matmul_rows_f32_"}},
             AVX512 = {"matmul_tiles_f32_avx512", {0}}, VNNI = {"matmul_tiles_f32_avx512", {0}}}},
     {.what = "rows not known at compile, constant bf16, strict",
      .graph = PLAIN("?", "bf16"),
