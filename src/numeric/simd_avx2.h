@@ -539,8 +539,6 @@ OP vf vf_of_byte(bool is_signed, vi x, int v)
     return _mm256_cvtepi32_ps(is_signed ? _mm256_srai_epi32(high, 24)
                                         : _mm256_srli_epi32(high, 24));
 }
-
-/* Nibble v of each dword. */
 OP vf vf_of_nibble(vi x, int v)
 {
     const vi low = v > 0 ? _mm256_srli_epi32(x, 4 * v) : x;

@@ -72,6 +72,7 @@
  *   words_of_pair(x, i)               words, up by 8 bits: bytes 2 i of the dwords, then 2 i + 1
  *   vf_of_half(words, h)              the f16 of half h of a register
  *   vf_of_byte(is_signed, x, v)       byte v of each dword
+ *   vf_of_nibble(x, v)                nibble v of each dword
  *   vf_even, vf_odd(a, b)             every second element of a and b
  *   vf_in_turn(a, b, h)               half h of elements of a and b in turn
  *   vf_first(x, n)                    the first n lanes, others 0
@@ -559,8 +560,6 @@ OP vf vf_of_byte(bool is_signed, vi x, int v)
     return _mm512_cvtepi32_ps(is_signed ? _mm512_srai_epi32(high, 24)
                                         : _mm512_srli_epi32(high, 24));
 }
-
-/* Nibble v of each dword. */
 OP vf vf_of_nibble(vi x, int v)
 {
     const vi low = v > 0 ? _mm512_srli_epi32(x, (unsigned)(4 * v)) : x;

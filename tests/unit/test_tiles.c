@@ -1054,6 +1054,58 @@ static void check_plain_products(const tiles_table_t *table, plain_t *p, sinter_
           kept ? "" : ", and wrote beyond the results");
 }
 
+/* Sums of any number of rows and an unpacked strip are added to what is there, and nothing else is
+ * written. */
+static void test_unpacked(const tiles_table_t *table)
+{
+    enum { ROWS = 40, K = 256, LD = 24 };
+    static float x[ROWS][TILES_LDX], out[ROWS][LD];
+    static _Alignas(TILES_LINE) float b[K][TILES_COLUMNS];
+    for (int rows = 1; table->multiply != NULL && rows <= ROWS; rows++) {
+        const int n = 32 * (1 + (int)draw(K / 32));
+        double worst = 0;
+        bool kept = true;
+        for (int k = 0; k < K; k++) {
+            for (int c = 0; c < TILES_COLUMNS; c++) {
+                b[k][c] = k < n ? (float)((int)draw(2001) - 1000) / 300 : NAN;
+            }
+        }
+        for (int r = 0; r < ROWS; r++) {
+            for (int k = 0; k < TILES_LDX; k++) {
+                x[r][k] = k < n ? (float)((int)draw(2001) - 1000) / 300 : NAN;
+            }
+            for (int c = 0; c < LD; c++) {
+                out[r][c] = 3;
+            }
+        }
+        table->multiply(&(tiles_product_t){.b = b[0],
+                                           .k = n,
+                                           .rows = rows,
+                                           .x = x[0],
+                                           .out = out[0],
+                                           .ldo = LD,
+                                           .next = (const unsigned char *)b,
+                                           .bytes = (int)draw(sizeof b)});
+        for (int r = 0; r < ROWS; r++) {
+            for (int c = 0; c < LD; c++) {
+                if (r >= rows || c >= TILES_COLUMNS) {
+                    kept = kept && out[r][c] == 3;
+                    continue;
+                }
+                double sum = 3, size = 3;
+                for (int k = 0; k < n; k++) {
+                    sum += (double)x[r][k] * (double)b[k][c];
+                    size += fabs((double)x[r][k] * (double)b[k][c]);
+                }
+                const double error = fabs((double)out[r][c] - sum) / (size * n * 0x1p-24);
+                worst = error <= worst ? worst : error; /* NaN counts, too */
+            }
+        }
+        CHECK(worst <= 1 && kept, "%d rows, %d elements of K: %g of the bound%s", rows, n, worst,
+              kept ? "" : ", and wrote beyond the results");
+    }
+}
+
 /* The values themselves are unpacked exactly. Where a row has one element that is not 0, results
  * are one product each, of any magnitude, and an infinity is that of its row alone. */
 static void check_plain_values(const tiles_table_t *table, plain_t *p, sinter_data_type_t type,
@@ -1163,6 +1215,7 @@ int main(void)
         }
         test_products(table);
         test_plain(table);
+        test_unpacked(table);
         test_not_finite(table);
         test_extremes(table);
         test_exact(table);

@@ -48,10 +48,8 @@ typedef struct tiles_plane {
     const unsigned char *by;
     tiles_values_t by_type;
     int64_t by_lines;
-    /* More than 1: so many columns share a value. The first column of the strip has value `value`
-     * of each line: of those behind the last one, the strip has no columns. */
-    int64_t columns;
-    int value;
+    int64_t columns; /* that share a value */
+    int value;       /* the place in a line of the value of the strip's first column */
 } tiles_plane_t;
 
 /* Tiles of a strip, TILES_COLUMNS columns of the weights, one after the other. Coefficients are

@@ -197,8 +197,6 @@ static inline bool matmul_is_unpacked(const matmul_config_t *c, const matmul_sta
 {
     return st->tiled.table != NULL && !c->bf16;
 }
-/* A into shared memory, for matmul_panel. */
-void matmul_load_whole(matmul_task_t *t, int tid, int nth);
 /* All of st, for panels. */
 sinter_status_t matmul_bind(const kernel_t *self, const problem_t *p, const matmul_config_t *c,
                             matmul_state_t *st);

@@ -215,7 +215,8 @@ static void bind_codes(const matmul_state_t *all, blocks_state_t *st)
 static void bind_values(const matmul_config_t *c, const matrix_t *b, blocks_state_t *st)
 {
     const int bits = b->codes.type->bits;
-    st->six = !st->words && bits == 8; /* where nothing sums bytes, tiles keep so few of them */
+    /* Without an instruction that sums bytes, codes of 8 bits are words, unless tiles keep six. */
+    st->six = !st->words && bits == 8;
     st->nibbles = !st->words && !c->blocks->sums_bytes && bits == 4 && st->steps == 1;
     st->folded =
         st->words || (bits <= 4 && !st->nibbles && (b->zp.type == NULL || b->zp.type->bits <= 4));

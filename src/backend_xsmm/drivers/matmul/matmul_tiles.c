@@ -194,7 +194,7 @@ const char *matmul_refuse_copy(const plan_t *plan, const step_t *step)
                    ? NULL
                    : refuse_e4m3(&problem, m->trans_b ? last : last - 1);
     }
-    /* A panel has no more rows, and unpacks B for each block of them. */
+    /* A block of a panel has at most as many rows, and B is unpacked again for each block. */
     enum { MOST = MM_ROWS };
     if (matmul_refuse_rows(&problem, MOST) != NULL) {
         return "for more than 512 rows of A, floats of B that lie as they are serve as well";

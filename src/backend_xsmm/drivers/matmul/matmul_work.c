@@ -113,7 +113,13 @@ static float *find_whole(const matmul_task_t *t, int64_t k)
     return whole + k / t->st->k_block * t->c->rows * MM_LDA;
 }
 
-void matmul_load_whole(matmul_task_t *t, int tid, int nth)
+void matmul_load_a(matmul_task_t *t, int64_t k, int kn)
+{
+    load_rows(t, 0, t->rows, k, kn);
+}
+
+/* A into shared memory, a share of its K blocks. */
+static void load_whole(matmul_task_t *t, int tid, int nth)
 {
     const matmul_state_t *st = t->st;
     int64_t begin, end;
@@ -123,11 +129,6 @@ void matmul_load_whole(matmul_task_t *t, int tid, int nth)
         t->buf.a = find_whole(t, k);
         matmul_load_a(t, k, (int)at_most(st->K - k, st->k_block));
     }
-}
-
-void matmul_load_a(matmul_task_t *t, int64_t k, int kn)
-{
-    load_rows(t, 0, t->rows, k, kn);
 }
 
 /* Whether buf.b holds B call by call. */
@@ -158,8 +159,8 @@ static const float *find_b(const matmul_task_t *t, int64_t k, int c, int i)
     return (const float *)(const void *)groups_byte(b, at);
 }
 
-/* The tiles that are unpacked after those of K block k and column c of the panel: the strip's next
- * ones, and after its end those of the next strip, or of the next panel. */
+/* Where the tiles lie that are unpacked after those of K block k and column c of the panel: in
+ * the same strip, or, at its end, in the next strip or the next panel. */
 static const unsigned char *tiles_after(const matmul_task_t *t, int64_t k, int c)
 {
     const tiled_b_t *b = &t->st->tiled;
@@ -495,7 +496,7 @@ void matmul_work(const kernel_t *self, const problem_t *p, const void *config, c
     if (w->phase == 1) {
         items(&t, w->tid, w->nth);
     } else if (st->whole && !st->left) {
-        matmul_load_whole(&t, w->tid, w->nth);
+        load_whole(&t, w->tid, w->nth);
     } else if (st->blocks.once && !st->blocks.left) {
         blocks_quantise(&t, w->tid, w->nth);
     }
