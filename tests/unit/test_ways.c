@@ -454,6 +454,11 @@ static const way_case_t cases[] = {
      .mode = sinter_fpmath_mode_int8,
      .no_copies = true,
      .at = {GENERIC = PRODUCTS, AVX2 = "by " ONE_LIMB, AVX512 = "by " FMA, VNNI = "by " ONE_LIMB}},
+    {.what = "one row, constant codes of 4 bits along N, a full constant cache",
+     .graph = "DynamicDequantize qtype=per_group group_shape=32,1 10:u4!:128x160 11:f16!:4x160 -> "
+              "2:f32:128x160; MatMul 1:f32:1x128 2:f32:128x160 -> 3:f32:1x160",
+     .no_copies = true,
+     .at = {GENERIC = PRODUCTS, AVX2 = "by " FMA ", scales by sums of rows"}},
     {.what = "one row, codes along N, a short last group of rows",
      .graph = ALONG_N("1", "48,1", "3x256"),
      .at = {GENERIC = PRODUCTS, AVX2 = "by " FMA ", scales by sums of rows"}},

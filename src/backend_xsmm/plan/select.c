@@ -109,11 +109,11 @@ int64_t problem_stride(const problem_t *p, int value, int from_end)
     if (ndims < from_end) {
         return ndims < 0 ? -1 : 0;
     }
-    if (v->kind == PV_PACKED) {
-        return d == v->along ? 1 : -1;
-    }
     if (p->frame != NULL) {
         return p->frame->v[value].strides[d];
+    }
+    if (v->kind == PV_PACKED) { /* tiles have no strides, but there may be no room for them */
+        return v->tiled != NOT_TILED ? problem_answer(p, -1) : d == v->along ? 1 : -1;
     }
     lt_t lt = v->lt;
     if (v->kind == PV_TEMP && lt_dims_known(&lt)) {
