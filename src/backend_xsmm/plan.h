@@ -89,6 +89,9 @@ typedef struct matmul_params {
     /* NULL: none. Else a is the image, b the weights [groups, window, I, O], and the output has the
      * image's format. */
     const conv_params_t *conv;
+    /* The value of indices, each of which names the matrix of b, one of [experts, ..], that a row
+     * of a meets; -1: none. */
+    int experts;
     /* Of a convolution: codes of b in strips as integers are multiplied with; -1: none. */
     int taps;
     /* b lies in tiles that the micro-kernels of tiles take (numeric/tiles.h): the tensors that the

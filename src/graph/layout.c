@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/alloc.h"
 #include "base/status.h"
 #include "numeric/tiles_bulk.h"
 
@@ -38,15 +39,34 @@ layout_t layout_of(const sinter_logical_tensor_t *lt)
                                         : last - 1};
     l.N = lt->dims[l.across];
     l.K = l.along < 0 ? 1 : lt->dims[l.along];
+    l.matrices = 1;
+    for (int d = 0; d < last - 1; d++) { /* too many: layout_bytes says so */
+        l.matrices = mul_i64(l.matrices, lt->dims[d], &l.matrices) ? l.matrices : INT64_MAX;
+    }
     return l;
+}
+
+int64_t layout_matrix(const sinter_logical_tensor_t *lt, const layout_t *l, int64_t m)
+{
+    int64_t at = 0;
+    for (int d = lt->ndims - 3; d >= 0 && l->matrices > 1; d--) {
+        at += m % lt->dims[d] * lt->strides[d];
+        m /= lt->dims[d];
+    }
+    return at;
+}
+
+/* Of one matrix. */
+static bool bytes_of(const layout_t *l, sinter_data_type_t type, int64_t *bytes)
+{
+    return tiles_are_values(l->what) ? tiles_of_values(l->what, type, l->K, l->N, bytes)
+                                     : tiles_of_codes(tiles_bits(l->what, type), l->K, l->N, bytes);
 }
 
 bool layout_bytes(const sinter_logical_tensor_t *lt, int64_t *bytes)
 {
     const layout_t l = layout_of(lt);
-    return tiles_are_values(l.what)
-               ? tiles_of_values(l.what, lt->data_type, l.K, l.N, bytes)
-               : tiles_of_codes(tiles_bits(l.what, lt->data_type), l.K, l.N, bytes);
+    return bytes_of(&l, lt->data_type, bytes) && mul_i64(*bytes, l.matrices, bytes);
 }
 
 bool layout_may_not_fit(const sinter_logical_tensor_t *lt)
@@ -92,13 +112,15 @@ sinter_status_t layout_verify(const sinter_logical_tensor_t *lt, const char *whe
                        lt->id, part, bits, dtype_traits(lt->data_type)->name);
     }
     bool one = lt->ndims >= (tiles_are_values(what) ? 1 : 2);
+    const bool whole = lt->ndims > 2 && lt->dims[layout_of(lt).across] % TILES_COLUMNS == 0;
     for (int d = 0; one && d < lt->ndims; d++) {
-        one = lt->dims[d] != SINTER_UNKNOWN_DIM && (d >= lt->ndims - 2 || lt->dims[d] == 1);
+        one =
+            lt->dims[d] != SINTER_UNKNOWN_DIM && (d >= lt->ndims - 2 || lt->dims[d] == 1 || whole);
     }
     if (!one) {
         return sg_fail(sinter_invalid_shape,
                        "%s: tensor %" PRIu64 ": an opaque layout of %s takes one matrix of known "
-                       "dims",
+                       "dims, or several with a multiple of 16 columns each",
                        where, lt->id, part);
     }
     if (!layout_bytes(lt, &bytes)) {
@@ -123,20 +145,35 @@ bool layout_pack(features_t features, const sinter_logical_tensor_t *from, const
                  const sinter_logical_tensor_t *to, void *to_data)
 {
     const layout_t l = layout_of(to);
-    const groups_t matrix = matrix_of(&l, from, data);
-    return tiles_are_values(l.what)
-               ? tiles_bulk_pack_values(features, &matrix, l.what, l.K, l.N, to_data)
-               : tiles_bulk_pack_codes(features, &matrix, l.what, l.K, l.N, to_data);
+    groups_t matrix = matrix_of(&l, from, data);
+    unsigned char *place = to_data;
+    int64_t bytes = 0; /* layout_verify has checked that they do not overflow */
+    bool fit = true;
+    (void)bytes_of(&l, to->data_type, &bytes);
+    for (int64_t m = 0; m < l.matrices; m++, place += bytes) {
+        matrix.first = layout_matrix(from, &l, m);
+        fit = (tiles_are_values(l.what)
+                   ? tiles_bulk_pack_values(features, &matrix, l.what, l.K, l.N, place)
+                   : tiles_bulk_pack_codes(features, &matrix, l.what, l.K, l.N, place)) &&
+              fit;
+    }
+    return fit;
 }
 
 void layout_unpack(features_t features, const sinter_logical_tensor_t *from, const void *data,
                    const sinter_logical_tensor_t *to, void *to_data)
 {
     const layout_t l = layout_of(from);
-    const groups_t matrix = matrix_of(&l, to, to_data);
-    if (!tiles_are_values(l.what)) {
-        tiles_bulk_unpack_codes(features, data, l.what, l.K, l.N, &matrix);
-    } else {
-        tiles_unpack_values(data, l.what, l.K, l.N, &matrix);
+    groups_t matrix = matrix_of(&l, to, to_data);
+    const unsigned char *place = data;
+    int64_t bytes = 0;
+    (void)bytes_of(&l, from->data_type, &bytes);
+    for (int64_t m = 0; m < l.matrices; m++, place += bytes) {
+        matrix.first = layout_matrix(to, &l, m);
+        if (!tiles_are_values(l.what)) {
+            tiles_bulk_unpack_codes(features, place, l.what, l.K, l.N, &matrix);
+        } else {
+            tiles_unpack_values(place, l.what, l.K, l.N, &matrix);
+        }
     }
 }

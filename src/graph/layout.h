@@ -9,6 +9,7 @@ typedef struct layout {
     tiled_t what;
     int across, along; /* dims of the columns and of K; -1: one value for all of K */
     int64_t K, N;
+    int64_t matrices; /* of [matrices.., N, K]: several have a multiple of 16 columns each */
 } layout_t;
 
 static inline bool lt_is_opaque(const sinter_logical_tensor_t *lt)
@@ -26,8 +27,10 @@ static inline bool lt_same_layout(const sinter_logical_tensor_t *a,
 /* The layout of such a part of weights. transposed: columns are the dim before the last one. */
 uint64_t layout_id(tiled_t what, bool transposed);
 
-/* Of an opaque tensor that lt_verify has checked. */
+/* Of an opaque tensor that lt_verify has checked. Matrices follow one another. */
 layout_t layout_of(const sinter_logical_tensor_t *lt);
+/* The element of a strided tensor of such dims that matrix m begins at. */
+int64_t layout_matrix(const sinter_logical_tensor_t *lt, const layout_t *l, int64_t m);
 bool layout_bytes(const sinter_logical_tensor_t *lt, int64_t *bytes); /* false: too many */
 /* Codes of its type may have more bits than it keeps. */
 bool layout_may_not_fit(const sinter_logical_tensor_t *lt);

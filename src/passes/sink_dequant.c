@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "graph/experts.h"
 #include "graph/layout.h"
 #include "graph/quant.h"
 #include "graph/quant_view.h"
@@ -25,12 +26,13 @@ typedef struct path {
     int n_views;
 } path_t;
 
-/* Codes that a matmul may read: they come from outside, or a step before it quantises into
- * memory. Quantised probabilities stay elementwise work of the attention step. */
+/* Codes that a matmul may read: they come from outside, also by index, or a step before it
+ * quantises into memory. Quantised probabilities stay elementwise work of the attention step. */
 static bool codes_in_memory(const graph_t *g, const node_t *matmul, int codes)
 {
     const int p = g->values[codes].producer;
-    return p < 0 || ((op_flags(g->nodes[p].kind) & OP_QUANT) != 0 && !node_has_role(matmul, "pv"));
+    return p < 0 || graph_takes_experts(g, &g->nodes[p]) ||
+           ((op_flags(g->nodes[p].kind) & OP_QUANT) != 0 && !node_has_role(matmul, "pv"));
 }
 
 static path_t find_path(const graph_t *g, int matmul, int port)

@@ -1,7 +1,8 @@
 /* f(x) = f(Reorder(x)), x in tiles that f does not read
  *
- * A MatMul reads the tensors of its second operand in tiles, a Gather takes rows from them, and a
- * Reorder unpacks them. For all other ops, tiles are unpacked first, once for all of them. */
+ * A MatMul reads the tensors of its second operand in tiles, a Gather takes rows or experts from
+ * them, and a Reorder unpacks them. For all other ops, tiles are unpacked first, once for all of them. */
+#include "graph/experts.h"
 #include "graph/layout.h"
 #include "graph/quant.h"
 #include "graph/schema.h"
@@ -72,9 +73,16 @@ static bool gathers_columns(const graph_t *g, const node_t *n)
            (axis == 0 || axis == -2) && layout_of(data).across == 0;
 }
 
+/* A Gather of experts takes whole matrices so: products read them in the table. */
+static bool gathers_experts(const graph_t *g, const node_t *n)
+{
+    return n->kind == sinter_op_gather && lt_is_opaque(&g->values[n->in[0]].lt) &&
+           graph_takes_experts(g, n);
+}
+
 int pass_tiled_port(const graph_t *g, const node_t *n)
 {
-    return reads_b(g, n) ? 1 : gathers_columns(g, n) ? 0 : -1;
+    return reads_b(g, n) ? 1 : gathers_columns(g, n) || gathers_experts(g, n) ? 0 : -1;
 }
 
 /* ---- unpacking ------------------------------------------------------------------------------- */

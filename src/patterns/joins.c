@@ -3,12 +3,13 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "graph/experts.h"
 #include "graph/schema.h"
 #include "patterns/predicates.h"
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-typedef enum join_how { JOIN_FEEDS, JOIN_KEEPS, JOIN_SHARES, JOIN_SCALES } join_how_t;
+typedef enum join_how { JOIN_FEEDS, JOIN_KEEPS, JOIN_SHARES, JOIN_SCALES, JOIN_EXPERTS } join_how_t;
 
 /* As in joins.def. */
 typedef struct join_row {
@@ -104,6 +105,21 @@ static bool scaled_by(const joiner_t *j, int part, int v)
     return false;
 }
 
+/* v is an expert, or scales or zero points of one, that a product of `part` multiplies with. */
+static bool multiplies_experts(const joiner_t *j, int part, int v)
+{
+    const matcher_t *m = j->m;
+    const int p = m->g->values[v].producer;
+    bool reads = false;
+    for (int i = 0; i < m->parts[part].n; i++) {
+        const node_t *n = &m->g->nodes[m->parts[part].nodes[i]];
+        for (int k = 0; k < n->n_in; k++) {
+            reads = reads || n->in[k] == v;
+        }
+    }
+    return reads && p >= 0 && graph_takes_experts(m->g, &m->g->nodes[p]);
+}
+
 /* Partition `part` reads v as its data. Products and norms do other work too, which does not
  * count, and indices are no data. */
 static bool reads(const joiner_t *j, int part, int v, const join_row_t *row)
@@ -111,6 +127,9 @@ static bool reads(const joiner_t *j, int part, int v, const join_row_t *row)
     const matcher_t *m = j->m;
     if (row->how == JOIN_SCALES) {
         return scaled_by(j, part, v);
+    }
+    if (row->how == JOIN_EXPERTS) {
+        return multiplies_experts(j, part, v);
     }
     const bool any = (row->upper & OP_GATHER) != 0 || row->lower == PAT_ATTENTION;
     const unsigned fed = (row->lower & (OP_MATMUL | OP_NORM)) != 0 ? row->lower : ~0u;

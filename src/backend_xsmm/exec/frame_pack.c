@@ -79,12 +79,25 @@ static bool dense_but(bound_t *b, int dim, int64_t *stride)
     return true;
 }
 
-/* Bytes of the tiles of a matrix. False: too many. */
+/* The columns of all matrices that lie in tiles. Several follow one another as one does: each has a
+ * multiple of 16 columns. */
+static bool columns_of(int ndims, const int64_t *dims, int across, int along, int64_t *N)
+{
+    bool fits = true;
+    *N = across < 0 ? 1 : dims[across];
+    for (int d = 0; d < ndims; d++) {
+        fits = fits && (d == across || d == along || mul_i64(*N, dims[d], N));
+    }
+    return fits;
+}
+
+/* Bytes of the tiles of matrices. False: too many. */
 static bool tiles_of(const plan_value_t *v, const bound_t *base, int64_t *bytes)
 {
-    const int64_t K = v->along < 0 ? 1 : base->dims[v->along],
-                  N = v->across < 0 ? 1 : base->dims[v->across];
-    return tiles_are_values(v->tiled)
+    const int64_t K = v->along < 0 ? 1 : base->dims[v->along];
+    int64_t N;
+    return !columns_of(base->ndims, base->dims, v->across, v->along, &N) ? false
+           : tiles_are_values(v->tiled)
                ? tiles_of_values(v->tiled, base->dtype, K, N, bytes)
                : tiles_of_codes(tiles_bits(v->tiled, base->dtype), K, N, bytes);
 }
@@ -204,15 +217,25 @@ typedef struct packing {
     threads_t threads;
 } packing_t;
 
+/* Whether the columns of all matrices are as far apart as those of one; of several there is one dim
+ * more. */
+static bool lies_as_one(const constant_key_t *key)
+{
+    const int last = key->ndims - 1, across = key->across;
+    return last < 2 || key->dims[last - 2] == 1 || across < 0 ||
+           key->strides[last - 2] == key->dims[across] * key->strides[across];
+}
+
 /* The threads of a caller's own pool are left alone: they may be waiting for this copy. */
 static void pack_tiles(const packing_t *p, const constant_key_t *key, void *memory)
 {
     enum { SHARED_BYTES = 1 << 20, LEAST_COLUMNS = 256 };
-    const int along = key->along, across = key->across;
-    const int64_t K = along < 0 ? 1 : key->dims[along], N = across < 0 ? 1 : key->dims[across];
+    const int along = key->along, across = key->across, last = key->ndims - 1;
+    const int64_t K = along < 0 ? 1 : key->dims[along];
     const sinter_data_type_t type = (sinter_data_type_t)key->type;
     const tiled_t as = (tiled_t)key->tiled;
-    int64_t bytes = 0; /* frame_pack has found that they do not overflow */
+    int64_t bytes = 0, N = 1; /* frame_pack has found that they do not overflow */
+    (void)columns_of(key->ndims, key->dims, across, along, &N);
     (void)(tiles_are_values(as) ? tiles_of_values(as, type, K, N, &bytes)
                                 : tiles_of_codes(tiles_bits(as, type), K, N, &bytes));
     const bool shared = bytes >= SHARED_BYTES && p->threads.parallel_for == NULL &&
@@ -229,7 +252,14 @@ static void pack_tiles(const packing_t *p, const constant_key_t *key, void *memo
                          .some = N,
                          .to = memory,
                          .strip = bytes / tiles_strips(N)};
-    if (shared) {
+    if (!lies_as_one(key)) {
+        task.N = task.some = across < 0 ? 1 : key->dims[across];
+        for (int64_t m = 0; m < N / task.N; m++, task.to += tiles_strips(task.N) * task.strip) {
+            task.from.first = m * key->strides[last - 2];
+            atomic_store(&task.next, 0);
+            pack_ranges(&task, 0);
+        }
+    } else if (shared) {
         /* Some ranges for each thread: the threads may not all be there at once. */
         const int64_t some = N / (4 * p->threads.most) / LEAST_COLUMNS * LEAST_COLUMNS;
         task.some = some > LEAST_COLUMNS ? some : LEAST_COLUMNS;
@@ -241,17 +271,27 @@ static void pack_tiles(const packing_t *p, const constant_key_t *key, void *memo
 
 static void unpack_tiles(const constant_key_t *key, void *memory)
 {
-    const int along = key->along;
-    const groups_t to = {.data = memory,
-                         .type = dtype_traits((sinter_data_type_t)key->type),
-                         .dtype = (sinter_data_type_t)key->type,
-                         .row = {along < 0 ? 0 : key->packed[along], 1},
-                         .column = {key->packed[key->across], 1}};
+    const int along = key->along, last = key->ndims - 1;
+    const tiled_t as = (tiled_t)key->tiled;
+    const sinter_data_type_t type = (sinter_data_type_t)key->type;
+    groups_t to = {.data = memory,
+                   .type = dtype_traits(type),
+                   .dtype = type,
+                   .row = {along < 0 ? 0 : key->packed[along], 1},
+                   .column = {key->packed[key->across], 1}};
     const int64_t K = along < 0 ? 1 : key->dims[along], N = key->dims[key->across];
-    if (tiles_are_values((tiled_t)key->tiled)) {
-        tiles_unpack_values(key->data, (tiled_t)key->tiled, K, N, &to);
-    } else {
-        tiles_unpack_codes(key->data, (tiled_t)key->tiled, K, N, &to);
+    const unsigned char *from = key->data;
+    int64_t matrices = 1, bytes = 0;
+    (void)columns_of(key->ndims, key->dims, key->across, along, &matrices);
+    (void)(tiles_are_values(as) ? tiles_of_values(as, type, K, N, &bytes)
+                                : tiles_of_codes(tiles_bits(as, type), K, N, &bytes));
+    for (int64_t m = 0; m < matrices / N; m++, from += bytes) {
+        to.first = m > 0 ? m * key->packed[last - 2] : 0;
+        if (tiles_are_values(as)) {
+            tiles_unpack_values(from, as, K, N, &to);
+        } else {
+            tiles_unpack_codes(from, as, K, N, &to);
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 #include "backend_xsmm/plan/lower.h"
 #include "backend_xsmm/step.h"
 #include "base/status.h"
+#include "graph/experts.h"
 #include "graph/schema.h"
 #include "graph/shape.h"
 
@@ -12,6 +13,12 @@ bool lower_is_eltwise(sinter_op_kind_t kind)
 {
     return (op_flags(kind) & (OP_ELTWISE | OP_QUANT | OP_DEQUANT)) != 0 ||
            kind == sinter_op_type_cast || kind == sinter_op_reorder;
+}
+
+bool lower_takes_experts(const lowering_t *lo, const node_t *n)
+{
+    return n->kind == sinter_op_gather && lo->g->values[n->in[1]].producer < 0 &&
+           graph_takes_experts(lo->g, n);
 }
 
 bool lower_is_view(const node_t *n)
@@ -329,7 +336,7 @@ sinter_status_t lower_cluster(lowering_t *lo)
     for (int t = 0; t < graph_n_live(g); t++) {
         const int node = g->topo[t];
         const node_t *n = &g->nodes[node];
-        if (n->kind == sinter_op_end) {
+        if (n->kind == sinter_op_end || lower_takes_experts(lo, n)) {
             continue; /* there is nothing to do */
         }
         const int kind = kind_of(lo, node);

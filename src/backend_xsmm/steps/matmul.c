@@ -4,6 +4,7 @@
 #include "backend_xsmm/drivers/matmul/matmul_blocks.h"
 #include "backend_xsmm/exec/work.h"
 #include "backend_xsmm/plan/emit.h"
+#include "graph/experts.h"
 #include "graph/quant.h"
 #include "graph/shape.h"
 
@@ -52,6 +53,35 @@ static sinter_status_t emit_convolution(emitter_t *e, const node_t *n, matmul_pa
     return emit_result(e, n->out[0], sum);
 }
 
+/* Of an array by dims of the result of a Gather: what belongs to those of the table. */
+static void shift_dims(int8_t *dim_of, int by)
+{
+    for (int d = 0; d + by < SINTER_MAX_NDIMS; d++) {
+        const int8_t dim = dim_of[d + by];
+        dim_of[d] = (int8_t)(dim < 0 ? -1 : dim - by);
+    }
+}
+
+/* B becomes the table that experts are taken from. */
+static void take_experts(const lowering_t *lo, const node_t *n, matmul_params_t *p)
+{
+    operand_t *b = &p->b;
+    const int ids = graph_experts(lo->g, n);
+    p->experts = ids >= 0 && lo->g->values[ids].producer < 0 ? ids : -1;
+    if (p->experts < 0) {
+        return;
+    }
+    const int by = lo->g->values[ids].lt.ndims - 1;
+    b->data = graph_table_of_experts(lo->g, b->data);
+    b->scale = b->scale < 0 ? -1 : graph_table_of_experts(lo->g, b->scale);
+    b->zp = b->zp < 0 ? -1 : graph_table_of_experts(lo->g, b->zp);
+    shift_dims(b->scale_dim, by);
+    shift_dims(b->zp_dim, by);
+    for (int d = 0; d + by < SINTER_MAX_NDIMS; d++) {
+        b->group_size[d] = b->group_size[d + by];
+    }
+}
+
 static sinter_status_t emit(emitter_t *e, const cluster_t *cl, step_t *step)
 {
     lowering_t *lo = e->lo;
@@ -60,6 +90,7 @@ static sinter_status_t emit(emitter_t *e, const cluster_t *cl, step_t *step)
     matmul_params_t *p = &step->p.matmul;
     SG_TRY(emit_operand(lo, n, 0, &p->a));
     SG_TRY(emit_operand(lo, n, 1, &p->b));
+    take_experts(lo, n, p);
     p->out_dims = n->out[0];
     /* Codes of the image that a chain dequantises are floats now, but none to make integers of. */
     const bool floats = convolution && p->a.scale < 0 && emit_dequant_before(lo, n->in[0]) != NULL;
@@ -72,6 +103,7 @@ static void visit(const step_t *step, step_see_t see, void *to)
 {
     see_operand(&step->p.matmul.a, STEP_READS, see, to);
     see_operand(&step->p.matmul.b, STEP_READS, see, to);
+    see(to, step->p.matmul.experts, STEP_READS);
 }
 
 static double work(estimate_t *e, const problem_t *p)
@@ -115,7 +147,9 @@ static const char *refuse_channels(const tail_groups_t *t)
 static const char *refuse_tail(const tail_groups_t *t)
 {
     const char *why = op_class(t->heavy->kind) == OP_CONVOLUTION ? refuse_channels(t) : NULL;
-    return why != NULL                       ? why
+    return why != NULL ? why
+           : t->rows > 1 && graph_experts(t->g, t->heavy) >= 0
+               ? "groups of several rows, which may go to different experts"
            : TAIL_MATMUL_ROWS % t->rows != 0 ? "groups of rows do not divide a block of rows"
            : !columns_fit(t->data->dims[t->data->ndims - 1], t->columns, TAIL_MATMUL_STRIP,
                           TAIL_MATMUL_COLUMNS)

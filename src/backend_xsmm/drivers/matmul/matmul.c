@@ -58,6 +58,13 @@ int64_t matmul_rows_of(const problem_t *p)
     }
     const int ndims = problem_ndims(p, m->out_dims);
     int64_t rows = problem_dim(p, m->out_dims, 2);
+    for (int e = 3; e <= ndims && m->experts >= 0 && rows >= 0; e++) {
+        const int64_t n = problem_dim(p, m->out_dims, e);
+        rows = n < 0 || !mul_i64(rows, n, &rows) ? -1 : rows;
+    }
+    if (m->experts >= 0) {
+        return ndims < 2 ? -1 : rows;
+    }
     const bool apart = rows_apart(p, rows);
     for (int e = 3; e <= ndims && rows >= 0; e++) {
         const int64_t own = problem_dim(p, m->b.data, e),
@@ -98,6 +105,9 @@ const char *matmul_refuse_b(const problem_t *p, bool decoder, bool scaled)
     if (why != NULL) {
         return why;
     }
+    if (p->step->p.matmul.experts >= 0) {
+        return "rows of A go to experts";
+    }
     if (!decoder || b->split != sinter_data_type_undef) {
         return "no decoder for the data type of B";
     }
@@ -111,6 +121,9 @@ const char *matmul_refuse_rows(const problem_t *p, int most)
 {
     if (p->step->p.matmul.conv != NULL) {
         return "rows of A are patches of an image";
+    }
+    if (p->step->p.matmul.experts >= 0) {
+        return NULL; /* each expert's rows are taken in blocks */
     }
     const bool many = problem_dim(p, p->step->p.matmul.out_dims, 2) > most;
     return many || matmul_rows_of(p) > most ? "more than 16 rows share one B" : NULL;
@@ -212,7 +225,7 @@ const char *matmul_configure(const kernel_t *self, const problem_t *p, int most_
 {
     const matmul_params_t *m = &p->step->p.matmul;
     const int64_t N = problem_dim(p, m->conv != NULL ? m->b.data : m->out_dims, 1),
-                  rows = matmul_rows_of(p), most = rows < 0 ? most_rows : at_most(rows, MM_ROWS);
+                  rows = matmul_rows_of(p), most = rows < 0 ? most_rows : at_most(rows, most_rows);
     c->tile = tile_table(self->needs);
     c->fn = eltwise_table(self->needs);
     c->quant = quant_rows(self->needs);
@@ -258,7 +271,7 @@ void matmul_note(textbuf_t *note, const kernel_t *self, const matmul_config_t *c
 static const char *refuse_bf16(const kernel_t *self, const problem_t *p)
 {
     (void)self;
-    return refuse_bf16_products(p);
+    return p->step->p.matmul.experts >= 0 ? "rows of A go to experts" : refuse_bf16_products(p);
 }
 
 static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *arena,
@@ -366,10 +379,10 @@ static sinter_status_t bind_dims(matmul_state_t *st, const bound_t *out)
     for (int d = 0; d < st->nb; d++) {
         const int64_t n = out->dims[d], an = dim_from_end(&st->a, out->ndims - d),
                       bn = dim_from_end(&st->b, out->ndims - d);
-        if ((an != 1 && an != n) || (bn != 1 && bn != n)) {
+        if ((an != 1 && an != n) || (bn != 1 && bn != n && st->experts.ids == NULL)) {
             return sg_fail(sinter_invalid_shape, "matmul: batch dim %d does not broadcast", d);
         }
-        const bool makes_rows = bn == 1 && !apart;
+        const bool makes_rows = (bn == 1 && !apart) || st->experts.ids != NULL;
         if (makes_rows) {
             st->row_dim[st->n_row] = d;
             st->row_extent[st->n_row++] = n;
@@ -380,6 +393,9 @@ static sinter_status_t bind_dims(matmul_state_t *st, const bound_t *out)
         if (!mul_i64(makes_rows ? st->rows : st->mats, n, makes_rows ? &st->rows : &st->mats)) {
             return sg_fail(sinter_invalid_shape, "matmul: batch dims overflow");
         }
+    }
+    if (st->experts.ids != NULL) { /* that have rows, at most */
+        st->mats = at_most(st->experts.n, st->rows);
     }
     st->row_dim[st->n_row] = st->nb;
     st->row_extent[st->n_row++] = st->M;
@@ -438,8 +454,8 @@ static void choose_strips_of_tiles(const matmul_config_t *c, matmul_state_t *st)
     st->strip = TILES_COLUMNS;
     st->piece = once ? st->strip : st->panel;
     st->k_block = MM_K;
-    st->whole =
-        once && st->blocks.block == 0 && st->mats == 1 && st->n_blocks == 1 && st->n_panels > 1;
+    st->whole = once && st->blocks.block == 0 && st->mats == 1 && st->experts.ids == NULL &&
+                st->n_blocks == 1 && st->n_panels > 1;
 }
 
 /* Tiles of a product whose B lies in strips, and is not loaded: as even as possible for the shares,
@@ -534,6 +550,7 @@ sinter_status_t matmul_bind(const kernel_t *self, const problem_t *p, const matm
         SG_TRY(quant_tail_bind(p->step->tail, p->frame, self->needs, &st->tail));
     }
     SG_TRY(matrices_bind(&m->b, m->trans_b, p->frame, &st->b));
+    experts_bind(p, st);
     if (m->conv == NULL) {
         SG_TRY(matrices_bind(&m->a, m->trans_a, p->frame, &st->a));
         SG_TRY(bind_dims(st, &p->frame->v[m->out_dims]));
@@ -629,6 +646,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
         choose_strips_of_tiles(config, state);
     }
     choice->shared_bytes = matmul_shared(config, state);
+    experts_reserve(state, choice);
     matmul_add_ways(config, state, choice);
     return sinter_success;
 }
@@ -645,8 +663,8 @@ bool matmul_same_rows(const problem_t *p, const before_t *before, const matmul_s
     return a->conv == NULL && b->conv == NULL && a->a.data == b->a.data &&
            a->a.scale == b->a.scale && a->a.zp == b->a.zp && a->trans_a == b->trans_a &&
            before->step->permit.integers == p->step->permit.integers && last->mats == 1 &&
-           st->mats == 1 && last->K == st->K && last->rows == st->rows &&
-           last->n_row == st->n_row &&
+           st->mats == 1 && st->experts.ids == NULL && last->experts.ids == NULL &&
+           last->K == st->K && last->rows == st->rows && last->n_row == st->n_row &&
            memcmp(last->row_dim, st->row_dim, sizeof(int) * (size_t)st->n_row) == 0 &&
            memcmp(last->row_extent, st->row_extent, sizeof(int64_t) * (size_t)st->n_row) == 0;
 }
@@ -681,7 +699,7 @@ sinter_status_t matmul_start(const kernel_t *self, const problem_t *p, const voi
 
 #define MATMUL                                                                                 \
     .step = STEP_MATMUL, .phases = 2, .setup = setup, .choose = choose, .start = matmul_start, \
-    .follow = matmul_follow, .work = matmul_work
+    .follow = matmul_follow, .check = matmul_check, .checked = matmul_checked, .work = matmul_work
 const driver_t driver_matmul_panel = {MATMUL, .arithmetic = IN_F32};
 const driver_t driver_matmul_panel_bf16 = {MATMUL, .arithmetic = IN_BF16, .refuse = refuse_bf16};
 const driver_t driver_matmul_blocks = {MATMUL, .arithmetic = IN_INT8, .refuse = blocks_refuse};

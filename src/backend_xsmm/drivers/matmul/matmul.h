@@ -118,6 +118,20 @@ typedef struct tiled_b {
     unsigned char bytes[16]; /* and as integers */
 } tiled_b_t;
 
+/* Rows that go to experts: matmul_experts.c. */
+typedef struct experts {
+    const bound_t *ids; /* of the expert of each row; NULL: a matrix B is for all rows of it */
+    int64_t n;          /* experts */
+    size_t at;          /* where shared memory has expert_rows_t */
+} experts_t;
+
+/* Rows by expert. */
+typedef struct expert_rows {
+    int64_t *first; /* place in `order` of the first row of each expert, and of the end of all */
+    int64_t *block; /* blocks of rows that experts before it have, and all have */
+    int64_t *order;
+} expert_rows_t;
+
 /* The coefficients of a piece of a strip as floats. */
 typedef struct tiles_coefs {
     _Alignas(TILES_LINE) float scale[2 * TILES_PIECE * TILES_COLUMNS];
@@ -128,6 +142,7 @@ typedef struct matmul_state {
     matrices_t a, b;
     tiled_b_t tiled;
     patches_t patches;
+    experts_t experts;
     chain_bound_t post;
     quant_tail_t tail; /* if the step has one */
     int nb;            /* batch dims */
@@ -174,9 +189,17 @@ typedef struct matmul_task {
     matrix_t b;
     int64_t idx[SINTER_MAX_NDIMS]; /* of the output; dims that choose B are set for all of it */
     int64_t mat, row0, n0;
+    const int64_t *order; /* of rows, which row0 counts in; NULL: as they are */
     int rows, cols;
     bool tail;
 } matmul_task_t;
+
+/* The strip that a column of the task's B lies in. */
+static inline int64_t matmul_strip(const matmul_task_t *t, int64_t column)
+{
+    const int64_t before = t->st->experts.ids != NULL ? t->mat * (t->st->N / TILES_COLUMNS) : 0;
+    return before + column / TILES_COLUMNS;
+}
 
 /* For kernels that have other ways besides panels; their states begin with a matmul_state_t, their
  * configs with a matmul_config_t. */
@@ -245,7 +268,8 @@ void matmul_choose_panel(matmul_state_t *st, int shares);
 sinter_status_t matmul_count(const step_t *step, matmul_state_t *st);
 /* n rows from row0 on of matrix mat. */
 void matmul_seek_rows(matmul_task_t *t, int64_t mat, int64_t row0, int n);
-/* Item i of st->items. */
+/* The items of a phase, and item i. */
+int64_t matmul_items(const matmul_task_t *t);
 void matmul_seek(matmul_task_t *t, int64_t i);
 /* The matrix that row r of the task is row m of; returns how many more of the task's rows, with
  * it, are. */
@@ -282,6 +306,22 @@ void matmul_panel(matmul_task_t *t);
 void matmul_finish(matmul_task_t *t);
 void matmul_work(const kernel_t *self, const problem_t *p, const void *config, const void *state,
                  const worker_t *w);
+
+/* ---- experts: matmul_experts.c --------------------------------------------------------------- */
+
+/* The driver's check and checked. */
+sinter_status_t matmul_check(const problem_t *p, const void *state);
+int matmul_checked(const step_t *step);
+/* st->experts, once B is bound. */
+void experts_bind(const problem_t *p, matmul_state_t *st);
+/* Adds what sorting needs to the shared memory. */
+void experts_reserve(matmul_state_t *st, choice_t *choice);
+/* Phase 0, of one share. */
+void experts_sort(const matmul_state_t *st, const worker_t *w);
+expert_rows_t experts_rows(const matmul_state_t *st, const worker_t *w);
+int64_t experts_items(const matmul_state_t *st, const worker_t *w);
+/* As matmul_seek. Panels of one block of rows follow one another. */
+void experts_seek(matmul_task_t *t, int64_t i);
 
 /* ---- convolution: matmul_patches.c ----------------------------------------------------------- */
 

@@ -55,6 +55,9 @@ const char *blocks_refuse(const kernel_t *self, const problem_t *p)
     if (kind == NO_INTEGERS) {
         return MODE_HAS_NO_INTEGERS;
     }
+    if (p->step->p.matmul.experts >= 0) {
+        return "rows of A go to experts";
+    }
     if (b->scale < 0) {
         return "B has no scales";
     }

@@ -43,8 +43,9 @@ static const char too_few_or_large[] =
 static const char *refuse(const kernel_t *self, const problem_t *p)
 {
     const matmul_params_t *m = &p->step->p.matmul;
-    const char *why =
-        m->conv != NULL ? "rows of A are patches of an image" : matmul_refuse_layout(p);
+    const char *why = m->conv != NULL   ? "rows of A are patches of an image"
+                      : m->experts >= 0 ? "rows of A go to experts"
+                                        : matmul_refuse_layout(p);
     (void)self;
     if (why != NULL) {
         return why;

@@ -68,7 +68,7 @@ static bool are_zero_points(const plan_t *plan, const operand_t *b)
  * of K, or but for zero points of halves of tiles. Columns of a strip have values of their own, or
  * share as many values as one load brings. */
 static const char *refuse_values(const plan_t *plan, const operand_t *b, int value,
-                                 const int8_t *dim_of, int across, int along)
+                                 const int8_t *dim_of, int across, int along, bool experts)
 {
     const bool halves = value == b->scale || b->offsets;
     const lt_t *lt = &plan->values[value].lt, *data = &plan->values[b->data].lt;
@@ -78,6 +78,9 @@ static const char *refuse_values(const plan_t *plan, const operand_t *b, int val
     if (values > 1 && columns % TILES_COLUMNS != 0 && TILES_COLUMNS % columns != 0) {
         return "columns of B share scales or zero points in groups that are not 2, 4, 8 or a "
                "multiple of 16 of them";
+    }
+    if (experts && values != N) {
+        return "columns of experts share scales or zero points";
     }
     const int64_t groups = dim_of[along] < 0 ? 1 : lt->dims[dim_of[along]];
     const int64_t group = groups > 1 ? quant_group_size(K, groups, b->group_size[along]) : TILES_K;
@@ -141,10 +144,14 @@ const char *matmul_refuse_tiles(const plan_t *plan, const step_t *step)
         (zp != NULL && !lt_dims_known(zp))) {
         return "dims of B are not known";
     }
+    const bool experts = m->experts >= 0;
     for (int d = 0; d <= last; d++) {
-        if (d < last - 1 ? lt->dims[d] != 1 : lt->dims[d] < 1) {
+        if (d < last - 1 ? lt->dims[d] != 1 && !experts : lt->dims[d] < 1) {
             return "B is not one matrix";
         }
+    }
+    if (experts && lt->dims[across] % TILES_COLUMNS != 0) {
+        return "experts have columns that are no multiple of 16";
     }
     if (matmul_b_is_plain(step)) {
         return tiles_take_floats(lt->data_type) ? NULL : "no tiles for the data types of B";
@@ -156,8 +163,10 @@ const char *matmul_refuse_tiles(const plan_t *plan, const step_t *step)
         !are_scales(plan, b->scale, b->scale_by) || (zp != NULL && !are_zero_points(plan, b))) {
         return "no tiles for the data types of B";
     }
-    const char *why = refuse_values(plan, b, b->scale, b->scale_dim, across, along);
-    return why != NULL || b->zp < 0 ? why : refuse_values(plan, b, b->zp, b->zp_dim, across, along);
+    const char *why = refuse_values(plan, b, b->scale, b->scale_dim, across, along, experts);
+    return why != NULL || b->zp < 0
+               ? why
+               : refuse_values(plan, b, b->zp, b->zp_dim, across, along, experts);
 }
 
 /* Few rows of A, or an unknown number, times columns of f8_e4m3 that lie along K: the rows kernels
@@ -421,6 +430,11 @@ tiles_strip_t matmul_coefs(const tiled_b_t *b, int64_t strip, int64_t t, int n, 
                            .offset_halves = b->offsets && b->zp.halves};
 }
 
+static int rows_at_once(const matmul_state_t *st)
+{
+    return (int)at_most(st->rows, TILES_ROWS);
+}
+
 static sinter_status_t choose(const kernel_t *self, const problem_t *p, const void *config,
                               void *state, choice_t *choice)
 {
@@ -430,10 +444,11 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     SG_TRY(matmul_bind(self, p, &c->panel, st));
     matmul_bind_tiles(self->needs, st);
     take_way(ways_matmul_tiles, NULL, c, st, choice);
-    choice->shared_bytes =
-        (size_t)p->frame->shares * tiles_buffers(c, st->K, (int)st->rows, NULL, &buffers);
     st->blocks = (blocks_state_t){0};
     matmul_choose_panel(st, p->frame->shares);
+    choice->shared_bytes =
+        (size_t)p->frame->shares * tiles_buffers(c, st->K, rows_at_once(st), NULL, &buffers);
+    experts_reserve(st, choice);
     SG_TRY(matmul_count(p->step, st));
     choice->shares_bytes = st->shares_bytes;
     return sinter_success;
@@ -557,7 +572,7 @@ static void multiply(tiles_task_t *w, int rows, bool each, float *acc)
     const int room = tiles_rows(rows);
     memset(acc, 0, (size_t)rows * MM_PANEL * sizeof *acc);
     for (int c = 0; c < w->t.cols; c += TILES_COLUMNS) {
-        const int64_t strip = (w->t.n0 + c) / TILES_COLUMNS;
+        const int64_t strip = matmul_strip(&w->t, w->t.n0 + c);
         int n;
         if (tiled->plain != sinter_data_type_undef) {
             tiled->table->plain(tiled->data + strip * tiled->strip, tiled->plain, tiled->tiles,
@@ -606,23 +621,30 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
     tiles_task_t t = {.t = {.c = &c->panel, .st = m, .worker = w, .tail = p->step->tail != NULL},
                       .c = c,
                       .st = m};
-    int64_t begin, end, mat = -1;
+    int64_t begin, end, block = -1;
     bool usable = false;
     (void)self;
-    share(m->items, w->tid, w->nth, &begin, &end);
-    if (w->phase == 0 || begin >= end) {
+    if (w->phase == 0) {
+        if (m->experts.ids != NULL && w->tid == 0) {
+            experts_sort(m, w);
+        }
+        return;
+    }
+    share(matmul_items(&t.t), w->tid, w->nth, &begin, &end);
+    if (begin >= end) {
         return;
     }
     matmul_buffers(&c->panel, p->step, w->scratch, &t.t.buf);
-    const size_t own = tiles_buffers(c, m->K, (int)m->rows, NULL, &t.buf);
-    tiles_buffers(c, m->K, (int)m->rows, (unsigned char *)w->shared + own * (size_t)w->tid, &t.buf);
-    if (m->rows < tiles_rows((int)m->rows)) { /* rows that are missing are zeros */
-        memset((unsigned char *)w->shared + own * (size_t)w->tid, 0, own);
-    }
+    const size_t own = tiles_buffers(c, m->K, rows_at_once(m), NULL, &t.buf);
+    unsigned char *buffers = (unsigned char *)w->shared + own * (size_t)w->tid;
+    tiles_buffers(c, m->K, rows_at_once(m), buffers, &t.buf);
     for (int64_t i = begin; i < end; i++) {
         matmul_seek(&t.t, i);
-        if (i / m->n_panels != mat) {
-            mat = i / m->n_panels;
+        if (i / m->n_panels != block) { /* other rows of A; those that are missing are zeros */
+            if (t.t.rows < tiles_rows(t.t.rows) && (block < 0 || m->experts.ids != NULL)) {
+                memset(buffers, 0, own);
+            }
+            block = i / m->n_panels;
             usable = load_rows(&t);
         }
         run_panel(&t, usable);
@@ -632,7 +654,7 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
 
 #define TILES                                                                                  \
     .step = STEP_MATMUL, .phases = 2, .setup = setup, .choose = choose, .start = matmul_start, \
-    .work = work
+    .check = matmul_check, .checked = matmul_checked, .work = work
 const driver_t driver_matmul_tiles = {TILES, .arithmetic = IN_F32, .refuse = refuse_floats,
                                       .takes = "up to 16 rows and B in tiles"};
 const driver_t driver_matmul_tiles_int8 = {TILES, .arithmetic = IN_INT8, .refuse = refuse_ints,

@@ -22,6 +22,7 @@ static int height_for(int rows)
 /* The output index of a row. */
 static void seek_row(matmul_task_t *t, int64_t row, int64_t *at)
 {
+    row = t->order != NULL ? t->order[row] : row;
     walk_seek(t->st->n_row, t->st->row_extent, row, at);
     for (int k = 0; k < t->st->n_row; k++) {
         t->idx[t->st->row_dim[k]] = at[k];
@@ -68,7 +69,7 @@ static void load_tile(const matmul_task_t *t, rect_t at, float *to, int64_t ld, 
 static void load_strip(const matmul_task_t *t, rect_t at, float *to, int rows)
 {
     const tiled_b_t *b = &t->st->tiled;
-    const int64_t strip = at.column / TILES_COLUMNS, first = at.row / TILES_K;
+    const int64_t strip = matmul_strip(t, at.column), first = at.row / TILES_K;
     const int tiles = rows / TILES_K;
     if (at.row % TILES_K != 0) {
         t->c->tile->load(&t->b, at, to, TILES_COLUMNS, rows, TILES_COLUMNS);
@@ -167,7 +168,7 @@ static const unsigned char *tiles_after(const matmul_task_t *t, int64_t k, int c
     const bool last = k + t->st->k_block >= t->st->K;
     const int64_t column = t->n0 + c + (last && !t->st->whole ? t->st->panel : 0),
                   tile = (last && !t->st->whole ? 0 : k + t->st->k_block) / TILES_K;
-    return b->data + column / TILES_COLUMNS * b->strip + tile * b->tile;
+    return b->data + matmul_strip(t, column) * b->strip + tile * b->tile;
 }
 
 /* acc[r..r + n)[columns c..c + columns) += A B over k_pad elements from k on, of what buf.a has and
@@ -458,9 +459,18 @@ void matmul_seek_rows(matmul_task_t *t, int64_t mat, int64_t row0, int n)
     t->rows = n;
 }
 
+int64_t matmul_items(const matmul_task_t *t)
+{
+    return t->st->experts.ids != NULL ? experts_items(t->st, t->worker) : t->st->items;
+}
+
 void matmul_seek(matmul_task_t *t, int64_t i)
 {
     const matmul_state_t *st = t->st;
+    if (st->experts.ids != NULL) {
+        experts_seek(t, i);
+        return;
+    }
     const int64_t row0 = i % st->n_blocks * st->block, panel = i / st->n_blocks % st->n_panels;
     matmul_seek_rows(t, i / st->n_blocks / st->n_panels, row0,
                      (int)at_most(st->rows - row0, st->block));
@@ -471,9 +481,8 @@ void matmul_seek(matmul_task_t *t, int64_t i)
 
 static void items(matmul_task_t *t, int tid, int nth)
 {
-    const matmul_state_t *st = t->st;
     int64_t begin, end;
-    share(st->items, tid, nth, &begin, &end);
+    share(matmul_items(t), tid, nth, &begin, &end);
     for (int64_t i = begin; i < end; i++) {
         matmul_seek(t, i);
         matmul_panel(t);
@@ -495,6 +504,8 @@ void matmul_work(const kernel_t *self, const problem_t *p, const void *config, c
     blocks_share(t.c, &st->blocks, w->shared, &t.buf.whole);
     if (w->phase == 1) {
         items(&t, w->tid, w->nth);
+    } else if (st->experts.ids != NULL && w->tid == 0) {
+        experts_sort(st, w);
     } else if (st->whole && !st->left) {
         load_whole(&t, w->tid, w->nth);
     } else if (st->blocks.once && !st->blocks.left) {

@@ -26,8 +26,17 @@ static bool shares_bytes(const reorder_state_t *st)
     const layout_t *l = &st->layout;
     const int64_t bits = dtype_traits(st->strided.data_type)->bits,
                   row = l->along < 0 ? 0 : st->strided.strides[l->along];
-    return !st->packs && l->N > TILES_COLUMNS && l->K > 1 && st->strided.strides[l->across] == 1 &&
-           row * bits % 8 != 0;
+    return !st->packs && (l->N > TILES_COLUMNS || l->matrices > 1) && l->K > 1 &&
+           st->strided.strides[l->across] == 1 && row * bits % 8 != 0;
+}
+
+static lt_t one_matrix(const layout_t *l, const lt_t *all)
+{
+    lt_t lt = *all;
+    for (int d = 0; d < lt.ndims; d++) {
+        lt.dims[d] = d == l->across || d == l->along ? lt.dims[d] : 1;
+    }
+    return lt;
 }
 
 static sinter_status_t choose(const kernel_t *self, const problem_t *p, const void *config,
@@ -45,26 +54,30 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     st->tiles_data = p->frame->v[tiled].data;
     st->strided_data = b->data;
     st->layout = layout_of(&st->tiles);
-    lt_t strip = st->tiles;
+    lt_t strip = one_matrix(&st->layout, &st->tiles);
     strip.dims[st->layout.across] = TILES_COLUMNS;
     layout_bytes(&strip, &st->strip); /* no more than all of it, which layout_verify has checked */
     choice->shares_bytes = shares_bytes(st);
     return sinter_success;
 }
 
-/* Some columns from a multiple of 16 on, which begin with a whole byte in both layouts: as tensors
+/* Some columns of a matrix from a multiple of 16 on, which begin with a whole byte in both layouts: as tensors
  * of their own. */
 typedef struct part {
     lt_t tiles, strided;
     unsigned char *tiles_data, *strided_data;
 } part_t;
 
-static part_t part_of(const reorder_state_t *st, int64_t column, int64_t columns)
+static part_t part_of(const reorder_state_t *st, int64_t matrix, int64_t column, int64_t columns)
 {
-    const int across = st->layout.across;
-    const int64_t bits = dtype_traits(st->strided.data_type)->bits;
-    part_t part = {st->tiles, st->strided, st->tiles_data + column / TILES_COLUMNS * st->strip,
-                   st->strided_data + column * st->strided.strides[across] * bits / 8};
+    const layout_t *l = &st->layout;
+    const int across = l->across;
+    const int64_t bits = dtype_traits(st->strided.data_type)->bits,
+                  strip = matrix * tiles_strips(l->N) + column / TILES_COLUMNS,
+                  element =
+                      layout_matrix(&st->strided, l, matrix) + column * st->strided.strides[across];
+    part_t part = {one_matrix(l, &st->tiles), one_matrix(l, &st->strided),
+                   st->tiles_data + strip * st->strip, st->strided_data + element * bits / 8};
     part.tiles.dims[across] = part.strided.dims[across] = columns;
     return part;
 }
@@ -84,10 +97,12 @@ static sinter_status_t check(const problem_t *p, const void *state)
         return sinter_success;
     }
     const int64_t bytes = dtype_traits(st->strided.data_type)->bits / 8;
-    for (int64_t n = 0; n < l->N; n += TILES_COLUMNS) {
+    const int64_t strips = tiles_strips(l->N);
+    for (int64_t s = 0; s < l->matrices * strips; s++) {
+        const int64_t n = s % strips * TILES_COLUMNS;
         for (int64_t k = 0; k < l->K; k += TILES_K) {
             unsigned char tile[MOST_BYTES];
-            part_t part = part_of(st, n, at_most(l->N - n, TILES_COLUMNS));
+            part_t part = part_of(st, s / strips, n, at_most(l->N - n, TILES_COLUMNS));
             part.tiles.dims[l->along] = part.strided.dims[l->along] = at_most(l->K - k, TILES_K);
             part.strided_data += k * part.strided.strides[l->along] * bytes;
             if (!layout_pack(p->plan->features, &part.strided, part.strided_data, &part.tiles,
@@ -107,21 +122,21 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
                  const worker_t *w)
 {
     const reorder_state_t *st = state;
-    const int64_t N = st->layout.N;
+    const int64_t N = st->layout.N, strips = tiles_strips(N);
     int64_t begin, end;
     (void)self, (void)config;
-    share(tiles_strips(N), w->tid, w->nth, &begin, &end);
-    if (begin == end) {
-        return;
-    }
-    const int64_t column = begin * TILES_COLUMNS;
-    const part_t part = part_of(st, column, at_most(end * TILES_COLUMNS, N) - column);
-    if (st->packs) {
-        (void)layout_pack(p->plan->features, &part.strided, part.strided_data, &part.tiles,
-                          part.tiles_data);
-    } else {
-        layout_unpack(p->plan->features, &part.tiles, part.tiles_data, &part.strided,
-                      part.strided_data);
+    share(st->layout.matrices * strips, w->tid, w->nth, &begin, &end);
+    for (int64_t s = begin, n; s < end; s += n) { /* of one matrix each */
+        const int64_t column = s % strips * TILES_COLUMNS;
+        n = at_most(end - s, strips - s % strips);
+        const part_t part = part_of(st, s / strips, column, at_most(N - column, n * TILES_COLUMNS));
+        if (st->packs) {
+            (void)layout_pack(p->plan->features, &part.strided, part.strided_data, &part.tiles,
+                              part.tiles_data);
+        } else {
+            layout_unpack(p->plan->features, &part.tiles, part.tiles_data, &part.strided,
+                          part.strided_data);
+        }
     }
 }
 

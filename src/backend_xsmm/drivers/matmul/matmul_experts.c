@@ -1,0 +1,150 @@
+/* Matmul with experts: each row of A meets one of several matrices B, which an index names. Rows
+ * are sorted by expert, so that the weights of each are read once, whatever the number of rows, and
+ * those of experts without rows never. */
+#include "backend_xsmm/drivers/common/box.h"
+#include "backend_xsmm/drivers/common/chain_walk.h"
+#include "backend_xsmm/drivers/matmul/matmul.h"
+#include "base/status.h"
+
+/* Where the indices of rows lie, by the dims of the output: those that broadcast stand still. */
+static void strides_of_rows(const matmul_state_t *st, int64_t *strides)
+{
+    const bound_t *ids = st->experts.ids;
+    for (int k = 0; k < st->n_row; k++) {
+        const int d = st->row_dim[k] - (st->nb - ids->ndims);
+        strides[k] = d < 0 || d >= ids->ndims || ids->dims[d] == 1 ? 0 : ids->strides[d];
+    }
+}
+
+/* The expert at a place of the indices, counted from 0 on; -1: there is no such expert. */
+static int64_t expert_at(const experts_t *e, int64_t place)
+{
+    const int64_t i = index_at(e->ids, place), from_0 = i < 0 ? i + e->n : i;
+    return from_0 < 0 || from_0 >= e->n ? -1 : from_0;
+}
+
+int matmul_checked(const step_t *step)
+{
+    return step->p.matmul.experts;
+}
+
+sinter_status_t matmul_check(const problem_t *p, const void *state)
+{
+    const matmul_state_t *st = state;
+    const bound_t *ids = st->experts.ids;
+    int64_t at[SINTER_MAX_NDIMS] = {0}, n = 1;
+    for (int d = 0; ids != NULL && d < ids->ndims; d++) {
+        n *= ids->dims[d];
+    }
+    for (int64_t i = 0; ids != NULL && i < n; i++, walk_next(ids->ndims, ids->dims, at)) {
+        const int64_t place = walk_place(ids->ndims, at, ids->strides);
+        if (expert_at(&st->experts, place) < 0) {
+            return sg_fail(sinter_invalid_arguments,
+                           "MatMul: tensor %llu: index %lld at position %lld names none of %lld "
+                           "experts",
+                           problem_id(p, p->step->p.matmul.experts),
+                           (long long)index_at(ids, place), (long long)i, (long long)st->experts.n);
+        }
+    }
+    return sinter_success;
+}
+
+void experts_bind(const problem_t *p, matmul_state_t *st)
+{
+    const int ids = p->step->p.matmul.experts;
+    st->experts =
+        (experts_t){.ids = ids < 0 ? NULL : &p->frame->v[ids], .n = ids < 0 ? 0 : st->b.dims[0]};
+}
+
+static size_t carve_rows(const matmul_state_t *st, unsigned char *base, expert_rows_t *out)
+{
+    size_t at = 0;
+    out->first = carve(base, &at, (size_t)st->experts.n + 1, sizeof(int64_t));
+    out->block = carve(base, &at, (size_t)st->experts.n + 1, sizeof(int64_t));
+    out->order = carve(base, &at, (size_t)st->rows, sizeof(int64_t));
+    return at;
+}
+
+void experts_reserve(matmul_state_t *st, choice_t *choice)
+{
+    expert_rows_t rows;
+    if (st->experts.ids != NULL) {
+        st->experts.at = scratch_round(choice->shared_bytes);
+        choice->shared_bytes = st->experts.at + carve_rows(st, NULL, &rows);
+    }
+}
+
+expert_rows_t experts_rows(const matmul_state_t *st, const worker_t *w)
+{
+    expert_rows_t rows;
+    carve_rows(st, (unsigned char *)w->shared + st->experts.at, &rows);
+    return rows;
+}
+
+/* A counting sort; rows of an expert keep their order. */
+void experts_sort(const matmul_state_t *st, const worker_t *w)
+{
+    const int64_t n = st->experts.n;
+    const expert_rows_t rows = experts_rows(st, w);
+    int64_t at[SINTER_MAX_NDIMS] = {0}, strides[SINTER_MAX_NDIMS], sum = 0;
+    strides_of_rows(st, strides);
+    memset(rows.first, 0, (size_t)(n + 1) * sizeof *rows.first);
+    for (int64_t r = 0; r < st->rows; r++, walk_next(st->n_row, st->row_extent, at)) {
+        rows.first[expert_at(&st->experts, walk_place(st->n_row, at, strides))]++;
+    }
+    rows.block[0] = 0;
+    for (int64_t e = 0; e <= n; e++) {
+        const int64_t own = e < n ? rows.first[e] : 0;
+        rows.first[e] = sum;
+        sum += own;
+        if (e < n) {
+            rows.block[e + 1] = rows.block[e] + (own + st->block - 1) / st->block;
+        }
+    }
+    memset(at, 0, sizeof at);
+    for (int64_t r = 0; r < st->rows; r++, walk_next(st->n_row, st->row_extent, at)) {
+        const int64_t e = expert_at(&st->experts, walk_place(st->n_row, at, strides));
+        rows.order[rows.first[e]++] = r;
+    }
+    for (int64_t e = n; e > 0; e--) { /* each has become that of the next one */
+        rows.first[e] = rows.first[e - 1];
+    }
+    rows.first[0] = 0;
+}
+
+/* Moves a part of B to expert e. */
+static void seek_part(groups_t *part, const groups_t *base, int64_t e, int64_t N)
+{
+    if (base->tiled != NOT_TILED) {
+        *part = *base;
+        part->data += e * (N / TILES_COLUMNS) * base->strip;
+    }
+}
+
+int64_t experts_items(const matmul_state_t *st, const worker_t *w)
+{
+    return experts_rows(st, w).block[st->experts.n] * st->n_panels;
+}
+
+void experts_seek(matmul_task_t *t, int64_t i)
+{
+    const matmul_state_t *st = t->st;
+    const expert_rows_t rows = experts_rows(st, t->worker);
+    const int64_t block = i / st->n_panels;
+    int64_t e = 0, end = st->experts.n; /* the last expert that begins at or before the block */
+    while (end - e > 1) {
+        const int64_t middle = e + (end - e) / 2;
+        *(rows.block[middle] <= block ? &e : &end) = middle;
+    }
+    const int64_t row0 = rows.first[e] + (block - rows.block[e]) * st->block;
+    t->mat = e;
+    t->order = rows.order;
+    t->row0 = row0;
+    t->rows = (int)at_most(rows.first[e + 1] - row0, st->block);
+    t->n0 = i % st->n_panels * st->panel;
+    t->cols = (int)at_most(st->N - t->n0, st->panel);
+    t->b = matrix_at(&st->b, &e, 1);
+    seek_part(&t->b.codes, &st->b.base.codes, e, st->N);
+    seek_part(&t->b.scale, &st->b.base.scale, e, st->N);
+    seek_part(&t->b.zp, &st->b.base.zp, e, st->N);
+}

@@ -1,0 +1,77 @@
+#include "graph/experts.h"
+
+#include "graph/quant.h"
+#include "graph/schema.h"
+
+enum { TABLE_DIMS = 3 };
+
+/* The Gather from a table of matrices that comes from outside, of which `value` is the result. NULL:
+ * there is none, or others read the result. */
+static const node_t *gather_of(const graph_t *g, int value)
+{
+    const int p = g->values[value].producer;
+    const node_t *n = p < 0 ? NULL : &g->nodes[p];
+    if (n == NULL || n->kind != sinter_op_gather || g->values[value].n_uses != 1 ||
+        g->values[value].is_output) {
+        return NULL;
+    }
+    const value_t *table = &g->values[n->in[0]];
+    const int64_t axis = node_s64(n, sinter_op_attr_axis, 0);
+    return table->lt.ndims == TABLE_DIMS && table->producer < 0 &&
+                   (axis == 0 || axis == -TABLE_DIMS)
+               ? n
+               : NULL;
+}
+
+/* The dequantisation of the second operand; NULL: there is none. */
+static const node_t *dequant_of(const graph_t *g, const node_t *matmul)
+{
+    const int v = matmul->in[1], p = g->values[v].producer;
+    if (matmul->in_dequant != NULL && matmul->in_dequant[1] != NULL) {
+        return matmul->in_dequant[1];
+    }
+    return p >= 0 && g->nodes[p].kind == sinter_op_dynamic_dequantize && g->values[v].n_uses == 1 &&
+                   !g->values[v].is_output
+               ? &g->nodes[p]
+               : NULL;
+}
+
+int graph_experts(const graph_t *g, const node_t *matmul)
+{
+    if (matmul->kind != sinter_op_matmul) {
+        return -1;
+    }
+    const node_t *dq = dequant_of(g, matmul),
+                 *codes = gather_of(g, dq != NULL ? dq->in[0] : matmul->in[1]);
+    const lt_t *x = &g->values[matmul->in[0]].lt, *y = &g->values[matmul->out[0]].lt;
+    if (codes == NULL || x->ndims < 2 || x->dims[x->ndims - 2] != 1 ||
+        node_bool(matmul, sinter_op_attr_transpose_a, false)) {
+        return -1;
+    }
+    const int indices = codes->in[1], ndims = g->values[indices].lt.ndims;
+    bool same = ndims >= 1 && y->ndims == ndims + 2 &&
+                (dq == NULL || quant_split_of(dq) == sinter_data_type_undef);
+    for (int i = 1; dq != NULL && i < dq->n_in && same; i++) {
+        const node_t *values = gather_of(g, dq->in[i]);
+        same = values != NULL && values->in[1] == indices;
+    }
+    return same ? indices : -1;
+}
+
+int graph_table_of_experts(const graph_t *g, int value)
+{
+    return g->nodes[g->values[value].producer].in[0];
+}
+
+bool graph_takes_experts(const graph_t *g, const node_t *gather)
+{
+    const int v = gather->out[0];
+    if (gather->kind != sinter_op_gather || g->values[v].n_uses != 1) {
+        return false;
+    }
+    const node_t *user = &g->nodes[g->uses[g->uses_begin[v]]];
+    if (user->kind == sinter_op_dynamic_dequantize && g->values[user->out[0]].n_uses == 1) {
+        user = &g->nodes[g->uses[g->uses_begin[user->out[0]]]];
+    }
+    return graph_experts(g, user) >= 0;
+}

@@ -1,0 +1,21 @@
+/* Products with experts: a MatMul whose second operand a Gather takes from a table of matrices.
+ *
+ *   MatMul(x [.., 1, K], dequantise(Gather(codes [E, N, K], i), Gather(scales [E, N, G], i)))
+ *
+ * with one row of x for each index, or one for several. Each index names an expert, one of E
+ * matrices. Steps read these where they lie, by the rows that an expert has. */
+#ifndef SINTER_SRC_EXPERTS_H
+#define SINTER_SRC_EXPERTS_H
+
+#include "graph/graph.h"
+
+/* The value of the indices; -1: it is no such product. It does not matter yet whether the
+ * dequantisation stands before the MatMul or rides on it. */
+int graph_experts(const graph_t *g, const node_t *matmul);
+/* The value of the table that input `value` of such a product, or of its dequantisation, is taken
+ * from. */
+int graph_table_of_experts(const graph_t *g, int value);
+/* A Gather that only such a product reads. */
+bool graph_takes_experts(const graph_t *g, const node_t *gather);
+
+#endif
