@@ -63,15 +63,15 @@ int graph_table_of_experts(const graph_t *g, int value)
     return g->nodes[g->values[value].producer].in[0];
 }
 
-bool graph_takes_experts(const graph_t *g, const node_t *gather)
+const node_t *graph_product_of_experts(const graph_t *g, const node_t *gather)
 {
     const int v = gather->out[0];
     if (gather->kind != sinter_op_gather || g->values[v].n_uses != 1) {
-        return false;
+        return NULL;
     }
     const node_t *user = &g->nodes[g->uses[g->uses_begin[v]]];
     if (user->kind == sinter_op_dynamic_dequantize && g->values[user->out[0]].n_uses == 1) {
         user = &g->nodes[g->uses[g->uses_begin[user->out[0]]]];
     }
-    return graph_experts(g, user) >= 0;
+    return graph_experts(g, user) >= 0 ? user : NULL;
 }

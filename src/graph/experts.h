@@ -15,7 +15,8 @@ int graph_experts(const graph_t *g, const node_t *matmul);
 /* The value of the table that input `value` of such a product, or of its dequantisation, is taken
  * from. */
 int graph_table_of_experts(const graph_t *g, int value);
-/* A Gather that only such a product reads. */
-bool graph_takes_experts(const graph_t *g, const node_t *gather);
+/* The product that alone reads what a Gather takes, as its experts or their scales; NULL: there is
+ * none. */
+const node_t *graph_product_of_experts(const graph_t *g, const node_t *gather);
 
 #endif

@@ -31,7 +31,7 @@ typedef struct path {
 static bool codes_in_memory(const graph_t *g, const node_t *matmul, int codes)
 {
     const int p = g->values[codes].producer;
-    return p < 0 || graph_takes_experts(g, &g->nodes[p]) ||
+    return p < 0 || graph_product_of_experts(g, &g->nodes[p]) != NULL ||
            ((op_flags(g->nodes[p].kind) & OP_QUANT) != 0 && !node_has_role(matmul, "pv"));
 }
 

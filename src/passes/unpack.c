@@ -73,11 +73,26 @@ static bool gathers_columns(const graph_t *g, const node_t *n)
            (axis == 0 || axis == -2) && layout_of(data).across == 0;
 }
 
-/* A Gather of experts takes whole matrices so: products read them in the table. */
+/* A Gather takes experts so if the product reads all parts of them in the tables: these have the
+ * layouts that belong to transpose_b. */
 static bool gathers_experts(const graph_t *g, const node_t *n)
 {
-    return n->kind == sinter_op_gather && lt_is_opaque(&g->values[n->in[0]].lt) &&
-           graph_takes_experts(g, n);
+    const node_t *product = n->kind == sinter_op_gather && lt_is_opaque(&g->values[n->in[0]].lt)
+                                ? graph_product_of_experts(g, n)
+                                : NULL;
+    if (product == NULL) {
+        return false;
+    }
+    const bool transposed = node_bool(product, sinter_op_attr_transpose_b, false);
+    const node_t *dq = product->in_dequant != NULL ? product->in_dequant[1] : NULL;
+    const int across = transposed ? 1 : 2, along = transposed ? 2 : 1;
+    bool all =
+        lies_so(&g->values[graph_table_of_experts(g, product->in[1])].lt, true, across, along);
+    for (int i = 1; dq != NULL && i < dq->n_in; i++) {
+        const int table = graph_table_of_experts(g, dq->in[i]);
+        all = all && lies_so(&g->values[table].lt, false, across, along);
+    }
+    return all;
 }
 
 int pass_tiled_port(const graph_t *g, const node_t *n)

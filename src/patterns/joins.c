@@ -117,7 +117,7 @@ static bool multiplies_experts(const joiner_t *j, int part, int v)
             reads = reads || n->in[k] == v;
         }
     }
-    return reads && p >= 0 && graph_takes_experts(m->g, &m->g->nodes[p]);
+    return reads && p >= 0 && graph_product_of_experts(m->g, &m->g->nodes[p]) != NULL;
 }
 
 /* Partition `part` reads v as its data. Products and norms do other work too, which does not

@@ -18,7 +18,7 @@ bool lower_is_eltwise(sinter_op_kind_t kind)
 bool lower_takes_experts(const lowering_t *lo, const node_t *n)
 {
     return n->kind == sinter_op_gather && lo->g->values[n->in[1]].producer < 0 &&
-           graph_takes_experts(lo->g, n);
+           graph_product_of_experts(lo->g, n) != NULL;
 }
 
 bool lower_is_view(const node_t *n)

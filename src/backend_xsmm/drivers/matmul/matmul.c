@@ -242,8 +242,10 @@ const char *matmul_configure(const kernel_t *self, const problem_t *p, int most_
                                : matmul_ladder[height_for((int)most)];
     c->widest = widest_for(N);
     c->chained = sums_of(p) < 0 || sums_of(p) > MM_CHAIN;
-    const char *why = make_kernels(c, rows, m->conv != NULL ? MM_UNIT : MM_HEIGHT,
-                                   products_features(self, p, bf16));
+    /* Each expert may have any number of rows. */
+    const char *why =
+        make_kernels(c, m->experts >= 0 ? -1 : rows, m->conv != NULL ? MM_UNIT : MM_HEIGHT,
+                     products_features(self, p, bf16));
     c->jit = why == NULL;
     c->tall = !c->jit ? MM_TALL : m->conv != NULL && !bf16 ? MM_TALLEST : MM_HEIGHT;
     return why;

@@ -1,0 +1,116 @@
+/* Products with experts: a Gather takes matrices of a table by index, with scales and zero points
+ * or offsets of their own, and rows of an activation meet them. What stands in the way of fusing
+ * now and then is drawn too: other readers, other indices for scales, several rows of A. */
+#include "fuzz.h"
+
+typedef struct experts {
+    int64_t n, N, K, group, tokens, each; /* group 0: all of K */
+    sinter_data_type_t codes, scale, zp;  /* undef: none */
+    int turned, offsets, constant, tiled, ids, n_ids;
+} experts_t;
+
+static int is_plain(sinter_data_type_t type)
+{
+    return type == sinter_f32 || type == sinter_f16 || type == sinter_bf16;
+}
+
+static void choose(fz_t *f, experts_t *e)
+{
+    e->n = FZ_ONE_OF(f, 1, 2, 3, 5, 8, 33);
+    e->N = FZ_ONE_OF(f, 16, 16, 32, 48, 144, 272, 304, 7, 20);
+    e->group = FZ_ONE_OF(f, 0, 16, 32, 32, 32, 64, 128);
+    e->K = e->group ? e->group * FZ_ONE_OF(f, 1, 2, 3, 5) : FZ_ONE_OF(f, 8, 31, 64, 100, 320);
+    e->tokens = fz_dim(f, FZ_ONE_OF(f, 1, 1, 2, 3, 7, 17, 40), 1);
+    e->each = FZ_ONE_OF(f, 1, 2, 2, 4);
+    e->codes = (sinter_data_type_t)FZ_ONE_OF(f, sinter_s4, sinter_s4, sinter_u4, sinter_u4,
+                                             sinter_s8, sinter_u8, sinter_f4_e2m1, sinter_f8_e4m3,
+                                             sinter_f16, sinter_bf16, sinter_f32);
+    e->scale = (sinter_data_type_t)FZ_ONE_OF(f, sinter_f16, sinter_f16, sinter_f32, sinter_bf16);
+    e->zp = sinter_data_type_undef;
+    e->offsets = fz_chance(f, 50);
+    if (gr_dtype(e->codes)->class_ == GR_INT && fz_chance(f, 50)) {
+        e->zp = e->offsets ? (sinter_data_type_t)FZ_ONE_OF(f, sinter_f16, sinter_f32)
+                           : (sinter_data_type_t)FZ_ONE_OF(f, sinter_s8, sinter_u8, sinter_u4);
+    }
+    e->turned = fz_chance(f, 70);
+    e->constant = fz_chance(f, 50);
+    e->tiled = !e->constant && fz_chance(f, 50) && e->N % 16 == 0;
+    e->n_ids = fz_chance(f, 80) ? 2 : 1;
+}
+
+/* What the indices take of a table of so many groups along K. part: 1 codes, 2 values, as fz_tensor
+ * says. */
+static int taken(fz_t *f, const experts_t *e, sinter_data_type_t type, int64_t along, int part)
+{
+    const int64_t dims[3] = {e->n, e->turned ? e->N : along, e->turned ? along : e->N};
+    const int64_t out[4] = {e->tokens, e->each, dims[1], dims[2]};
+    const int table = fz_input(f, type, 3, dims), packed = gr_dtype(type)->bits % 8 != 0;
+    fz_tensor_t *t = &f->tensors[table];
+    if (packed || e->tiled || fz_chance(f, 60)) {
+        fz_no_gaps(f, table);
+    }
+    if (e->constant) {
+        t->property = sinter_tensor_property_constant;
+    }
+    t->tiles = e->tiled ? part : 0;
+    t->turned = e->turned;
+    const int x =
+        FZ_OP(f, gather, type, 2 + e->n_ids, e->n_ids == 2 ? out : out + 1, table, e->ids);
+    if (fz_chance(f, 50)) {
+        fz_s64(f, sinter_op_attr_axis, 1, &(int64_t){fz_chance(f, 50) ? 0 : -3});
+    }
+    return x;
+}
+
+/* The experts as floats. */
+static int weights(fz_t *f, const experts_t *e, sinter_data_type_t type)
+{
+    const int64_t groups = e->group ? e->K / e->group : 1, K = e->group ? e->group : e->K;
+    const int64_t dims[4] = {e->tokens, e->each, e->turned ? e->N : e->K, e->turned ? e->K : e->N},
+                  sizes[4] = {1, 1, e->turned ? 1 : K, e->turned ? K : 1};
+    const int from = 2 - e->n_ids;
+    int in[3] = {taken(f, e, e->codes, e->K, 1)};
+    if (is_plain(e->codes)) {
+        return e->codes == type ? in[0] : fz_cast(f, type, in[0]);
+    }
+    in[1] = taken(f, e, e->scale, groups, 2);
+    in[2] = e->zp ? taken(f, e, e->zp, groups, 2) : -1;
+    const int x =
+        fz_op(f, sinter_op_dynamic_dequantize, type, 2 + e->n_ids, dims + from, e->zp ? 3 : 2, in);
+    fz_str(f, sinter_op_attr_qtype, "per_group");
+    fz_s64(f, sinter_op_attr_group_shape, (size_t)(2 + e->n_ids), sizes + from);
+    if (e->zp && e->offsets) {
+        fz_str(f, sinter_op_attr_zps_kind, "offsets");
+    }
+    return x;
+}
+
+void fz_gen_experts(fz_t *f)
+{
+    static const sinter_fpmath_mode_t modes[] = {sinter_fpmath_mode_strict, sinter_fpmath_mode_int8,
+                                                 sinter_fpmath_mode_f16, sinter_fpmath_mode_any};
+    experts_t e;
+    choose(f, &e);
+    f->mode = modes[fz_pick(f, 4)];
+    f->apply_to_int = fz_chance(f, 90);
+    const int64_t ids[2] = {e.tokens, e.each};
+    e.ids = fz_indices(f, e.n_ids, ids + 2 - e.n_ids, e.n);
+    f->tensors[e.ids].from_end = fz_chance(f, 20);
+    const int64_t shared = e.n_ids == 2 && fz_chance(f, 50) ? 1 : e.each,
+                  rows = fz_chance(f, 10) ? 2 : 1;
+    const int64_t a_dims[4] = {e.tokens, shared, rows, e.K}, out[4] = {e.tokens, e.each, rows, e.N};
+    const int from = 2 - e.n_ids;
+    const sinter_data_type_t type = fz_float(f);
+    const int a = fz_input(f, type, 2 + e.n_ids, a_dims + from), b = weights(f, &e, type);
+    f->tensors[b].keep = fz_chance(f, 5);
+    if (fz_chance(f, 10)) {
+        f->tensors[a].nonfinite = 2;
+    }
+    int x = FZ_OP(f, matmul, type, 2 + e.n_ids, out + from, a, b);
+    if (e.turned) {
+        fz_bool(f, sinter_op_attr_transpose_b, 1);
+    }
+    for (int i = fz_pick(f, 3); i > 0; i--) {
+        x = fz_post_op(f, x);
+    }
+}

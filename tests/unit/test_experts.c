@@ -1,0 +1,183 @@
+/* Products with experts against the oracle: graphs drawn at random over types, groups, layouts,
+ * modes and numbers of tokens; and what users rely on: a partition of its own name, errors for
+ * indices that name no expert before anything is written, the same bits with any number of threads.
+ * SINTER_RANDOM_SEED makes other graphs, SINTER_RANDOM_CASES more; SINTER_MATRIX_ONLY=N runs one. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sinter/sinter.h>
+
+#include "../fuzz/fuzz.h"
+#include "check.h"
+#include "passive.h"
+#include "spec.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+enum { CASES = 150 };
+#else
+enum { CASES = 500 };
+#endif
+
+enum { TOKENS = 40, EACH = 2, EXPERTS = 5, N = 48, K = 64 };
+
+#define GRAPH                                                                                \
+    "Gather axis=0 2:s8:5x48x64 1:s32:?x2 -> 5:s8:?x2x48x64; Gather axis=0 3:f32:5x48x2 "    \
+    "1:s32:?x2 -> 6:f32:?x2x48x2; DynamicDequantize qtype=per_group group_shape=1,1,1,32 "   \
+    "5:s8:?x2x48x64 6:f32:?x2x48x2 -> 7:f32:?x2x48x64; MatMul transpose_b=1 0:f32:?x1x1x64 " \
+    "7:f32:?x2x48x64 -> 8:f32:?x2x1x48"
+
+static float x[TOKENS * K], y[TOKENS * EACH * N], scales[EXPERTS * N * K / 32];
+static int8_t codes[EXPERTS * N * K];
+static int32_t ids[TOKENS * EACH];
+
+static void random_graphs(void)
+{
+    const char *seed_text = getenv("SINTER_RANDOM_SEED"),
+               *cases_text = getenv("SINTER_RANDOM_CASES"), *only = getenv("SINTER_MATRIX_ONLY");
+    const uint64_t seed = seed_text ? strtoull(seed_text, NULL, 0) : 1;
+    const long cases = cases_text ? strtol(cases_text, NULL, 0) : CASES,
+               one = only ? strtol(only, NULL, 0) : -1;
+    long fused = 0;
+
+    for (long i = 0; i < cases; i++) {
+        char text[1024] = "";
+        fz_t f;
+
+        if (one >= 0 && i != one) {
+            continue;
+        }
+        fz_init(&f, seed * 100000 + (uint64_t)i);
+        f.generator = "experts";
+        fz_gen_experts(&f);
+        const fz_outcome_t outcome = fz_run(&f, text, sizeof text);
+        CHECK(outcome == FZ_PASSED, "case %ld %s: %s", i,
+              outcome == FZ_FAILED ? "failed" : "is unsupported", text);
+        if (outcome != FZ_PASSED) {
+            fz_print(&f);
+        }
+        fz_free(&f);
+    }
+    for (size_t i = 0; i < sizeof fz_tally.patterns / sizeof *fz_tally.patterns; i++) {
+        fused += strcmp(fz_tally.patterns[i].name, "moe-matmul") == 0 ? fz_tally.patterns[i].n : 0;
+    }
+    CHECK(one >= 0 || cases < CASES || fused > cases / 2, "%ld of %ld products with experts fused",
+          fused, cases);
+    printf("%ld partitions moe-matmul, %ld tensors in tiles\n", fused, fz_tally.tiled);
+}
+
+static sinter_status_t run(sinter_compiled_graph_t *whole, int tokens, int threads)
+{
+    const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = threads, .all_threads = 1};
+    const sinter_dim_t of_x[4] = {tokens, 1, 1, K}, of_ids[2] = {tokens, EACH};
+    sinter_stream_t *stream = NULL;
+    CHECK_THAT(sinter_stream_create(&stream, NULL, &desc) == sinter_success);
+    const struct {
+        uint64_t id;
+        int ndims;
+        const sinter_dim_t *dims;
+        void *data;
+    } tensors[] = {{0, 4, of_x, x},
+                   {1, 2, of_ids, ids},
+                   {2, 0, NULL, codes},
+                   {3, 0, NULL, scales},
+                   {8, 0, NULL, y}};
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
+        CHECK_THAT(sinter_compiled_graph_bind(whole, tensors[i].id, tensors[i].ndims,
+                                              tensors[i].dims, NULL, tensors[i].data,
+                                              SINTER_BYTES_TRUSTED) == sinter_success);
+    }
+    const sinter_status_t status = sinter_compiled_graph_execute(whole, stream);
+    sinter_stream_destroy(&stream);
+    return status;
+}
+
+/* One compile serves all numbers of tokens. Results are compared with sums in double of the same
+ * codes, and between numbers of threads. */
+static void numbers_of_tokens(sinter_compiled_graph_t *whole)
+{
+    static const int tokens[] = {1, 3, TOKENS, 2}, threads[] = {1, 2, 3, 7};
+    static float first[TOKENS * EACH * N];
+    for (int i = 0; i < 4; i++) {
+        for (int r = 0; r < tokens[i] * EACH; r++) { /* most rows to one expert, none to the last */
+            ids[r] = r % 3 == 0 ? (r * 7) % (EXPERTS - 1) : 1;
+        }
+        for (int t = 0; t < 4; t++) {
+            memset(y, 0xff, sizeof y);
+            CHECK(run(whole, tokens[i], threads[t]) == sinter_success, "%s",
+                  sinter_last_error_message());
+            if (t == 0) {
+                memcpy(first, y, sizeof y);
+            }
+            CHECK(memcmp(first, y, sizeof y) == 0, "%d tokens, %d threads: other bits", tokens[i],
+                  threads[t]);
+        }
+        int wrong = 0;
+        for (int r = 0; r < tokens[i] * EACH; r++) {
+            for (int n = 0; n < N; n++) {
+                double sum = 0, size = 0;
+                const int row = ids[r] * N + n;
+                for (int k = 0; k < K; k++) {
+                    const double term = (double)x[r / EACH * K + k] * codes[row * K + k] *
+                                        (double)scales[(row * K + k) / 32];
+                    sum += term;
+                    size += term < 0 ? -term : term;
+                }
+                const double off = (double)y[r * N + n] - sum;
+                wrong += !((off < 0 ? -off : off) <= size * 0x1p-18);
+            }
+        }
+        CHECK(wrong == 0, "%d tokens: %d results are wrong", tokens[i], wrong);
+    }
+}
+
+static void wrong_indices(sinter_compiled_graph_t *whole)
+{
+    static const int32_t wrong[] = {EXPERTS, -EXPERTS - 1, INT32_MAX, INT32_MIN};
+    for (int i = 0; i < 4; i++) {
+        memset(ids, 0, sizeof ids);
+        memset(y, 0xff, sizeof y);
+        ids[3] = wrong[i];
+        CHECK(run(whole, 2, 2) == sinter_invalid_arguments, "index %d is taken", wrong[i]);
+        CHECK(strstr(sinter_last_error_message(), "tensor 1") != NULL &&
+                  strstr(sinter_last_error_message(), "position 3") != NULL,
+              "%s", sinter_last_error_message());
+        int written = 0;
+        for (size_t b = 0; b < sizeof y; b++) {
+            written += ((unsigned char *)y)[b] != 0xff;
+        }
+        CHECK(written == 0, "%d bytes are written in spite of index %d", written, wrong[i]);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    sinter_graph_t *graph = NULL;
+    sinter_partition_t *part = NULL;
+    sinter_compiled_graph_t *whole = NULL;
+    size_t n = 0;
+    (void)argc;
+    wait_passively(argv);
+    random_graphs();
+    for (int i = 0; i < TOKENS * K; i++) {
+        x[i] = (float)(i * 37 % 101 - 50) / 16;
+    }
+    for (int i = 0; i < EXPERTS * N * K; i++) {
+        codes[i] = (int8_t)(i * 73 % 251 - 125);
+        scales[i / 32] = (float)(i / 32 % 13 + 1) / 64;
+    }
+    CHECK_THAT(spec_graph(&graph, NULL, GRAPH) == sinter_success);
+    CHECK_THAT(sinter_graph_filter(graph, sinter_partition_policy_fusion) == sinter_success);
+    CHECK_THAT(sinter_graph_get_partition_num(graph, &n) == sinter_success && n == 1);
+    CHECK_THAT(sinter_graph_get_partitions(graph, 1, &part) == sinter_success);
+    CHECK(sinter_graph_compile(graph, NULL, 1, &part, &whole) == sinter_success, "%s",
+          sinter_last_error_message());
+    if (whole != NULL) {
+        numbers_of_tokens(whole);
+        wrong_indices(whole);
+    }
+    sinter_compiled_graph_destroy(&whole);
+    sinter_partition_destroy(&part);
+    sinter_graph_destroy(&graph);
+    return check_finish();
+}
