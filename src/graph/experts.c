@@ -1,5 +1,6 @@
 #include "graph/experts.h"
 
+#include "graph/layout.h"
 #include "graph/quant.h"
 #include "graph/schema.h"
 
@@ -36,6 +37,42 @@ static const node_t *dequant_of(const graph_t *g, const node_t *matmul)
                : NULL;
 }
 
+/* A dequantisation that alone reads what `port` of another one is; NULL: there is none, or it
+ * does not ride on that port. */
+static const node_t *inner_of(const graph_t *g, const node_t *dq, int port)
+{
+    const int v = dq->in[port], p = g->values[v].producer;
+    if (dq->in_dequant != NULL) {
+        return dq->in_dequant[port];
+    }
+    return p >= 0 && g->nodes[p].kind == sinter_op_dynamic_dequantize && g->values[v].n_uses == 1 &&
+                   !g->values[v].is_output
+               ? &g->nodes[p]
+               : NULL;
+}
+
+static bool is_taken_by(const graph_t *g, int value, int indices)
+{
+    const node_t *n = gather_of(g, value);
+    return n != NULL && n->in[1] == indices;
+}
+
+/* Scales, zero points or offsets come from tables by the same indices. Those that are codes
+ * themselves do so in tiles only, as do what these are multiplied with. */
+static bool values_are_taken_by(const graph_t *g, const node_t *dq, int port, int indices)
+{
+    const node_t *inner = inner_of(g, dq, port);
+    if (inner == NULL) {
+        return is_taken_by(g, dq->in[port], indices);
+    }
+    bool both = inner->n_in == 2;
+    for (int i = 0; i < 2 && both; i++) {
+        both = is_taken_by(g, inner->in[i], indices) &&
+               lt_is_opaque(&g->values[graph_table_of_experts(g, inner->in[i])].lt);
+    }
+    return both;
+}
+
 int graph_experts(const graph_t *g, const node_t *matmul)
 {
     if (matmul->kind != sinter_op_matmul) {
@@ -52,8 +89,7 @@ int graph_experts(const graph_t *g, const node_t *matmul)
     bool same = ndims >= 1 && y->ndims == ndims + 2 &&
                 (dq == NULL || quant_split_of(dq) == sinter_data_type_undef);
     for (int i = 1; dq != NULL && i < dq->n_in && same; i++) {
-        const node_t *values = gather_of(g, dq->in[i]);
-        same = values != NULL && values->in[1] == indices;
+        same = values_are_taken_by(g, dq, i, indices);
     }
     return same ? indices : -1;
 }
@@ -70,7 +106,7 @@ const node_t *graph_product_of_experts(const graph_t *g, const node_t *gather)
         return NULL;
     }
     const node_t *user = &g->nodes[g->uses[g->uses_begin[v]]];
-    if (user->kind == sinter_op_dynamic_dequantize && g->values[user->out[0]].n_uses == 1) {
+    while (user->kind == sinter_op_dynamic_dequantize && g->values[user->out[0]].n_uses == 1) {
         user = &g->nodes[g->uses[g->uses_begin[user->out[0]]]];
     }
     return graph_experts(g, user) >= 0 ? user : NULL;

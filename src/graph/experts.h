@@ -3,7 +3,8 @@
  *   MatMul(x [.., 1, K], dequantise(Gather(codes [E, N, K], i), Gather(scales [E, N, G], i)))
  *
  * with one row of x for each index, or one for several. Each index names an expert, one of E
- * matrices. Steps read these where they lie, by the rows that an expert has. */
+ * matrices. Steps read these where they lie, by the rows that an expert has. Scales in tiles may be
+ * dequantised themselves, from two more tables. */
 #ifndef SINTER_SRC_EXPERTS_H
 #define SINTER_SRC_EXPERTS_H
 
@@ -12,8 +13,8 @@
 /* The value of the indices; -1: it is no such product. It does not matter yet whether the
  * dequantisation stands before the MatMul or rides on it. */
 int graph_experts(const graph_t *g, const node_t *matmul);
-/* The value of the table that input `value` of such a product, or of its dequantisation, is taken
- * from. */
+/* The value of the table that a Gather takes `value` from, an input of such a product or of its
+ * dequantisations. */
 int graph_table_of_experts(const graph_t *g, int value);
 /* The product that alone reads what a Gather takes, as its experts or their scales; NULL: there is
  * none. */

@@ -225,17 +225,24 @@ static bool varies_in_image(const graph_t *g, const node_t *conv, const path_t *
     return path->n_views > 0;
 }
 
+/* In tiles, or taken by index from a table in tiles, for a product with experts. */
+static bool lies_in_tiles(const graph_t *g, int value)
+{
+    const int p = g->values[value].producer;
+    const bool taken = p >= 0 && graph_product_of_experts(g, &g->nodes[p]) != NULL;
+    return lt_is_opaque(&g->values[taken ? graph_table_of_experts(g, value) : value].lt);
+}
+
 /* Scales, or offsets, of codes in tiles that are codes times scales themselves: the kernels of a
  * MatMul that reads all of them in tiles read both. */
 static sinter_status_t nest(graph_t *g, const node_t *matmul, node_t *dq)
 {
     const int ports[] = {dq->quant->scale_input, dq->quant->offsets ? dq->quant->zp_input : -1};
-    for (int i = 0; i < 2 && lt_is_opaque(&g->values[dq->in[0]].lt); i++) {
+    for (int i = 0; i < 2 && lies_in_tiles(g, dq->in[0]); i++) {
         const int p = ports[i] < 0 ? -1 : g->values[dq->in[ports[i]]].producer;
         const node_t *inner = p < 0 ? NULL : &g->nodes[p];
         if (inner == NULL || inner->kind != sinter_op_dynamic_dequantize || inner->n_in != 2 ||
-            !lt_is_opaque(&g->values[inner->in[0]].lt) ||
-            !lt_is_opaque(&g->values[inner->in[1]].lt)) {
+            !lies_in_tiles(g, inner->in[0]) || !lies_in_tiles(g, inner->in[1])) {
             continue;
         }
         node_t *copy = ARENA_NEW(&g->arena, node_t, 1);

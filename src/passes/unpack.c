@@ -10,6 +10,14 @@
 
 /* ---- which ops read tiles -------------------------------------------------------------------- */
 
+/* The tensor that has a part of B: the table of experts, if a Gather takes the part from one. */
+static const lt_t *tensor_of(const graph_t *g, int value)
+{
+    const int p = g->values[value].producer;
+    const bool taken = p >= 0 && graph_product_of_experts(g, &g->nodes[p]) != NULL;
+    return &g->values[taken ? graph_table_of_experts(g, value) : value].lt;
+}
+
 /* Whether a part of B lies in tiles of codes, or of values, whose columns and K are these dims; -1:
  * it has one element along them. */
 static bool lies_so(const lt_t *lt, bool codes, int across, int along)
@@ -29,9 +37,9 @@ static bool values_lie_so(const graph_t *g, const node_t *dq, int port, int acro
 {
     const node_t *inner = dq->in_dequant != NULL ? dq->in_dequant[port] : NULL;
     if (inner == NULL) {
-        return lies_so(&g->values[dq->in[port]].lt, false, across, along);
+        return lies_so(tensor_of(g, dq->in[port]), false, across, along);
     }
-    const lt_t *codes = &g->values[inner->in[0]].lt, *factors = &g->values[inner->in[1]].lt;
+    const lt_t *codes = tensor_of(g, inner->in[0]), *factors = tensor_of(g, inner->in[1]);
     const quant_geom_t *geom = &inner->quant->geom;
     int grouped = 0;
     for (int d = 0; d < geom->ndims; d++) {
@@ -49,7 +57,8 @@ static bool reads_b(const graph_t *g, const node_t *n)
         return false;
     }
     const node_t *dq = n->in_dequant != NULL ? n->in_dequant[1] : NULL;
-    const lt_t *b = &g->values[n->in[1]].lt;
+    const lt_t *b = tensor_of(g, n->in[1]);
+    const bool experts = graph_experts(g, n) >= 0; /* all parts are tables of the same dims */
     const bool transposed = node_bool(n, sinter_op_attr_transpose_b, false);
     const int last = b->ndims - 1, across = transposed ? last - 1 : last,
               along = transposed ? last : last - 1;
@@ -59,9 +68,11 @@ static bool reads_b(const graph_t *g, const node_t *n)
     const quant_t *q = dq->quant;
     const quant_geom_t *geom = &q->geom;
     return q->split == sinter_data_type_undef && q->scale_input >= 0 &&
-           values_lie_so(g, dq, q->scale_input, geom->scale_dim[across], geom->scale_dim[along]) &&
+           values_lie_so(g, dq, q->scale_input, experts ? across : geom->scale_dim[across],
+                         experts ? along : geom->scale_dim[along]) &&
            (q->zp_input < 0 ||
-            values_lie_so(g, dq, q->zp_input, geom->zp_dim[across], geom->zp_dim[along]));
+            values_lie_so(g, dq, q->zp_input, experts ? across : geom->zp_dim[across],
+                          experts ? along : geom->zp_dim[along]));
 }
 
 /* A Gather takes rows of a matrix so, which are the columns of its tiles. */
@@ -73,26 +84,13 @@ static bool gathers_columns(const graph_t *g, const node_t *n)
            (axis == 0 || axis == -2) && layout_of(data).across == 0;
 }
 
-/* A Gather takes experts so if the product reads all parts of them in the tables: these have the
- * layouts that belong to transpose_b. */
+/* A Gather takes experts so if the product reads all parts of them so. */
 static bool gathers_experts(const graph_t *g, const node_t *n)
 {
     const node_t *product = n->kind == sinter_op_gather && lt_is_opaque(&g->values[n->in[0]].lt)
                                 ? graph_product_of_experts(g, n)
                                 : NULL;
-    if (product == NULL) {
-        return false;
-    }
-    const bool transposed = node_bool(product, sinter_op_attr_transpose_b, false);
-    const node_t *dq = product->in_dequant != NULL ? product->in_dequant[1] : NULL;
-    const int across = transposed ? 1 : 2, along = transposed ? 2 : 1;
-    bool all =
-        lies_so(&g->values[graph_table_of_experts(g, product->in[1])].lt, true, across, along);
-    for (int i = 1; dq != NULL && i < dq->n_in; i++) {
-        const int table = graph_table_of_experts(g, dq->in[i]);
-        all = all && lies_so(&g->values[table].lt, false, across, along);
-    }
-    return all;
+    return product != NULL && reads_b(g, product);
 }
 
 int pass_tiled_port(const graph_t *g, const node_t *n)

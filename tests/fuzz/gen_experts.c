@@ -7,7 +7,10 @@ typedef struct experts {
     int64_t n, N, K, group, tokens, each; /* group 0: all of K */
     sinter_data_type_t codes, scale, zp;  /* undef: none */
     int turned, offsets, constant, tiled, ids, n_ids;
+    int nested; /* scales and offsets in tiles are codes themselves, SHARED of them with a factor */
 } experts_t;
+
+enum { SHARED = 8 };
 
 static int is_plain(sinter_data_type_t type)
 {
@@ -36,6 +39,11 @@ static void choose(fz_t *f, experts_t *e)
     e->constant = fz_chance(f, 50);
     e->tiled = !e->constant && fz_chance(f, 50) && e->N % 16 == 0;
     e->n_ids = fz_chance(f, 80) ? 2 : 1;
+    e->nested = e->tiled && (!e->zp || e->offsets) && fz_chance(f, 40);
+    if (e->nested) {
+        e->group = 32;
+        e->K = e->group * SHARED * FZ_ONE_OF(f, 1, 2);
+    }
 }
 
 /* What the indices take of a table of so many groups along K. part: 1 codes, 2 values, as fz_tensor
@@ -62,6 +70,25 @@ static int taken(fz_t *f, const experts_t *e, sinter_data_type_t type, int64_t a
     return x;
 }
 
+/* Scales or offsets. */
+static int values(fz_t *f, const experts_t *e, sinter_data_type_t type, int64_t groups)
+{
+    const int64_t dims[4] = {e->tokens, e->each, e->turned ? e->N : groups,
+                             e->turned ? groups : e->N},
+                  sizes[4] = {1, 1, e->turned ? 1 : SHARED, e->turned ? SHARED : 1};
+    const int from = 2 - e->n_ids;
+    if (!e->nested) {
+        return taken(f, e, type, groups, 2);
+    }
+    const int codes =
+                  taken(f, e, (sinter_data_type_t)FZ_ONE_OF(f, sinter_s8, sinter_u8), groups, 2),
+              factors = taken(f, e, sinter_f16, groups / SHARED, 2);
+    const int x = FZ_OP(f, dynamic_dequantize, type, 2 + e->n_ids, dims + from, codes, factors);
+    fz_str(f, sinter_op_attr_qtype, "per_group");
+    fz_s64(f, sinter_op_attr_group_shape, (size_t)(2 + e->n_ids), sizes + from);
+    return x;
+}
+
 /* The experts as floats. */
 static int weights(fz_t *f, const experts_t *e, sinter_data_type_t type)
 {
@@ -73,8 +100,8 @@ static int weights(fz_t *f, const experts_t *e, sinter_data_type_t type)
     if (is_plain(e->codes)) {
         return e->codes == type ? in[0] : fz_cast(f, type, in[0]);
     }
-    in[1] = taken(f, e, e->scale, groups, 2);
-    in[2] = e->zp ? taken(f, e, e->zp, groups, 2) : -1;
+    in[1] = values(f, e, e->scale, groups);
+    in[2] = e->zp ? values(f, e, e->zp, groups) : -1;
     const int x =
         fz_op(f, sinter_op_dynamic_dequantize, type, 2 + e->n_ids, dims + from, e->zp ? 3 : 2, in);
     fz_str(f, sinter_op_attr_qtype, "per_group");

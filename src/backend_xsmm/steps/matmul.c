@@ -62,14 +62,29 @@ static void shift_dims(int8_t *dim_of, int by)
     }
 }
 
+/* The factors of scales that are codes, in a table too. */
+static sinter_status_t table_of_factors(lowering_t *lo, const factors_of_scales_t **by)
+{
+    if (*by == NULL) {
+        return sinter_success;
+    }
+    factors_of_scales_t *table = ARENA_NEW(&lo->plan->arena, factors_of_scales_t, 1);
+    if (table == NULL) {
+        return sinter_out_of_memory;
+    }
+    *table = (factors_of_scales_t){graph_table_of_experts(lo->g, (*by)->value), (*by)->groups};
+    *by = table;
+    return sinter_success;
+}
+
 /* B becomes the table that experts are taken from. */
-static void take_experts(const lowering_t *lo, const node_t *n, matmul_params_t *p)
+static sinter_status_t take_experts(lowering_t *lo, const node_t *n, matmul_params_t *p)
 {
     operand_t *b = &p->b;
     const int ids = graph_experts(lo->g, n);
     p->experts = ids >= 0 && lo->g->values[ids].producer < 0 ? ids : -1;
     if (p->experts < 0) {
-        return;
+        return sinter_success;
     }
     const int by = lo->g->values[ids].lt.ndims - 1;
     b->data = graph_table_of_experts(lo->g, b->data);
@@ -80,6 +95,8 @@ static void take_experts(const lowering_t *lo, const node_t *n, matmul_params_t 
     for (int d = 0; d + by < SINTER_MAX_NDIMS; d++) {
         b->group_size[d] = b->group_size[d + by];
     }
+    SG_TRY(table_of_factors(lo, &b->scale_by));
+    return table_of_factors(lo, &b->zp_by);
 }
 
 static sinter_status_t emit(emitter_t *e, const cluster_t *cl, step_t *step)
@@ -90,7 +107,7 @@ static sinter_status_t emit(emitter_t *e, const cluster_t *cl, step_t *step)
     matmul_params_t *p = &step->p.matmul;
     SG_TRY(emit_operand(lo, n, 0, &p->a));
     SG_TRY(emit_operand(lo, n, 1, &p->b));
-    take_experts(lo, n, p);
+    SG_TRY(take_experts(lo, n, p));
     p->out_dims = n->out[0];
     /* Codes of the image that a chain dequantises are floats now, but none to make integers of. */
     const bool floats = convolution && p->a.scale < 0 && emit_dequant_before(lo, n->in[0]) != NULL;

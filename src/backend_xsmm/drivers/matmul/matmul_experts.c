@@ -147,4 +147,6 @@ void experts_seek(matmul_task_t *t, int64_t i)
     seek_part(&t->b.codes, &st->b.base.codes, e, st->N);
     seek_part(&t->b.scale, &st->b.base.scale, e, st->N);
     seek_part(&t->b.zp, &st->b.base.zp, e, st->N);
+    seek_part(&t->b.scale_scale, &st->b.base.scale_scale, e, st->N);
+    seek_part(&t->b.zp_scale, &st->b.base.zp_scale, e, st->N);
 }
