@@ -145,7 +145,8 @@ static void make(select_case_t *p, step_kind_t kind, sinter_data_type_t type,
                     rows || kind == STEP_MATMUL || kind == STEP_SOFTMAX);
         const int reg = kind == STEP_CHAIN ? chain_load(&b, in, 2) : 0;
         if (kind == STEP_MATMUL) {
-            p->step.p.matmul = (matmul_params_t){.a = none, .b = none, .out_dims = out};
+            p->step.p.matmul =
+                (matmul_params_t){.a = none, .b = none, .experts = -1, .out_dims = out};
             p->step.p.matmul.a.data = p->step.p.matmul.b.data = in;
         } else if (kind == STEP_SOFTMAX) {
             p->step.p.softmax = (softmax_params_t){.in = in, .stats = -1, .sink = -1, .axis = 1};

@@ -543,6 +543,7 @@ static void refer_step(const plan_t *plan, const step_t *s, refs_t *reads, refs_
     case STEP_MATMUL:
         refer_operand(plan, &s->p.matmul.a, reads);
         refer_operand(plan, &s->p.matmul.b, reads);
+        refer(plan, reads, s->p.matmul.experts);
         break;
     case STEP_SOFTMAX:
         refer(plan, reads, s->p.softmax.in);

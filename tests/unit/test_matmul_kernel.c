@@ -185,8 +185,12 @@ static void random_matmul(int64_t M, int64_t N, int64_t K, bool known)
         }
     }
     step_t step = {.kind = STEP_MATMUL};
-    step.p.matmul = (matmul_params_t){
-        .a = a.op, .b = b.op, .trans_a = a.trans, .trans_b = b.trans, .out_dims = out};
+    step.p.matmul = (matmul_params_t){.experts = -1,
+                                      .a = a.op,
+                                      .b = b.op,
+                                      .trans_a = a.trans,
+                                      .trans_b = b.trans,
+                                      .out_dims = out};
     step.permit = permit_of(rig_pick(2) ? sinter_fpmath_mode_any : sinter_fpmath_mode_strict,
                             blocks_of_codes(&(problem_t){.plan = &r.plan, .step = &step}));
     const node_t add = {.kind = sinter_op_add};
@@ -229,7 +233,8 @@ static void bad_dims(void)
           "chain");
     const kernel_t *kernels[RIG_KERNELS];
     for (int i = 0; i < 2; i++) {
-        step.p.matmul = (matmul_params_t){.a = {.data = a, .scale = -1, .zp = -1},
+        step.p.matmul = (matmul_params_t){.experts = -1,
+                                          .a = {.data = a, .scale = -1, .zp = -1},
                                           .b = {.data = i ? b : k, .scale = -1, .zp = -1},
                                           .out_dims = out};
         const int n = rig_kernels(&r, &step, kernels);
@@ -251,7 +256,8 @@ static void selection(void)
               out = rig_value(&r, sinter_f32, 2, dims, NULL);
     chain_builder_t bld;
     step_t step = {.kind = STEP_MATMUL, .permit = permit_of(sinter_fpmath_mode_f16, false)};
-    step.p.matmul = (matmul_params_t){.a = {.data = a, .scale = -1, .zp = -1},
+    step.p.matmul = (matmul_params_t){.experts = -1,
+                                      .a = {.data = a, .scale = -1, .zp = -1},
                                       .b = {.data = a, .scale = -1, .zp = -1},
                                       .out_dims = out};
     chain_begin(&bld, &r.plan.arena, 2, out, true);
@@ -301,6 +307,7 @@ static void selection_of_rows(void)
         step_t step = {.kind = STEP_MATMUL};
         step.p.matmul.a = step.p.matmul.b = (operand_t){.data = a, .scale = -1, .zp = -1};
         step.p.matmul.b.data = b;
+        step.p.matmul.experts = -1;
         step.p.matmul.out_dims = out;
         textbuf_t why;
         const kernel_t *k = rig_select(&r, &step, &why);
@@ -357,6 +364,7 @@ static void extreme(const extreme_t *x, int64_t K, int64_t group, bool turned)
         step.p.matmul.b.zp = rig_value(&r, x->zp, 2, one, NULL);
         rig_set(&r, step.p.matmul.b.zp, (int64_t[]){0, 0}, x->zp_value);
     }
+    step.p.matmul.experts = -1;
     step.p.matmul.out_dims = out;
     rig_fill(&r, scale, 1, 1);
     rig_fill(&r, b_scale, 1, 1);
