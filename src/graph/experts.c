@@ -6,8 +6,8 @@
 
 enum { TABLE_DIMS = 3 };
 
-/* The Gather from a table of matrices that comes from outside, of which `value` is the result. NULL:
- * there is none, or others read the result. */
+/* The Gather from a table of matrices that comes from outside, of which `value` is the result.
+ * NULL: there is none, or others read the result. */
 static const node_t *gather_of(const graph_t *g, int value)
 {
     const int p = g->values[value].producer;

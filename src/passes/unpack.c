@@ -1,7 +1,8 @@
 /* f(x) = f(Reorder(x)), x in tiles that f does not read
  *
  * A MatMul reads the tensors of its second operand in tiles, a Gather takes rows or experts from
- * them, and a Reorder unpacks them. For all other ops, tiles are unpacked first, once for all of them. */
+ * them, and a Reorder unpacks them. For all other ops, tiles are unpacked first, once for all of
+ * them. */
 #include "graph/experts.h"
 #include "graph/layout.h"
 #include "graph/quant.h"

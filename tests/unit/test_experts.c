@@ -1,7 +1,8 @@
 /* Products with experts against the oracle: graphs drawn at random over types, groups, layouts,
  * modes and numbers of tokens; and what users rely on: a partition of its own name, errors for
  * indices that name no expert before anything is written, the same bits with any number of threads.
- * SINTER_RANDOM_SEED makes other graphs, SINTER_RANDOM_CASES more; SINTER_MATRIX_ONLY=N runs one. */
+ * SINTER_RANDOM_SEED makes other graphs, SINTER_RANDOM_CASES more; SINTER_MATRIX_ONLY=N runs one.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -61,8 +61,8 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     return sinter_success;
 }
 
-/* Some columns of a matrix from a multiple of 16 on, which begin with a whole byte in both layouts: as tensors
- * of their own. */
+/* Some columns of a matrix from a multiple of 16 on, which begin with a whole byte in both layouts:
+ * as tensors of their own. */
 typedef struct part {
     lt_t tiles, strided;
     unsigned char *tiles_data, *strided_data;
