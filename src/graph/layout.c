@@ -114,8 +114,8 @@ sinter_status_t layout_verify(const sinter_logical_tensor_t *lt, const char *whe
     bool one = lt->ndims >= (tiles_are_values(what) ? 1 : 2);
     const bool whole = lt->ndims > 2 && lt->dims[layout_of(lt).across] % TILES_COLUMNS == 0;
     for (int d = 0; one && d < lt->ndims; d++) {
-        one =
-            lt->dims[d] != SINTER_UNKNOWN_DIM && (d >= lt->ndims - 2 || lt->dims[d] == 1 || whole);
+        one = lt->dims[d] != SINTER_UNKNOWN_DIM &&
+              (d >= lt->ndims - 2 || lt->dims[d] == 1 || (whole && lt->dims[d] > 0));
     }
     if (!one) {
         return sg_fail(sinter_invalid_shape,
