@@ -37,12 +37,12 @@ static const node_t *dequant_of(const graph_t *g, const node_t *matmul)
                : NULL;
 }
 
-/* A dequantisation that alone reads what `port` of another one is; NULL: there is none, or it
- * does not ride on that port. */
+/* The dequantisation of what a port of another one reads, which rides on that port or alone stands
+ * before it; NULL: there is none. */
 static const node_t *inner_of(const graph_t *g, const node_t *dq, int port)
 {
     const int v = dq->in[port], p = g->values[v].producer;
-    if (dq->in_dequant != NULL) {
+    if (dq->in_dequant != NULL && dq->in_dequant[port] != NULL) {
         return dq->in_dequant[port];
     }
     return p >= 0 && g->nodes[p].kind == sinter_op_dynamic_dequantize && g->values[v].n_uses == 1 &&

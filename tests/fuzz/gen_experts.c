@@ -41,6 +41,8 @@ static void choose(fz_t *f, experts_t *e)
     e->n_ids = fz_chance(f, 80) ? 2 : 1;
     e->nested = e->tiled && (!e->zp || e->offsets) && fz_chance(f, 40);
     if (e->nested) {
+        e->scale = sinter_f32;
+        e->zp = e->zp ? sinter_f32 : e->zp;
         e->group = 32;
         e->K = e->group * SHARED * FZ_ONE_OF(f, 1, 2);
     }

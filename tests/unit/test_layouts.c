@@ -500,7 +500,7 @@ static sinter_status_t set_layout(sinter_logical_tensor_t lt, sinter_weights_par
 /* Several matrices lie in tiles as each does alone, one after the other, from any strides. */
 static void test_matrices(void)
 {
-    enum { BYTES = 3 * 2 * 48 * 36 * 4 };
+    enum { BYTES = (6 * (48 * 36 + 8) + 48) * 4 };
     static unsigned char data[BYTES], tiles[2 * BYTES], alone[2 * BYTES], back[BYTES];
     static const struct {
         sinter_data_type_t type;
