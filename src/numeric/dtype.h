@@ -49,7 +49,8 @@ typedef enum dtype_way {
     DTYPE_SHIFTED,    /* round(x / scale) + zp, for integers */
     DTYPE_ADDED,      /* round(x / scale + zp) */
     DTYPE_LESS,       /* round((x - zp) / scale): zp is an offset */
-    DTYPE_RESTORED    /* the way back: (x - zp) * scale */
+    DTYPE_RESTORED,   /* the way back: (x - zp) * scale */
+    DTYPE_OFFSET      /* the way back of an offset: x * scale + zp */
 } dtype_way_t;
 
 /* The scales and zero points of a run of elements: element i has those of group (phase + i) /

@@ -442,9 +442,9 @@ TARGET static void zps_of_offsets(float *scale, float *offset, int64_t n)
     }
 }
 
-const quant_rows_t QUANT_ROWS = {widen,    widen_open,  widen_rows, widen_f16,      widen_bf16,
-                                 merge,    halve,       scales,     factors,        zero_points,
-                                 quantise, dequant_run, quant_run,  zps_of_offsets, spread,
-                                 stream,   end_stream};
+const quant_rows_t QUANT_ROWS = {widen,    widen_open,  widen_rows, widen_f16,  widen_bf16,
+                                 merge,    halve,       scales,     factors,    zero_points,
+                                 quantise, dequant_run, quant_run,  offset_run, zps_of_offsets,
+                                 spread,   stream,      end_stream};
 
 #endif

@@ -105,6 +105,12 @@ TARGET static void dequant_run(const float *x, int n, const quant_param_t *scale
     run(DTYPE_RESTORED, x, n, scale, zp != NULL ? zp : &no_zps, to);
 }
 
+TARGET static void offset_run(const float *x, int n, const quant_param_t *scale,
+                              const quant_param_t *offset, float *to)
+{
+    run(DTYPE_OFFSET, x, n, scale, offset, to);
+}
+
 TARGET static void quant_run(const float *x, int n, const quant_param_t *scale,
                              const quant_param_t *zp, float *to)
 {

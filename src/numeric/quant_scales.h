@@ -64,6 +64,8 @@ OP vf rescaled(dtype_way_t way, vf x, vf by, vf zp)
         return rounded_exactly(true, x, by, zp);
     case DTYPE_RESTORED:
         return (x - zp) * by;
+    case DTYPE_OFFSET: /* x * by may be beyond f32 where the sum is not */
+        return vf_fma(x, by, zp);
     }
     __builtin_unreachable();
 }

@@ -118,6 +118,12 @@ OP vf vf_of_vd(vd low, vd high)
 {
     return (vf){(float)low[0], (float)low[1], (float)high[0], (float)high[1]};
 }
+/* A product of floats is exact in double, and what f32 cannot hold of it may still cancel. */
+OP vf vf_fma(vf a, vf b, vf c)
+{
+    return vf_of_vd(vd_of(a, 0) * vd_of(b, 0) + vd_of(c, 0),
+                    vd_of(a, 1) * vd_of(b, 1) + vd_of(c, 1));
+}
 OP vd vd_min(vd a, vd b)
 {
     return (vd){a[0] < b[0] ? a[0] : b[0], a[1] < b[1] ? a[1] : b[1]};

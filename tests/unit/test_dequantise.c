@@ -147,8 +147,8 @@ static double of_group(const rig_t *r, int v, int ndims, const int64_t *idx, con
 typedef struct test_case {
     rig_t r;
     const geometry_t *g;
-    int in, scale, zp, out; /* values; zp -1: none */
-    enum { DEQUANTISE, QUANTISE, CONVERT } what;
+    int in, scale, zp, out;                               /* values; zp -1: none */
+    enum { DEQUANTISE, RESTORE, QUANTISE, CONVERT } what; /* RESTORE: by offsets */
     step_t step;
     char name[160];
 } test_case_t;
@@ -188,6 +188,7 @@ static void build(test_case_t *t)
               z = t->zp < 0 ? -1 : chain_load_groups(&b, t->zp, same, exact);
     const int y = t->what == QUANTISE     ? chain_unrounded(&b, chain_quant(&b, x, s, z, out), out)
                   : t->what == DEQUANTISE ? chain_dequant(&b, x, s, z)
+                  : t->what == RESTORE    ? chain_dequant_offset(&b, x, s, z)
                                           : x;
     const bool f64 = t->zp >= 0 && dtype_needs_f64(t->r.v[t->zp].dtype);
     CHECK(chain_store(&b, y, t->out, NULL) == sinter_success &&
@@ -202,6 +203,9 @@ static double expected(const test_case_t *t, const int64_t *idx)
     const double z = t->zp < 0 ? 0 : of_group(&t->r, t->zp, t->g->ndims, idx, t->g->zp);
     if (t->what == CONVERT) {
         return x;
+    }
+    if (t->what == RESTORE) {
+        return x * s + z;
     }
     if (t->what == DEQUANTISE) {
         return (t->zp < 0 ? x : x - z) * s;
@@ -257,6 +261,30 @@ static void dequantise(const geometry_t *g, sinter_data_type_t type, sinter_data
     fill_scales(&t.r, t.scale);
     if (t.zp >= 0) {
         fill_zps(&t.r, t.zp);
+    }
+    close_case(&t);
+}
+
+/* Offsets are scales times whole numbers, so that no sum has more digits than a float. Half of the
+ * scales are so large that codes times these are beyond f32, where offsets make up for it. */
+static void restore(const geometry_t *g, sinter_data_type_t type, sinter_data_type_t scale,
+                    sinter_data_type_t offset, sinter_data_type_t out)
+{
+    geometry_t same = *g;
+    int64_t idx[SINTER_MAX_NDIMS];
+    test_case_t t;
+    memcpy(same.zp, same.scale, sizeof same.zp);
+    open_case(&t, &same, type, scale, offset, out, RESTORE);
+    fill_bits(&t.r, t.in);
+    fill_scales(&t.r, t.scale);
+    for (int64_t i = 0; i < rig_count(&t.r.v[t.zp]); i++) {
+        rig_index(&t.r.v[t.zp], i, idx);
+        if (scale != sinter_f16 && scale != sinter_f8_e4m3 && rig_pick(2)) {
+            rig_set(&t.r, t.scale, idx,
+                    ldexp(scale == sinter_e8m0 ? 64 : 64 + rig_pick(64), 113 + rig_pick(5)));
+        }
+        const double s = rig_get(&t.r, t.scale, idx), most = fabs(0x1p127 / s);
+        rig_set(&t.r, t.zp, idx, -s * (most < 256 ? rig_pick((int)most + 1) : rig_pick(256)));
     }
     close_case(&t);
 }
@@ -353,6 +381,15 @@ int main(void)
         if (is_int(codes[c_i]) || !typed(zps[z_i])) {
             dequantise(any_geometry(), codes[c_i], scales[s_i], zps[z_i], floats[f_i]);
             quantise(any_geometry(), floats[f_i], scales[s_i], zps[z_i], codes[c_i]);
+        }
+    }
+    EACH(c, codes)
+    EACH(s, scales)
+    EACH(z, floats)
+    EACH(f, floats)
+    {
+        if (is_int(codes[c_i])) {
+            restore(any_geometry(), codes[c_i], scales[s_i], floats[z_i], floats[f_i]);
         }
     }
     for (size_t g = 0; g < sizeof past / sizeof *past; g++) {

@@ -33,9 +33,10 @@ typedef enum chain_opcode {
     CHAIN_ROUND_TO,   /* dst = a converted to `dtype` and back */
     CHAIN_CONST,      /* dst = p[0] */
     CHAIN_TRUNCATE,   /* dst = a without its fraction; only in chains of doubles */
-    /* dst = (a - zp) * scale, where scale and zp are operands; zp -1: there is none */
+    /* dst = (a - zp) * scale, where scale and zp are operands; zp -1: there is none. With offsets
+     * dst = a * scale + zp. */
     CHAIN_DEQUANT,
-    CHAIN_LOAD_DEQUANT, /* dst = (operand - zp) * scale */
+    CHAIN_LOAD_DEQUANT, /* the same of the operand in place of a */
     /* dst = round(a / scale) + zp. Without zp the quotient is not rounded, since CHAIN_ROUND_TO or
      * CHAIN_STORE follows. */
     CHAIN_QUANT
@@ -46,6 +47,7 @@ typedef struct chain_instr {
     int dst, a, b, c;  /* registers */
     int operand, high; /* LOAD, STORE */
     int scale, zp;     /* DEQUANT, QUANT: operands */
+    bool offsets;      /* DEQUANT: zp has offsets */
     int index;         /* INDEX: which one of the chain's indices */
     /* LOAD: nothing is stored before the register is read last, so the tensor itself can stand for
      * the register. */

@@ -252,43 +252,38 @@ static int loaded_from(const chain_builder_t *b, int reg)
     return in != NULL && in->op == CHAIN_LOAD ? in->operand : -1;
 }
 
-/* Makes one instruction of a dequantisation or quantisation whose scale and zero point are
- * tensors (when decoding, the codes too). Their loads are then not needed. */
-static int rescale(chain_builder_t *b, chain_opcode_t op, int x, int scale, int zp)
+/* One instruction of a dequantisation or quantisation, of which scale and zero point are loaded (when
+ * decoding, the codes may be too). Their loads are then not needed. */
+static int rescale(chain_builder_t *b, chain_instr_t in, int scale, int zp)
 {
-    const int s = loaded_from(b, scale), z = loaded_from(b, zp);
-    if (x < 0 || s < 0 || (zp >= 0 && z < 0)) {
-        if (op == CHAIN_DEQUANT) {
-            const int q = zp < 0 ? x : binary(b, sinter_op_subtract, x, zp);
-            return binary(b, sinter_op_multiply, q, scale);
-        }
-        const int q = binary(b, sinter_op_divide, x, scale);
-        return zp < 0 || q < 0
-                   ? q
-                   : binary(b, sinter_op_add,
-                            emit(b, (chain_instr_t){.op = sinter_op_round, .a = q}), zp);
+    in.scale = loaded_from(b, scale);
+    in.zp = loaded_from(b, zp);
+    if (in.a < 0 || in.scale < 0 || (zp >= 0 && in.zp < 0)) {
+        return -1;
     }
-    const int codes = op == CHAIN_DEQUANT ? loaded_from(b, x) : -1;
+    const int codes = in.op == CHAIN_DEQUANT ? loaded_from(b, in.a) : -1;
     if (codes >= 0) {
-        return emit(
-            b, (chain_instr_t){.op = CHAIN_LOAD_DEQUANT, .operand = codes, .scale = s, .zp = z});
+        in.op = CHAIN_LOAD_DEQUANT;
+        in.operand = codes;
+        in.a = 0;
     }
-    return emit(b, (chain_instr_t){.op = (int)op, .a = x, .scale = s, .zp = z});
+    return emit(b, in);
 }
 
 int chain_dequant(chain_builder_t *b, int x, int scale, int zp)
 {
-    return rescale(b, CHAIN_DEQUANT, x, scale, zp);
+    return rescale(b, (chain_instr_t){.op = CHAIN_DEQUANT, .a = x}, scale, zp);
 }
 
 int chain_dequant_offset(chain_builder_t *b, int x, int scale, int offset)
 {
-    return binary(b, sinter_op_add, binary(b, sinter_op_multiply, x, scale), offset);
+    return rescale(b, (chain_instr_t){.op = CHAIN_DEQUANT, .a = x, .offsets = true}, scale, offset);
 }
 
 int chain_quant(chain_builder_t *b, int x, int scale, int zp, sinter_data_type_t dtype)
 {
-    return chain_round_to(b, rescale(b, CHAIN_QUANT, x, scale, zp), dtype);
+    const int q = rescale(b, (chain_instr_t){.op = CHAIN_QUANT, .a = x}, scale, zp);
+    return chain_round_to(b, q, dtype);
 }
 
 int chain_unrounded(const chain_builder_t *b, int reg, sinter_data_type_t dtype)

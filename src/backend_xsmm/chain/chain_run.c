@@ -381,13 +381,14 @@ static void rescale(const chain_bound_t *b, const chain_instr_t *in, const block
         if (codes != NULL) {
             const int64_t at = row_first(b, codes, k, run.first, i);
             dtype_scaled_t groups;
-            if (bulk->load_scaled && same_groups(&params.scale, zp, &groups)) {
+            if (bulk->load_scaled && !in->offsets && same_groups(&params.scale, zp, &groups)) {
                 bulk->load_scaled(codes->data, at, k->cols, &groups, dst);
                 continue;
             }
             bulk->load(codes->data, at, k->cols, dst);
         }
         (in->op == CHAIN_QUANT ? b->quant->quant_run
+         : in->offsets         ? b->quant->offset_run
                                : b->quant->dequant_run)(x, k->cols, &params.scale, zp, dst);
     }
 }
@@ -415,8 +416,8 @@ static bool streams_rows(const chain_bound_t *b, const chain_ref_t *to, const ch
 dtype_stream_t *chain_stream(const chain_bound_t *b, bool native_bf16)
 {
     const chain_instr_t *in = b->chain->instrs;
-    if (b->chain->n_instrs != 2 || in[0].op != CHAIN_LOAD_DEQUANT || in[1].op != CHAIN_STORE ||
-        !b->refs[in[1].operand].stream) {
+    if (b->chain->n_instrs != 2 || in[0].op != CHAIN_LOAD_DEQUANT || in[0].offsets ||
+        in[1].op != CHAIN_STORE || !b->refs[in[1].operand].stream) {
         return NULL;
     }
     const chain_ref_t *codes = &b->refs[in[0].operand], *to = &b->refs[in[1].operand];
@@ -525,7 +526,9 @@ static void rescale_f64(const chain_bound_t *b, const chain_instr_t *in, const b
         load_run_f64(b, &b->refs[in->zp], k->idx, n, tmp[TMP_ZP], tmp[TMP]);
     }
     for (int i = 0; i < n; i++) {
-        if (in->op != CHAIN_QUANT) {
+        if (in->offsets) {
+            dst[i] = src[i] * s[i] + z[i];
+        } else if (in->op != CHAIN_QUANT) {
             dst[i] = (in->zp < 0 ? src[i] : src[i] - z[i]) * s[i];
         } else {
             dst[i] = in->zp < 0 ? src[i] / s[i] : rint(src[i] / s[i]) + z[i];

@@ -10,17 +10,18 @@ static void dequant_c(float *x, const float *zp, const float *scale, int n)
     }
 }
 
+/* The product alone may be beyond f32 where the sum is not. */
 static void restore_c(float *x, const float *offset, const float *scale, int n)
 {
     for (int i = 0; i < n; i++) {
-        x[i] = x[i] * scale[i] + offset[i];
+        x[i] = (float)((double)x[i] * (double)scale[i] + (double)offset[i]);
     }
 }
 
 static void restore_group_c(float *x, float offset, float scale, int n)
 {
     for (int i = 0; i < n; i++) {
-        x[i] = x[i] * scale + offset;
+        x[i] = (float)((double)x[i] * (double)scale + (double)offset);
     }
 }
 
