@@ -27,6 +27,9 @@ enum {
 /* What a tensor's declaration keeps to itself, for the library to infer. */
 typedef enum fz_declare { FZ_ALL, FZ_NO_LAYOUT, FZ_NO_DIMS, FZ_NO_RANK } fz_declare_t;
 
+/* Scales near both ends of f32, and the zero points or offsets that bring codes back into range. */
+typedef enum fz_brink { FZ_NO_BRINK, FZ_BRINK_SCALES, FZ_BRINK_ZPS, FZ_BRINK_OFFSETS } fz_brink_t;
+
 typedef struct fz_tensor {
     sinter_data_type_t type;
     sinter_tensor_property_t property;
@@ -50,6 +53,9 @@ typedef struct fz_tensor {
     int vast; /* magnitudes near both ends of the type's range, the same in runs */
     /* far > 0: all lie around one value, far bits apart from it; scaled by 2^level. */
     int far, level;
+    fz_brink_t brink;
+    /* What they are for, a tensor; whether the scales are powers of two. */
+    int codes, power;
     int dead_rows;       /* 1 + the axis whose rows are wholly -Inf here and there; 0: none */
     const double *value; /* for each variant: what all elements are; NULL: random */
     /* Elements are indices into a dim of this size, which may be a symbol; 0: they are not.
@@ -203,6 +209,8 @@ int fz_quantized(fz_t *f, int x);
 fz_coded_t fz_computed(fz_t *f, int x, int64_t group);
 /* Dequantised with what fz_computed gave. */
 int fz_recovered(fz_t *f, sinter_data_type_t type, const fz_coded_t *q);
+/* Perhaps scales near both ends of f32, with zero points or offsets that make up for it. */
+void fz_perhaps_at_brink(fz_t *f, int codes, int scales, int zps, int offsets, int percent);
 /* Lays all that the last op dequantises to x in tiles, now and then, if it can lie so, or leaves
  * that to compile. x is the second operand of the MatMul that follows. */
 void fz_perhaps_in_tiles(fz_t *f, int x, int transpose_b, int percent);

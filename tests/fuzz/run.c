@@ -446,6 +446,37 @@ static double far_value(const fz_tensor_t *t, uint64_t tensor, uint64_t h)
     return ldexp(t->far > 0 ? middle + ldexp(x, -t->far) : x, t->level);
 }
 
+/* What all codes of a tensor lie around. */
+static double middle_code(const fz_t *f, int codes)
+{
+    const fz_tensor_t *t = &f->tensors[codes];
+    const double middle = 1 + (double)(random_mix(f->seed + (uint64_t)codes) % 97) / 128;
+    return t->far > 0 ? rint(ldexp(middle, t->level)) : 0;
+}
+
+/* Element i of scales, or of zero points or offsets in the same groups. Half of the scales are so
+ * large that codes times these are beyond f32, or nearly, and a quarter is among the least numbers. */
+static double brink_value(const fz_t *f, const fz_tensor_t *t, int64_t i)
+{
+    const uint64_t h = random_mix(f->seed ^ (uint64_t)t->codes << 32 ^ (uint64_t)i);
+    const int what = h & 3, e = (int)(h >> 32 & 63),
+              bits = gr_dtype(f->tensors[t->codes].type)->bits,
+              exponent = what < 2    ? 126 - bits + e % 4
+                         : what == 2 ? -149 + e
+                                     : -8 + e % 8;
+    const double sign = h & 16 ? -1 : 1, few = 1 + (double)(h >> 8 & 63) / 64,
+                 middle = middle_code(f, t->codes),
+                 code = middle > 0 ? middle : (double)((h >> 20 & 255) >> (8 - bits)),
+                 scale = t->power ? ldexp(1, exponent) : ldexp(sign * few, exponent);
+    if (t->brink == FZ_BRINK_SCALES) {
+        return scale;
+    }
+    if (t->brink == FZ_BRINK_ZPS) {
+        return what == 2 ? ldexp(sign * few, 80 + e % 40) : code;
+    }
+    return what == 2 ? ldexp(sign * few, -100 + 2 * e) : -scale * fmin(code, fabs(0x1p127 / scale));
+}
+
 static double index_value(const fz_tensor_t *t, int64_t n, uint64_t h)
 {
     const double i = (double)(int64_t)((h >> 8) % (uint64_t)n);
@@ -488,6 +519,9 @@ static void spoil(const fz_t *f, const fz_tensor_t *t, const buffer_t *b, int va
         if (t->far || t->level) {
             orc_encode(lt->data_type, b->data, gr_offset(lt, i),
                        far_value(t, random_mix(f->seed + lt->id), h));
+        }
+        if (t->brink) {
+            orc_encode(lt->data_type, b->data, gr_offset(lt, i), brink_value(f, t, i));
         }
         if (t->vast) {
             orc_encode(lt->data_type, b->data, gr_offset(lt, i),

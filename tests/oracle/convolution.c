@@ -94,7 +94,8 @@ static int like(orc_ctx_t *c, const orc_value_t *x, int64_t a, int64_t b, int64_
                        .walked = x->walked,
                        .probabilities = x->probabilities,
                        .from_int = x->from_int,
-                       .small_codes = x->small_codes};
+                       .small_codes = x->small_codes,
+                       .beyond = x->beyond};
     y->lt.ndims = 3;
     y->lt.dims[0] = a;
     y->lt.dims[1] = b;

@@ -20,6 +20,7 @@ static void move(orc_value_t *out, size_t to, const orc_value_t *in, size_t from
 static void keep_origin(orc_ctx_t *c)
 {
     c->out[0]->from_int = c->in[0]->from_int;
+    c->out[0]->beyond = c->in[0]->beyond;
     c->out[0]->small_codes = c->in[0]->small_codes && c->in[0]->scale == NULL;
     c->out[0]->kept = c->out[0]->lt.data_type == c->in[0]->lt.data_type;
 }

@@ -65,6 +65,9 @@ typedef struct orc_value {
     bool from_int;      /* dequantised from an integer type, possibly moved or cast since */
     /* As from_int, from codes that are integers of at most 8 bits times a power of two. */
     bool small_codes;
+    /* As from_int or from floats: codes times scales that are beyond f32. Op by op they are
+     * infinite; a product that scales its sums need not see them. */
+    bool beyond;
     int64_t group[SINTER_MAX_NDIMS]; /* dequantised: elements of each dim that share a scale */
 } orc_value_t;
 

@@ -294,6 +294,15 @@ static double share_of_equal_pairs(const uint32_t *count, double k)
     return fmin(1, fmax(1 / k, pairs / (k * k)));
 }
 
+/* Infinities that a product may not see: see `beyond` in internal.h. */
+static void add_beyond(const double *v, double *b2_max)
+{
+#pragma omp simd
+    for (int r = 0; r < BLOCK; r++) {
+        b2_max[r] = isinf(v[r]) ? INFINITY : b2_max[r];
+    }
+}
+
 /* b NULL: every value is certain. */
 static void add_nans(const double *v, const double *b, double *nans, double *least)
 {
@@ -329,6 +338,9 @@ static power_sums_t block_sums(const operand_t *o, int64_t at, int64_t rows, int
         if (o->t->b) {
             add_powers(bounds[in], s.b2, s.b4, s.b2_max);
             add_unsure(values[in], bounds[in], s.unsure);
+        }
+        if (o->t->beyond) {
+            add_beyond(values[in], s.b2_max);
         }
         if (o->mode_group > 0 && ((i + 1) % o->group == 0 || i + 1 == k)) {
             double count = (double)(i % o->group + 1);

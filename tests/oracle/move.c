@@ -5,6 +5,7 @@ static void keep_origin(orc_ctx_t *c)
 {
     c->out[0]->from_int = c->in[0]->from_int;
     c->out[0]->small_codes = c->in[0]->small_codes;
+    c->out[0]->beyond = c->in[0]->beyond;
     c->out[0]->kept = c->out[0]->lt.data_type == c->in[0]->lt.data_type;
     memcpy(c->out[0]->group, c->in[0]->group, sizeof c->in[0]->group);
 }
@@ -173,6 +174,7 @@ int oracle_concat(orc_ctx_t *c)
         bounds = bounds || in->b != NULL;
         c->out[0]->from_int = c->out[0]->from_int && in->from_int;
         c->out[0]->small_codes = c->out[0]->small_codes && in->small_codes;
+        c->out[0]->beyond = c->out[0]->beyond || in->beyond;
         c->out[0]->kept = c->out[0]->kept && in->lt.data_type == c->out[0]->lt.data_type;
     }
     if (orc_shape(c, 0, ndims, dims) || orc_alloc(c, c->out[0], bounds)) {

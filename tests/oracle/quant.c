@@ -3,6 +3,7 @@
  * dim / scale dim, or what group_shape says, with what is left over in a last, shorter group. */
 #include "quant.h"
 
+#include <float.h>
 #include <string.h>
 
 #include "internal.h"
@@ -261,8 +262,14 @@ static int apply(orc_ctx_t *c, const orc_value_t *scales, const orc_value_t *zps
     if (out->small_codes && keep_scales(c, &views[1])) {
         return -1;
     }
-    return orc_map(c, out, 3, views, quantize ? quantize_chunk : dequantize_chunk, &formula,
-                   quantize || formula.floats || formula.offsets);
+    if (orc_map(c, out, 3, views, quantize ? quantize_chunk : dequantize_chunk, &formula,
+                quantize || formula.floats || formula.offsets)) {
+        return -1;
+    }
+    for (size_t i = 0; i < out->n && !quantize && !out->beyond; i++) {
+        out->beyond = isfinite(out->v[i]) && fabs(out->v[i]) > FLT_MAX;
+    }
+    return 0;
 }
 
 /* ---- ops ------------------------------------------------------------------------------------- */

@@ -102,6 +102,14 @@ static sinter_data_type_t zp_type(fz_t *f, sinter_data_type_t code)
                      : (sinter_data_type_t)FZ_ONE_OF(f, sinter_u8, sinter_u4, sinter_s32);
 }
 
+/* Mostly f16; not drawn, so that seeds name the same cases as before. */
+static sinter_data_type_t offset_type(const fz_t *f)
+{
+    const uint64_t h = random_mix(f->seed) % 4;
+
+    return h < 2 ? sinter_f16 : h == 2 ? sinter_bf16 : sinter_f32;
+}
+
 /* Groups along K (dim k_dim) and sometimes along the other dim; a scale for each matrix of the
  * batch, or one for all. */
 static void scale_dims(fz_t *f, int ndims, const int64_t *dims, int k_dim, int64_t group,
@@ -181,8 +189,9 @@ static int coded(fz_t *f, sinter_data_type_t code, int ndims, const int64_t *dim
     if (is_int(code) && fz_chance(f, 60)) {
         offsets = fz_chance(f, 25);
         zp_dims(f, ndims, dims, scales, k_dim, group, zps);
-        in[n++] = offsets ? stored(f, sinter_f16, ndims, scales)
+        in[n++] = offsets ? stored(f, offset_type(f), ndims, scales)
                           : stored(f, zp_type(f, code), ndims, zps);
+        fz_perhaps_at_brink(f, in[0], in[1], in[2], offsets, 25);
     }
     if (split) {
         in[n++] = stored(f, sinter_u2, ndims, dims);
@@ -332,6 +341,18 @@ static void posts(fz_t *f, int x)
     }
 }
 
+/* Makes plain activations small where the weights have scales near the ends of f32: most sums then
+ * fit. */
+static void temper(fz_t *f, int a)
+{
+    for (int i = 0; i < f->n_tensors && !f->tensors[a].produced; i++) {
+        if (f->tensors[i].brink == FZ_BRINK_SCALES) {
+            f->tensors[a].level = -(int)(random_mix(f->seed + 1) % 32);
+            f->tensors[a].vast = f->tensors[a].spread = 0;
+        }
+    }
+}
+
 static void build(fz_t *f)
 {
     static const sinter_fpmath_mode_t modes[] = {
@@ -350,6 +371,7 @@ static void build(fz_t *f)
     nb = operand_dims(f, &p, p.k, p.n, tb, b);
     in[0] = activation(f, &p, na, a, ta ? na - 2 : na - 1);
     in[1] = weight(f, &p, nb, b, tb ? nb - 1 : nb - 2);
+    temper(f, in[0]);
     fz_perhaps_in_tiles(f, in[1], tb, 60);
     for (int d = na > nb ? na : nb; d > 2; d--) {
         const int64_t da = d > na ? 1 : a[na - d], db = d > nb ? 1 : b[nb - d];
