@@ -492,7 +492,8 @@ static double second_order(const norms_t *a, const norms_t *b)
 }
 
 /* Whether an order of summation in f32 may overflow that another does not, or to the other side.
- * most: what the magnitudes of the finite terms add up to at most. */
+ * most: what the magnitudes of the finite terms add up to at most. Attention adds products with
+ * exp(x - max), and divides by their sum, the number of keys at most, at the end. */
 static bool may_overflow(double v, double bound, double most)
 {
     if (!(most > FLT_MAX) || isnan(v)) {
@@ -529,8 +530,8 @@ static void bound_row(const shape_t *s, const operand_t *oa, const norms_t *a, c
             bound[j] = gamma * (a->v2 + ea) * (b->v2 + eb) + (random < certain ? random : certain) +
                        second_order(a, b) + terms * ORC_UNDERFLOW;
         }
-        if (may_overflow(v[j], bound[j], (a->v2 + ea) * (b->v2 + eb)) ||
-            (!isfinite(v[j]) && (a->unsure || b->unsure))) {
+        const double most = (a->v2 + ea) * (b->v2 + eb) * (oa->t->probabilities ? terms : 1);
+        if (may_overflow(v[j], bound[j], most) || (!isfinite(v[j]) && (a->unsure || b->unsure))) {
             bound[j] = INFINITY;
         }
     }
