@@ -209,7 +209,8 @@ int fz_quantized(fz_t *f, int x);
 fz_coded_t fz_computed(fz_t *f, int x, int64_t group);
 /* Dequantised with what fz_computed gave. */
 int fz_recovered(fz_t *f, sinter_data_type_t type, const fz_coded_t *q);
-/* Perhaps scales near both ends of f32, with zero points or offsets that make up for it. */
+/* Perhaps scales near both ends of f32, with zero points or offsets (zps -1: none) that make up for
+ * it. */
 void fz_perhaps_at_brink(fz_t *f, int codes, int scales, int zps, int offsets, int percent);
 /* Lays all that the last op dequantises to x in tiles, now and then, if it can lie so, or leaves
  * that to compile. x is the second operand of the MatMul that follows. */

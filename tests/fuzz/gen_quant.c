@@ -268,16 +268,22 @@ static int has_range_of_f32(sinter_data_type_t type)
 void fz_perhaps_at_brink(fz_t *f, int codes, int scales, int zps, int offsets, int percent)
 {
     const uint64_t h = random_mix(f->seed ^ (uint64_t)scales << 16);
-    fz_tensor_t *c = &f->tensors[codes], *s = &f->tensors[scales], *z = &f->tensors[zps];
+    fz_tensor_t *c = &f->tensors[codes], *s = &f->tensors[scales],
+                *z = zps < 0 ? s : &f->tensors[zps];
 
     if ((int)(h % 100) >= percent || s->produced || z->produced || !has_range_of_f32(s->type) ||
         (offsets && !has_range_of_f32(z->type))) {
         return;
     }
+    s->codes = codes;
+    s->power = s->type == sinter_e8m0;
     s->brink = FZ_BRINK_SCALES;
+    if (zps < 0) {
+        return;
+    }
     z->brink = offsets ? FZ_BRINK_OFFSETS : FZ_BRINK_ZPS;
-    s->codes = z->codes = codes;
-    s->power = z->power = s->type == sinter_e8m0;
+    z->codes = codes;
+    z->power = s->power;
     if (!c->produced && c->type == sinter_u8 &&
         h >> 32 & 1) { /* within a few codes of each other */
         c->far = 6;
@@ -302,8 +308,8 @@ int fz_dequantized(fz_t *f, sinter_data_type_t type, int ndims, const int64_t *d
     if (!given) {
         n += scale_inputs(f, code, ndims, dims, 1, &g, in + 1);
     }
-    if (n > 2) {
-        fz_perhaps_at_brink(f, in[0], in[1], in[2], g.offsets, 15);
+    if (n > 1) {
+        fz_perhaps_at_brink(f, in[0], in[1], n > 2 ? in[2] : -1, g.offsets, 15);
     }
     if (split) {
         in[n++] = fz_input(f, sinter_u2, ndims, dims);

@@ -245,7 +245,7 @@ static void test_units(void)
         if (x.type == sinter_f32) {
             table_used->by_unit_s32(&x, 8, whole);
         }
-        CHECK_THAT(table_used->add_units(&x, sums[0], MOST_UNITS + 16, ROWS, out[0], CODES_ROWS));
+        table_used->add_units(&x, sums[0], MOST_UNITS + 16, ROWS, out[0], CODES_ROWS);
         for (int j = 0; j < (n + 3) / 4 * 4 * CODES_ROWS; j++) {
             const int u = j / CODES_ROWS, l = j % CODES_ROWS;
             CHECK(fours[j] == (u < n ? value[l][u] : 0), "%d units: unit %d of line %d", n, u, l);
@@ -265,8 +265,8 @@ static void test_units(void)
         for (int u = 0; u < n; u++) {
             sums[1][u] = 1;
         }
-        CHECK(!table_used->add_units(&x, sums[0], MOST_UNITS + 16, 2, out[0], CODES_ROWS),
-              "%d units: %g among them", n, (double)bad);
+        table_used->add_units(&x, sums[0], MOST_UNITS + 16, 2, out[0], CODES_ROWS);
+        CHECK(!isfinite(out[1][i % CODES_ROWS]), "%d units: %g among them", n, (double)bad);
         for (int l = 0; l < CODES_ROWS; l++) {
             free(lines[l]);
         }

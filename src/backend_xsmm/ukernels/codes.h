@@ -160,9 +160,8 @@ typedef struct codes_table {
     void (*by_unit)(const codes_units_t *x, float *out);
     void (*by_unit_s32)(const codes_units_t *x, int32_t shift, int32_t *out);
     /* Adds offsets of four lines times sums of activations, [row][unit] with rows lds apart and
-     * zeros behind up to a vector, to out[row][line]. False: something added is no finite number.
-     */
-    bool (*add_units)(const codes_units_t *x, const float *sums, int64_t lds, int rows, float *out,
+     * zeros behind up to a vector, to out[row][line]. */
+    void (*add_units)(const codes_units_t *x, const float *sums, int64_t lds, int rows, float *out,
                       int64_t ldo);
     int lanes; /* floats of a vector */
     /* One instruction sums products of bytes. Without it, products of 8-bit codes with floats are

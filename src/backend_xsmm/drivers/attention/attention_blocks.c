@@ -23,7 +23,6 @@ enum {
     LEAST_COLUMNS = 32, /* that products work on at a time */
     SPANS = ATT_TK / ATT_SPAN
 };
-#define ZP_FLOAT_MOST 0x1p60f /* products with bytes stay far from the end of floats */
 
 /* ---- binding --------------------------------------------------------------------------------- */
 

@@ -8,6 +8,9 @@
 #include "backend_xsmm/ukernels/limbs.h"
 #include "backend_xsmm/ukernels/xsmm.h"
 
+/* Of zero points that are floats: products with sums of bytes stay far from the end of floats. */
+#define ZP_FLOAT_MOST 0x1p60f
+
 /* Bytes of an activation. */
 static inline int limbs_of(integers_t kind)
 {

@@ -666,8 +666,8 @@ static int64_t add_block(columns_task_t *w, int64_t k, int kn, int64_t first)
     return to;
 }
 
-/* The panel's sums, of columns from c of the range on, += what offsets add. False: that is not
- * finite. */
+/* The panel's sums, of columns from c of the range on, += what offsets add. False: the one or the
+ * other is not finite, though their total may be. */
 static bool collect_offsets(const columns_task_t *w, int c, int cols)
 {
     const columns_offsets_t *plus = &w->st->plus;
@@ -684,8 +684,9 @@ static bool collect_offsets(const columns_task_t *w, int c, int cols)
             for (int k = 0; k < n; k++) {
                 const float x =
                     more[(size_t)(at / lanes * n + k) * (size_t)lanes + (size_t)(at % lanes)];
-                w->t.buf.acc[(size_t)(r + k) * MM_PANEL + i] += x;
-                none += x * 0;
+                float *sum = &w->t.buf.acc[(size_t)(r + k) * MM_PANEL + i];
+                *sum += x;
+                none += *sum * 0;
             }
         }
     }

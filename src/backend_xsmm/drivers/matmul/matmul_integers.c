@@ -466,7 +466,7 @@ static bool load_coefs(const matmul_task_t *t, int64_t k, int64_t kn, int c)
         for (int i = 0; i < all; i++) {
             z[i] = zp[i] - offset;
         }
-        return matmul_within(zp, all, FLT_MAX);
+        return matmul_within(zp, all, ZP_FLOAT_MOST);
     }
     if (!st->shifted && (t->b.zp.type == NULL || t->b.zp.type->bits <= 8)) {
         return true;

@@ -417,17 +417,18 @@ static code_rows_t offsets_of(const rows_task_t *w, int64_t line, int n)
 }
 
 /* out[row * MM_PANEL + line] += the sum over the groups of offset * sum of A, for n lines from
- * `line` on. False: some of these is a NaN or an infinity. */
-static bool add_offsets(const rows_task_t *w, int64_t line, int n, float *out)
+ * `line` on. */
+static void add_offsets(const rows_task_t *w, int64_t line, int n, float *out)
 {
     const rows_offsets_t *plus = &w->st->plus;
     if (in_integers(w->st->way)) {
         codes_units_t units;
         find_units(w, &w->t.b.zp, &w->st->zp, line, n, w->buf.raw_zp, &units);
-        return w->c->ints->add_units(&units, w->buf.sums, w->st->units, w->t.rows, out, MM_PANEL);
+        w->c->ints->add_units(&units, w->buf.sums, w->st->units, w->t.rows, out, MM_PANEL);
+        return;
     }
     const code_rows_t o = offsets_of(w, line, n);
-    float part[ROWS_MOST * ROWS_LINES], check = 0;
+    float part[ROWS_MOST * ROWS_LINES];
     for (int r = 0, m; r < w->t.rows; r += m) {
         m = rows_batch(w->t.rows - r);
         plus->floats->run[ROWS_PLAIN][0][m / 2](
@@ -436,30 +437,44 @@ static bool add_offsets(const rows_task_t *w, int64_t line, int n, float *out)
     }
     for (int r = 0; r < w->t.rows; r++) {
         for (int i = 0; i < ROWS_LINES; i++) {
-            const float x = part[r * ROWS_LINES + i];
-            out[(size_t)r * MM_PANEL + i] += x;
+            out[(size_t)r * MM_PANEL + i] += part[r * ROWS_LINES + i];
+        }
+    }
+}
+
+/* Whether all n columns from `out` on are numbers. */
+static bool are_finite(const rows_task_t *w, const float *out, int n)
+{
+    float check = 0;
+    for (int r = 0; r < w->t.rows; r++) {
+        for (int i = 0; i < n; i++) {
+            const float x = out[(size_t)r * MM_PANEL + i];
             check += x - x;
         }
     }
     return check == 0;
 }
 
-/* False: offsets, or products with them, are not finite. */
+/* False: sums, or what zero points that are floats or offsets add to them, are not finite. Their
+ * total may be a number. */
 static bool multiply(rows_task_t *w)
 {
+    const bool integers = in_integers(w->st->way),
+               apart = w->st->plus.groups > 0 || (integers && w->four.ints.zps_are_floats);
     bool usable = true;
     for (int c = 0; c < w->t.cols; c += ROWS_LINES) {
         const int there = w->t.cols - c < ROWS_LINES ? w->t.cols - c : ROWS_LINES;
         next_four(w, w->t.n0 + c, there);
-        if (in_integers(w->st->way)) {
+        if (integers) {
             w->c->ints->lines(&w->four, w->t.rows, w->c->limbs, w->buf.codes, w->t.buf.acc + c,
                               MM_PANEL);
         } else {
             run_floats(w, w->t.buf.acc + c);
         }
         if (w->st->plus.groups > 0) {
-            usable = add_offsets(w, w->t.n0 + c, there, w->t.buf.acc + c) && usable;
+            add_offsets(w, w->t.n0 + c, there, w->t.buf.acc + c);
         }
+        usable = usable && (!apart || are_finite(w, w->t.buf.acc + c, there));
     }
     return usable;
 }
@@ -484,10 +499,12 @@ static void run_panel(rows_task_t *w, bool usable)
 {
     const char *why = !usable && w->st->way == IN_EXACT
                           ? "some by panels (scales or zero points of A do not suit integers)"
-                      : !usable     ? "some by panels (rows of A are not finite, too small or too "
-                                      "large)"
-                      : multiply(w) ? NULL
-                                    : "some by panels (offsets are not finite or too large)";
+                      : !usable ? "some by panels (rows of A are not finite, too small or too "
+                                  "large)"
+                      : multiply(w)
+                          ? NULL
+                          : "some by panels (zero points or offsets of B are not finite or "
+                            "too large)";
     if (why != NULL) {
         report_detour(w->t.worker, why);
         matmul_panel(&w->t);
