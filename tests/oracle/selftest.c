@@ -1404,6 +1404,77 @@ static void test_loose(void)
     }
 }
 
+/* Codes times scales that are beyond f32: with offsets that make up for it they are numbers, and
+ * infinities are wrong, op by op and in products. Without these they are infinite, which a product
+ * need not see. */
+static void test_brink(void)
+{
+    const int64_t row[] = {1, 2}, column[] = {2, 1}, one[] = {1, 1};
+    const uint8_t codes[2] = {160, 170};
+    const float a[2] = {0x1p-3f, 0x1p-3f}, scale[2] = {0x1p121f, 0x1p121f};
+    const float offset[2][2] = {{-0x1.8p127f, -0x1.8p127f}, {0, 0}}, infinite = INFINITY;
+    const float x[2][2] = {{0x1p127f, INFINITY}, {INFINITY, 0x1p127f}}; /* right and wrong */
+    const sinter_logical_tensor_t in[3] = {describe(1, sinter_u8, 2, column),
+                                           describe(2, sinter_f32, 2, column),
+                                           describe(3, sinter_f32, 2, column)};
+    const sinter_logical_tensor_t b = describe(4, sinter_f32, 2, column),
+                                  y = describe(6, sinter_f32, 2, one),
+                                  factors[2] = {describe(5, sinter_f32, 2, row), b};
+    const orc_attr_t kind = STR(zps_kind, "offsets");
+    const orc_op_t ops[2] = {{1, sinter_op_dynamic_dequantize, 1, 3, 1, &kind, in, &b},
+                             {2, sinter_op_matmul, 0, 2, 1, NULL, factors, &y}};
+    const orc_graph_t graph = {2, ops, sinter_fpmath_mode_strict, 0};
+    const uint64_t ids[2] = {4, 6};
+
+    for (int i = 0; i < 2; i++) {
+        const orc_tensor_t inputs[4] = {
+            {in[0], codes}, {in[1], scale}, {in[2], offset[i]}, {factors[0], a}};
+        orc_result_t r[2];
+        orc_diff_t diff;
+        char err[200] = "";
+
+        CHECK(orc_run(&graph, 4, inputs, 2, ids, r, err, sizeof err) == 0, "%s", err);
+        const float wrong[2] = {x[i][1], (float)r[0].value[1]};
+        CHECK(r[0].value[0] == (double)x[i][0] && r[0].bound[0] < 0x1p107, "%g within %g",
+              r[0].value[0], r[0].bound[0]);
+        CHECK(orc_compare(&r[0], &r[0].lt, wrong, &diff) != 0 && diff.bad == 1, "%g in place of %g",
+              (double)x[i][1], (double)x[i][0]);
+        CHECK(orc_compare(&r[1], &r[1].lt, &infinite, &diff) != 0 &&
+                  (i == 0 ? diff.bad == 1 : diff.loose == 1),
+              "a product of %g within %g", r[1].value[0], r[1].bound[0]);
+        free_results(r, 2);
+    }
+}
+
+/* Attention adds exp(x - max) times V and divides at the end: vast values may overflow before. */
+static void test_vast_values(void)
+{
+    const int64_t row[] = {1, 4}, column[] = {4, 1}, one[] = {1, 1};
+    const float x[4] = {1, 1, 1, 1}, infinite = INFINITY;
+    const sinter_logical_tensor_t in = describe(1, sinter_f32, 2, row),
+                                  y = describe(4, sinter_f32, 2, one),
+                                  factors[2] = {describe(3, sinter_f32, 2, row),
+                                                describe(2, sinter_f32, 2, column)};
+    const orc_op_t ops[2] = {{1, sinter_op_softmax, 0, 1, 1, NULL, &in, factors},
+                             {2, sinter_op_matmul, 0, 2, 1, NULL, factors, &y}};
+    const orc_graph_t graph = {2, ops, sinter_fpmath_mode_strict, 0};
+    const uint64_t id = 4;
+
+    for (int e = 124; e <= 127; e += 3) {
+        const float each = ldexpf(1, e), v[4] = {each, each, each, each};
+        const orc_tensor_t inputs[2] = {{in, x}, {factors[1], v}};
+        orc_result_t r;
+        orc_diff_t diff;
+        char err[200] = "";
+
+        CHECK(orc_run(&graph, 2, inputs, 1, &id, &r, err, sizeof err) == 0, "%s", err);
+        CHECK(orc_compare(&r, &r.lt, &infinite, &diff) != 0 &&
+                  (e == 124 ? diff.bad == 1 : diff.loose == 1),
+              "values of 2^%d: %g within %g", e, r.value[0], r.bound[0]);
+        orc_result_free(&r);
+    }
+}
+
 int main(void)
 {
     test_formats();
@@ -1435,5 +1506,7 @@ int main(void)
     test_equal_terms();
     test_uncertain_scale();
     test_loose();
+    test_brink();
+    test_vast_values();
     return check_finish();
 }

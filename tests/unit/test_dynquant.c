@@ -18,6 +18,7 @@ typedef struct geometry {
 typedef struct dynquant_case {
     quant_kind_t kind;
     sinter_data_type_t in, code, scale, zp; /* zp undef: none */
+    bool offsets;                           /* zp has offsets */
     const float *tensor_scale;              /* NULL: none */
     geometry_t g;
     int data;
@@ -81,10 +82,11 @@ static const char *kind_name(quant_kind_t kind)
 static const char *case_text(const dynquant_case_t *c)
 {
     static char text[256];
-    int n = snprintf(text, sizeof text, "%s %s to %s, scales %s, zero points %s, data %d%s,",
-                     kind_name(c->kind), dtype_traits(c->in)->name, dtype_traits(c->code)->name,
-                     dtype_traits(c->scale)->name, c->zp ? dtype_traits(c->zp)->name : "none",
-                     c->data, c->loose ? ", loose" : "");
+    int n =
+        snprintf(text, sizeof text, "%s %s to %s, scales %s, %s %s, data %d%s,", kind_name(c->kind),
+                 dtype_traits(c->in)->name, dtype_traits(c->code)->name,
+                 dtype_traits(c->scale)->name, c->offsets ? "offsets" : "zero points",
+                 c->zp ? dtype_traits(c->zp)->name : "none", c->data, c->loose ? ", loose" : "");
     for (int d = 0; d < c->g.ndims; d++) {
         n += snprintf(text + n, sizeof text - (size_t)n, " %lld/%lld", (long long)c->g.dims[d],
                       (long long)c->g.groups[d]);
@@ -115,8 +117,10 @@ static void check_by_oracle(const dynquant_case_t *c, const rig_t *r, const dynq
 {
     const int outs[] = {p->out.data, p->out.scale, p->out.zp}, n_out = p->out.zp >= 0 ? 3 : 2,
               n_in = p->tensor_scale >= 0 ? 2 : 1;
-    const orc_attr_t attrs[] = {{.id = sinter_op_attr_quantization_kind, .str = kind_name(c->kind)},
-                                {.id = sinter_op_attr_qtype, .str = "per_group"}};
+    const orc_attr_t attrs[] = {
+        {.id = sinter_op_attr_quantization_kind, .str = kind_name(c->kind)},
+        {.id = sinter_op_attr_qtype, .str = "per_group"},
+        {.id = sinter_op_attr_zps_kind, .str = c->offsets ? "offsets" : "zero_points"}};
     sinter_logical_tensor_t in[2], out[3];
     orc_tensor_t tensors[2];
     orc_result_t want[3];
@@ -132,7 +136,7 @@ static void check_by_oracle(const dynquant_case_t *c, const rig_t *r, const dynq
         out[i] = tensor_of(&r->v[outs[i]], ids[i]);
     }
     const orc_op_t op = {.kind = sinter_op_dynamic_quantize,
-                         .n_attrs = 2,
+                         .n_attrs = 3,
                          .n_inputs = (size_t)n_in,
                          .n_outputs = (size_t)n_out,
                          .attrs = attrs,
@@ -256,6 +260,7 @@ static void make_step(rig_t *r, const dynquant_case_t *c, step_t *step)
                                                    .scale = scale,
                                                    .zp = zp,
                                                    .high = -1,
+                                                   .offsets = c->offsets,
                                                    .scale_dim = {0, 1, 2},
                                                    .zp_dim = {0, 1, 2}},
                                            .tensor_scale = t,
@@ -392,7 +397,7 @@ static void run_types(const geometry_t *g)
 /* All scale types with all codes and all data, over one small geometry. */
 static void run_scales(void)
 {
-    static const geometry_t g = {2, {3, 64}, {3, 2}};
+    static const geometry_t g = {2, {3, 64}, {3, 2}}, across = {2, {64, 35}, {2, 35}};
     for (int s = 0; s < COUNT(scales); s++) {
         for (int data = 0; data < DATA_KINDS; data++) {
             for (int i = 0; i < COUNT(symmetric_codes); i++) {
@@ -411,6 +416,17 @@ static void run_scales(void)
                                             .zp = zero_points[(i + s) % COUNT(zero_points)],
                                             .g = g,
                                             .data = data});
+            }
+            for (int i = 0; i < COUNT(asymmetric_codes) * COUNT(inputs) * 2; i++) {
+                run_case(
+                    &(dynquant_case_t){.kind = QUANT_DYNAMIC_ASYMMETRIC,
+                                       .in = inputs[(i + s) % COUNT(inputs)],
+                                       .code = asymmetric_codes[i / 2 % COUNT(asymmetric_codes)],
+                                       .scale = scales[s],
+                                       .zp = inputs[i / 2 / COUNT(asymmetric_codes)],
+                                       .offsets = i % 2,
+                                       .g = i % 3 ? g : across,
+                                       .data = data});
             }
         }
     }

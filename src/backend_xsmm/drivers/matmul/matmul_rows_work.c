@@ -459,13 +459,13 @@ static bool are_finite(const rows_task_t *w, const float *out, int n)
  * total may be a number. */
 static bool multiply(rows_task_t *w)
 {
-    const bool integers = in_integers(w->st->way),
-               apart = w->st->plus.groups > 0 || (integers && w->four.ints.zps_are_floats);
+    const groups_t *zp = &w->t.b.zp;
+    const bool apart = zp->type != NULL && (w->t.b.offsets || zp->type->cls != DTYPE_INT);
     bool usable = true;
     for (int c = 0; c < w->t.cols; c += ROWS_LINES) {
         const int there = w->t.cols - c < ROWS_LINES ? w->t.cols - c : ROWS_LINES;
         next_four(w, w->t.n0 + c, there);
-        if (integers) {
+        if (in_integers(w->st->way)) {
             w->c->ints->lines(&w->four, w->t.rows, w->c->limbs, w->buf.codes, w->t.buf.acc + c,
                               MM_PANEL);
         } else {
