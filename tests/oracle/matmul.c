@@ -294,12 +294,15 @@ static double share_of_equal_pairs(const uint32_t *count, double k)
     return fmin(1, fmax(1 / k, pairs / (k * k)));
 }
 
-/* Infinities that a product may not see: see `beyond` in internal.h. */
-static void add_beyond(const double *v, double *b2_max)
+/* Magnitudes that a product may take for infinite, or not: those that bf16 cannot hold, and
+ * infinities of an operand that is `beyond` (internal.h). */
+static void add_open(const operand_t *o, const double *v, double *b2_max)
 {
+    const double least = o->mode_relative >= 0x1p-8 ? 0x1.FFp127 : INFINITY,
+                 most = o->t->beyond ? INFINITY : DBL_MAX;
 #pragma omp simd
     for (int r = 0; r < BLOCK; r++) {
-        b2_max[r] = isinf(v[r]) ? INFINITY : b2_max[r];
+        b2_max[r] = fabs(v[r]) >= least && fabs(v[r]) <= most ? INFINITY : b2_max[r];
     }
 }
 
@@ -339,8 +342,8 @@ static power_sums_t block_sums(const operand_t *o, int64_t at, int64_t rows, int
             add_powers(bounds[in], s.b2, s.b4, s.b2_max);
             add_unsure(values[in], bounds[in], s.unsure);
         }
-        if (o->t->beyond) {
-            add_beyond(values[in], s.b2_max);
+        if (o->t->beyond || o->mode_relative >= 0x1p-8) {
+            add_open(o, values[in], s.b2_max);
         }
         if (o->mode_group > 0 && ((i + 1) % o->group == 0 || i + 1 == k)) {
             double count = (double)(i % o->group + 1);

@@ -1435,7 +1435,7 @@ static void test_brink(void)
 
         CHECK(orc_run(&graph, 4, inputs, 2, ids, r, err, sizeof err) == 0, "%s", err);
         const float wrong[2] = {x[i][1], (float)r[0].value[1]};
-        CHECK(r[0].value[0] == (double)x[i][0] && r[0].bound[0] < 0x1p107, "%g within %g",
+        CHECK((float)r[0].value[0] == x[i][0] && r[0].bound[0] < 0x1p107, "%g within %g",
               r[0].value[0], r[0].bound[0]);
         CHECK(orc_compare(&r[0], &r[0].lt, wrong, &diff) != 0 && diff.bad == 1, "%g in place of %g",
               (double)x[i][1], (double)x[i][0]);
