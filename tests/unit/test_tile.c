@@ -291,6 +291,46 @@ static void test_quantised(sinter_cpu_isa_t isa)
     }
 }
 
+/* Codes times scales are beyond f32, and offsets bring them back: one scale for all, groups along
+ * the line, and one for each element. */
+static void test_offsets(sinter_cpu_isa_t isa)
+{
+    enum { N = 48 };
+    unsigned char codes[N], scale[N];
+    float offset[N], dst[N];
+    for (int i = 0; i < N; i++) {
+        codes[i] = (unsigned char)(100 + i * 3);
+        scale[i] = (unsigned char)(127 + 121 + i % 2);
+        offset[i] = -ldexpf(i % 2 ? 60 : 120, 121 + i % 2);
+    }
+    for (int group = 1; group <= N; group += group == 1 ? 15 : 32) {
+        const axis_t along = {group == N ? 0 : 1, group};
+        const matrix_t src = {.codes = {.data = codes,
+                                        .type = dtype_traits(sinter_u8),
+                                        .dtype = sinter_u8,
+                                        .row = {N, 1},
+                                        .column = {1, 1}},
+                              .scale = {.data = scale,
+                                        .type = dtype_traits(sinter_e8m0),
+                                        .dtype = sinter_e8m0,
+                                        .row = {0, 1},
+                                        .column = along},
+                              .zp = {.data = (const unsigned char *)offset,
+                                     .type = dtype_traits(sinter_f32),
+                                     .dtype = sinter_f32,
+                                     .row = {0, 1},
+                                     .column = along},
+                              .offsets = true};
+        tile_table(features_up_to(isa))->load(&src, (rect_t){0, 1, 0, N}, dst, N, 1, N);
+        for (int i = 0; i < N; i++) {
+            const int g = group == N ? 0 : i / group;
+            const double want = ldexp(codes[i], scale[g] - 127) + (double)offset[g];
+            CHECK(same(dst[i], want), "offsets in groups of %d, %s: element %d is %a, not %a",
+                  group, sinter_cpu_isa_name(isa), i, (double)dst[i], want);
+        }
+    }
+}
+
 /* Scale byte 0 of e8m0 is 2^-127, subnormal in f32, and so are some products with it: kernels
  * run with gradual underflow. */
 static void test_tiny_scale(sinter_cpu_isa_t isa)
@@ -491,6 +531,7 @@ int main(void)
         test_types((sinter_cpu_isa_t)isa);
         test_quantised((sinter_cpu_isa_t)isa);
         test_tiny_scale((sinter_cpu_isa_t)isa);
+        test_offsets((sinter_cpu_isa_t)isa);
         test_gemm((sinter_cpu_isa_t)isa);
         test_bf16((sinter_cpu_isa_t)isa);
         test_transpose_bytes((sinter_cpu_isa_t)isa);
