@@ -309,7 +309,7 @@ int fz_dequantized(fz_t *f, sinter_data_type_t type, int ndims, const int64_t *d
         n += scale_inputs(f, code, ndims, dims, 1, &g, in + 1);
     }
     if (n > 1) {
-        fz_perhaps_at_brink(f, in[0], in[1], n > 2 ? in[2] : -1, g.offsets, 15);
+        fz_perhaps_at_brink(f, in[0], in[1], n > 2 ? in[2] : -1, g.offsets, g.offsets ? 40 : 10);
     }
     if (split) {
         in[n++] = fz_input(f, sinter_u2, ndims, dims);

@@ -461,7 +461,7 @@ static double brink_value(const fz_t *f, const fz_tensor_t *t, int64_t i)
     const uint64_t h = random_mix(f->seed ^ (uint64_t)t->codes << 32 ^ (uint64_t)i);
     const int what = h & 3, e = (int)(h >> 32 & 63),
               bits = gr_dtype(f->tensors[t->codes].type)->bits,
-              exponent = what < 2    ? 126 - bits + e % 4
+              exponent = what < 2    ? 125 - bits + e % 4
                          : what == 2 ? -149 + e
                                      : -8 + e % 8;
     const double sign = h & 16 ? -1 : 1, few = 1 + (double)(h >> 8 & 63) / 64,
@@ -474,7 +474,8 @@ static double brink_value(const fz_t *f, const fz_tensor_t *t, int64_t i)
     if (t->brink == FZ_BRINK_ZPS) {
         return what == 2 ? ldexp(sign * few, 80 + e % 40) : code;
     }
-    return what == 2 ? ldexp(sign * few, -100 + 2 * e) : -scale * fmin(code, fabs(0x1p127 / scale));
+    return what == 2 ? ldexp(sign * few, -100 + 2 * e)
+                     : -scale * fmin(code, fabs(0x1.FEp127 / scale));
 }
 
 static double index_value(const fz_tensor_t *t, int64_t n, uint64_t h)

@@ -192,7 +192,7 @@ static int coded(fz_t *f, sinter_data_type_t code, int ndims, const int64_t *dim
         in[n++] = offsets ? stored(f, offset_type(f), ndims, scales)
                           : stored(f, zp_type(f, code), ndims, zps);
     }
-    fz_perhaps_at_brink(f, in[0], in[1], n > 2 ? in[2] : -1, offsets, 20);
+    fz_perhaps_at_brink(f, in[0], in[1], n > 2 ? in[2] : -1, offsets, offsets ? 60 : 20);
     if (split) {
         in[n++] = stored(f, sinter_u2, ndims, dims);
     }
