@@ -288,6 +288,8 @@ void matmul_load_coefs(const matmul_task_t *t, const groups_t *of, const matmul_
 bool matmul_scale_fits(float scale);
 /* Whether all are numbers of at most this magnitude. */
 bool matmul_within(const float *x, int n, float most);
+/* Whether all sums of the panel are finite. */
+bool matmul_sums_fit(const matmul_task_t *t);
 /* Codes of A[rows][k..k + kn) into buf.a, at most MM_HEIGHT rows, and their scales and zero
  * points (0 if there are none) for every `step` of them, in rows of ld floats. False: those are
  * not for integers. */

@@ -58,6 +58,15 @@ bool matmul_within(const float *x, int n, float most)
     return beyond == 0;
 }
 
+bool matmul_sums_fit(const matmul_task_t *t)
+{
+    int32_t most = 0;
+    for (int r = 0; r < t->rows; r++) {
+        t->c->quant->widen(t->buf.acc + (size_t)r * MM_PANEL, t->cols, 1, &most, NULL);
+    }
+    return most < 0x7F800000;
+}
+
 bool matmul_load_codes(matmul_task_t *t, int64_t k, int kn, int step, float *scale, float *zp,
                        int ld)
 {

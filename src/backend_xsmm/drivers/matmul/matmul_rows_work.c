@@ -442,26 +442,13 @@ static void add_offsets(const rows_task_t *w, int64_t line, int n, float *out)
     }
 }
 
-/* Whether all n columns from `out` on are numbers. */
-static bool are_finite(const rows_task_t *w, const float *out, int n)
-{
-    float check = 0;
-    for (int r = 0; r < w->t.rows; r++) {
-        for (int i = 0; i < n; i++) {
-            const float x = out[(size_t)r * MM_PANEL + i];
-            check += x - x;
-        }
-    }
-    return check == 0;
-}
-
-/* False: sums, or what zero points that are floats or offsets add to them, are not finite. Their
- * total may be a number. */
+/* False: sums are not finite. These are of codes, and meet scales, zero points that are floats and
+ * offsets later, so that the numbers themselves may add up to something that is. */
 static bool multiply(rows_task_t *w)
 {
     const groups_t *zp = &w->t.b.zp;
-    const bool apart = zp->type != NULL && (w->t.b.offsets || zp->type->cls != DTYPE_INT);
-    bool usable = true;
+    const bool apart = in_integers(w->st->way) ||
+                       (zp->type != NULL && (w->t.b.offsets || zp->type->cls != DTYPE_INT));
     for (int c = 0; c < w->t.cols; c += ROWS_LINES) {
         const int there = w->t.cols - c < ROWS_LINES ? w->t.cols - c : ROWS_LINES;
         next_four(w, w->t.n0 + c, there);
@@ -474,9 +461,8 @@ static bool multiply(rows_task_t *w)
         if (w->st->plus.groups > 0) {
             add_offsets(w, w->t.n0 + c, there, w->t.buf.acc + c);
         }
-        usable = usable && (!apart || are_finite(w, w->t.buf.acc + c, there));
     }
-    return usable;
+    return !apart || matmul_sums_fit(&w->t);
 }
 
 /* Loads all of A, unless the step before has. */
@@ -499,12 +485,11 @@ static void run_panel(rows_task_t *w, bool usable)
 {
     const char *why = !usable && w->st->way == IN_EXACT
                           ? "some by panels (scales or zero points of A do not suit integers)"
-                      : !usable ? "some by panels (rows of A are not finite, too small or too "
-                                  "large)"
-                      : multiply(w)
-                          ? NULL
-                          : "some by panels (zero points or offsets of B are not finite or "
-                            "too large)";
+                      : !usable     ? "some by panels (rows of A are not finite, too small or too "
+                                      "large)"
+                      : multiply(w) ? NULL
+                                    : "some by panels (scales, zero points or offsets of B are not "
+                                      "finite or too large)";
     if (why != NULL) {
         report_detour(w->t.worker, why);
         matmul_panel(&w->t);

@@ -597,20 +597,26 @@ static void multiply(tiles_task_t *w, int rows, bool each, float *acc)
     }
 }
 
-static void run_panel(tiles_task_t *w, bool usable)
+/* Sums of codes meet scales and offsets later: where they are not finite, the numbers themselves may
+ * add up to something that is. False: A must be loaded again, as single rows were in its place. */
+static bool run_panel(tiles_task_t *w, bool usable)
 {
     if (usable) {
         multiply(w, w->t.rows, false, w->t.buf.acc);
-        return;
+        if (w->st->tiled.plain != sinter_data_type_undef || matmul_sums_fit(&w->t)) {
+            return true;
+        }
     }
     report_detour(w->t.worker,
-                  w->c->kind == EXACT_CODES
+                  usable ? "some row by row (scales or offsets of B are not finite or too large)"
+                  : w->c->kind == EXACT_CODES
                       ? "some row by row (scales or zero points of A do not suit integers)"
                       : "some row by row (rows of A are not finite, too small or too large)");
     for (int r = 0; r < w->t.rows; r++) {
         load_row(w, r);
         multiply(w, 1, true, w->t.buf.acc + (size_t)r * MM_PANEL);
     }
+    return !usable;
 }
 
 static void work(const kernel_t *self, const problem_t *p, const void *config, const void *state,
@@ -647,7 +653,9 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
             block = i / m->n_panels;
             usable = load_rows(&t);
         }
-        run_panel(&t, usable);
+        if (!run_panel(&t, usable)) {
+            block = -1; /* A is loaded again */
+        }
         matmul_finish(&t.t);
     }
 }
