@@ -67,8 +67,8 @@ typedef struct quant_rows {
                         float *to);
     void (*quant_run)(const float *x, int n, const quant_param_t *scale, const quant_param_t *zp,
                       float *to);
-    /* The same by offsets: to = x * scale + offset, finite where the sum fits f32 though the product
-     * does not. */
+    /* The same by offsets: to = x * scale + offset, finite where the sum fits f32 though the
+     * product does not. */
     void (*offset_run)(const float *x, int n, const quant_param_t *scale,
                        const quant_param_t *offset, float *to);
     /* Offsets of scale * code + offset become zero points of scale * (code - zp), each with two

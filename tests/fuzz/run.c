@@ -455,7 +455,7 @@ static double middle_code(const fz_t *f, int codes)
 }
 
 /* Element i of scales, or of zero points or offsets in the same groups. Half of the scales are so
- * large that codes times these are beyond f32, or nearly, and a quarter is among the least numbers. */
+ * large that codes times these are beyond f32, or nearly; a quarter is among the least numbers. */
 static double brink_value(const fz_t *f, const fz_tensor_t *t, int64_t i)
 {
     const uint64_t h = random_mix(f->seed ^ (uint64_t)t->codes << 32 ^ (uint64_t)i);

@@ -252,7 +252,7 @@ static int loaded_from(const chain_builder_t *b, int reg)
     return in != NULL && in->op == CHAIN_LOAD ? in->operand : -1;
 }
 
-/* One instruction of a dequantisation or quantisation, of which scale and zero point are loaded (when
+/* One instruction of a dequantisation or quantisation, whose scale and zero point are loaded (when
  * decoding, the codes may be too). Their loads are then not needed. */
 static int rescale(chain_builder_t *b, chain_instr_t in, int scale, int zp)
 {

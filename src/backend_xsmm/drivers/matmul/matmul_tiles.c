@@ -597,8 +597,9 @@ static void multiply(tiles_task_t *w, int rows, bool each, float *acc)
     }
 }
 
-/* Sums of codes meet scales and offsets later: where they are not finite, the numbers themselves may
- * add up to something that is. False: A must be loaded again, as single rows were in its place. */
+/* Sums of codes meet scales and offsets later: where they are not finite, the numbers themselves
+ * may add up to something that is. False: A must be loaded again, as single rows were in its
+ * place. */
 static bool run_panel(tiles_task_t *w, bool usable)
 {
     if (usable) {
