@@ -5,6 +5,7 @@
  * finds out when it has chosen these; then it may come here again. */
 #include <inttypes.h>
 
+#include "graph/experts.h"
 #include "graph/layout.h"
 #include "graph/quant.h"
 #include "graph/schema.h"
@@ -12,15 +13,17 @@
 
 enum { MOST_PARTS = 5 };
 
-/* The tensors of a product's second operand. */
+/* The tensors of a product's second operand; with experts, the tables of these. */
 typedef struct parts {
+    const graph_t *g;
+    bool experts;
     int n, value[MOST_PARTS];
     bool codes[MOST_PARTS];
 } parts_t;
 
 static void add_part(parts_t *parts, int value, bool codes)
 {
-    parts->value[parts->n] = value;
+    parts->value[parts->n] = parts->experts ? graph_table_of_experts(parts->g, value) : value;
     parts->codes[parts->n++] = codes;
 }
 
@@ -42,7 +45,7 @@ static bool find_parts(const graph_t *g, const node_t *matmul, parts_t *parts)
 {
     const int p = g->values[matmul->in[1]].producer;
     const node_t *dq = p >= 0 ? &g->nodes[p] : NULL;
-    parts->n = 0;
+    *parts = (parts_t){.g = g, .experts = graph_experts(g, matmul) >= 0};
     if (dq == NULL || dq->kind != sinter_op_dynamic_dequantize ||
         quant_split_of(dq) != sinter_data_type_undef) {
         return false;
@@ -70,14 +73,15 @@ static lt_t in_tiles(const lt_t *lt, bool codes, bool transposed)
 }
 
 /* Why a part does not lie in tiles, behind its name; NULL: it does, or can. */
-static const char *refuse_part(const value_t *v, bool codes, bool transposed)
+static const char *refuse_part(const value_t *v, bool codes, bool transposed, bool experts)
 {
     const lt_t tiles = in_tiles(&v->lt, codes, transposed);
     return lt_is_opaque(&v->lt)   ? NULL
            : v->producer >= 0     ? "is computed in the partition"
            : !is_any(v)           ? "has strides"
            : v->why_dense != NULL ? "does not"
-           : layout_verify(&tiles, "") != sinter_success
+           : layout_verify(&tiles, "") != sinter_success ||
+                   (!experts && layout_of(&tiles).matrices > 1)
                ? "is no matrix of known dims, or of another type"
                : NULL;
 }
@@ -89,7 +93,7 @@ static sinter_status_t choose(graph_t *g, const node_t *matmul, const parts_t *p
     int of = -1;
     for (int i = 0; i < parts->n && why == NULL; i++) {
         of = parts->value[i];
-        why = refuse_part(&g->values[of], parts->codes[i], transposed);
+        why = refuse_part(&g->values[of], parts->codes[i], transposed, parts->experts);
     }
     textbuf_t text;
     text_init(&text, &g->arena);

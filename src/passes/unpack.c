@@ -63,8 +63,11 @@ static bool reads_b(const graph_t *g, const node_t *n)
     const bool transposed = node_bool(n, sinter_op_attr_transpose_b, false);
     const int last = b->ndims - 1, across = transposed ? last - 1 : last,
               along = transposed ? last : last - 1;
-    if (last < 1 || !lies_so(b, true, across, along) || dq == NULL) {
-        return last >= 1 && dq == NULL && lies_so(b, true, across, along);
+    if (last < 1 || !lies_so(b, true, across, along) || (!experts && layout_of(b).matrices > 1)) {
+        return false;
+    }
+    if (dq == NULL) {
+        return true;
     }
     const quant_t *q = dq->quant;
     const quant_geom_t *geom = &q->geom;

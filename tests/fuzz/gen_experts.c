@@ -6,7 +6,7 @@
 typedef struct experts {
     int64_t n, N, K, group, tokens, each; /* group 0: all of K */
     sinter_data_type_t codes, scale, zp;  /* undef: none */
-    int turned, offsets, constant, tiled, ids, n_ids;
+    int turned, offsets, constant, tiled, any, ids, n_ids;
     int nested; /* scales and offsets in tiles are codes themselves, SHARED of them with a factor */
 } experts_t;
 
@@ -39,6 +39,7 @@ static void choose(fz_t *f, experts_t *e)
     e->constant = fz_chance(f, 50);
     e->tiled = !e->constant && fz_chance(f, 50) && e->N % 16 == 0;
     e->n_ids = fz_chance(f, 80) ? 2 : 1;
+    e->any = e->tiled && fz_chance(f, 50);
     e->nested = e->tiled && (!e->zp || e->offsets) && fz_chance(f, 40);
     if (e->nested) {
         e->scale = sinter_f32;
@@ -64,6 +65,7 @@ static int taken(fz_t *f, const experts_t *e, sinter_data_type_t type, int64_t a
     }
     t->tiles = e->tiled ? part : 0;
     t->turned = e->turned;
+    t->any = e->any && !e->nested;
     const int x =
         FZ_OP(f, gather, type, 2 + e->n_ids, e->n_ids == 2 ? out : out + 1, table, e->ids);
     if (fz_chance(f, 50)) {
