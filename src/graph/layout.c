@@ -81,9 +81,10 @@ static bool suits(tiled_t what, sinter_data_type_t type)
     return what == TILED_NUMBERS     ? type == sinter_s8
            : tiles_kept(what) > 0    ? number && t->bits == 8
            : tiles_take_floats(type) ? true
-           : tiles_are_values(what)  ? number || type == sinter_e8m0 || type == sinter_f8_e4m3
-                                     : (number && t->bits >= 4) || type == sinter_f4_e2m1 ||
-                                          type == sinter_f8_e5m2 || type == sinter_f8_e4m3;
+           : tiles_are_values(what)
+               ? number || type == sinter_e8m0 || type == sinter_f8_e4m3
+               : (number && t->bits >= 4) || type == sinter_f4_e2m1 || type == sinter_f6_e3m2 ||
+                     type == sinter_f6_e2m3 || type == sinter_f8_e5m2 || type == sinter_f8_e4m3;
 }
 
 sinter_status_t layout_verify(const sinter_logical_tensor_t *lt, const char *where)

@@ -1,67 +1,39 @@
-/* Codecs of the types that share bytes: element i is the bits from i * bits on, counted from the
- * low end of each byte. */
+/* Codecs of the types that share bytes. */
 #include "numeric/dtype_codec.h"
 
 #include "numeric/dtype_bits.h"
+#include "numeric/packed.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
 /* ---- templates, for constant numbers of bits and conversions --------------------------------- */
 
-INLINE int64_t byte_of(int bits, int64_t at)
-{
-    return at / 8 * bits + at % 8 * bits / 8;
-}
-INLINE int shift_of(int bits, int64_t at)
-{
-    return (int)(at % 8) * bits % 8;
-}
-
-/* Only the bytes that hold the element are touched: the last one of a tensor may end a page. */
-INLINE unsigned get_code(int bits, const unsigned char *bytes, int64_t at)
-{
-    const unsigned char *p = bytes + byte_of(bits, at);
-    const int shift = shift_of(bits, at);
-    const unsigned next = shift + bits > 8 ? p[1] : 0;
-    return (p[0] | next << 8) >> shift & ((1u << bits) - 1);
-}
-INLINE void put_code(int bits, unsigned char *bytes, int64_t at, unsigned code)
-{
-    unsigned char *p = bytes + byte_of(bits, at);
-    const int shift = shift_of(bits, at);
-    const unsigned mask = ((1u << bits) - 1) << shift, word = code << shift & mask;
-    p[0] = (unsigned char)((p[0] & ~mask) | word);
-    if (shift + bits > 8) {
-        p[1] = (unsigned char)((p[1] & ~(mask >> 8)) | word >> 8);
-    }
-}
-
 INLINE void load(int bits, float (*value)(unsigned), const void *base, int64_t first,
                  int64_t stride, int64_t n, float *restrict dst)
 {
     for (int64_t i = 0; i < n; i++) {
-        dst[i] = value(get_code(bits, base, first + i * stride));
+        dst[i] = value(packed_get(bits, base, first + i * stride));
     }
 }
 INLINE void load_double(int bits, float (*value)(unsigned), const void *base, int64_t first,
                         int64_t stride, int64_t n, double *restrict dst)
 {
     for (int64_t i = 0; i < n; i++) {
-        dst[i] = (double)value(get_code(bits, base, first + i * stride));
+        dst[i] = (double)value(packed_get(bits, base, first + i * stride));
     }
 }
 INLINE void store(int bits, unsigned (*code)(float), void *base, int64_t first, int64_t stride,
                   int64_t n, const float *restrict src)
 {
     for (int64_t i = 0; i < n; i++) {
-        put_code(bits, base, first + i * stride, code(src[i]));
+        packed_put(bits, base, first + i * stride, code(src[i]));
     }
 }
 INLINE void store_double(int bits, unsigned (*code)(double), void *base, int64_t first,
                          int64_t stride, int64_t n, const double *restrict src)
 {
     for (int64_t i = 0; i < n; i++) {
-        put_code(bits, base, first + i * stride, code(src[i]));
+        packed_put(bits, base, first + i * stride, code(src[i]));
     }
 }
 

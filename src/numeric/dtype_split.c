@@ -8,6 +8,7 @@
 
 #include "numeric/dtype_bits.h"
 #include "numeric/dtype_bulk.h"
+#include "numeric/packed.h"
 
 static float value_of(const float *magnitudes, unsigned low, unsigned high)
 {
@@ -18,8 +19,7 @@ static void load_each(const float *magnitudes, const unsigned char *low, int64_t
                       const unsigned char *high, int64_t high_at, int64_t n, float *dst)
 {
     for (int64_t i = 0; i < n; i++, low_at++, high_at++) {
-        dst[i] = value_of(magnitudes, low[low_at / 2] >> low_at % 2 * 4 & 15,
-                          high[high_at / 4] >> high_at % 4 * 2 & 3);
+        dst[i] = value_of(magnitudes, packed_get(4, low, low_at), packed_get(2, high, high_at));
     }
 }
 
@@ -74,13 +74,6 @@ static const split_vectors_t split_generic = {load_generic, join_generic};
 
 /* ---- storing --------------------------------------------------------------------------------- */
 
-static void put_bits(unsigned char *plane, int64_t at, int bits, unsigned value)
-{
-    const int shift = (int)(at % (8 / bits)) * bits;
-    unsigned char *byte = &plane[at / (8 / bits)];
-    *byte = (unsigned char)((*byte & ~(((1u << bits) - 1) << shift)) | value << shift);
-}
-
 /* Eight codes, their low four bits and their high two bits moved together: halves of pairs, of
  * fours, of all. */
 static uint64_t eight_codes(const unsigned char *p)
@@ -123,11 +116,9 @@ void dtype_part(const void *codes, int64_t n, void *low, int64_t low_first, int6
         }
     }
     for (from = codes, l = low, h = high; i < n; i++) {
-        const int64_t bit = i * 6;
-        const unsigned next = bit % 8 > 2 ? from[bit / 8 + 1] : 0,
-                       code = (from[bit / 8] | next << 8) >> bit % 8 & 63;
-        put_bits(l, low_first + i * low_stride, 4, code & 15);
-        put_bits(h, high_first + i * high_stride, 2, code >> 4);
+        const unsigned code = packed_get(6, from, i);
+        packed_put(4, l, low_first + i * low_stride, code & 15);
+        packed_put(2, h, high_first + i * high_stride, code >> 4);
     }
 }
 

@@ -510,6 +510,11 @@ OP vi f16_of_e4m3(vi x)
 {
     return _mm256_and_si256(_mm256_srai_epi16(x, 1), _mm256_set1_epi16((short)0xbfff));
 }
+OP vi f16_of_six(vi x, int down)
+{
+    return _mm256_and_si256(_mm256_srai_epi16(x, down),
+                            _mm256_set1_epi16((short)(0x8000 | 0x7c00 >> down)));
+}
 OP bool any_nan_of_e4m3(vi codes)
 {
     const vi ones = _mm256_set1_epi8(-1), x = _mm256_or_si256(codes, _mm256_set1_epi8((char)0x80));

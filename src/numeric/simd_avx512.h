@@ -66,6 +66,9 @@
  *   high_bytes(x, h)                  words of the lower or upper 8 bytes of each 128 bits, shifted
  *                                     up by 8 bits; f16_of_e4m3: those of f8_e4m3 as f16 / 256,
  *                                     in which nan_of_e4m3 makes NaNs of what they are of NaNs
+ *   f16_of_six(x, down)               words that begin with the six bits of a float, as f16: its
+ *                                     fraction lies so many bits lower there, 2 of f6_e3m2 and 3 of
+ *                                     f6_e2m3, which are 2^-12 and 2^-14 of their values
  *   any_nan_of_e4m3(x)                whether any of the codes is NaN
  *   most_of_e4m3(most, x)             of each two codes one with the larger magnitude: NaN is above
  *                                     all, and any_nan_of_e4m3 finds it
@@ -531,6 +534,11 @@ OP vf vf_of_half(vi words, int h)
 OP vi f16_of_e4m3(vi x)
 {
     return _mm512_and_si512(_mm512_srai_epi16(x, 1), _mm512_set1_epi16((short)0xbfff));
+}
+OP vi f16_of_six(vi x, int down)
+{
+    return _mm512_and_si512(_mm512_srai_epi16(x, (unsigned)down),
+                            _mm512_set1_epi16((short)(0x8000 | 0x7c00 >> down)));
 }
 OP bool any_nan_of_e4m3(vi codes)
 {

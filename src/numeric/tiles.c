@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "numeric/packed.h"
 
 const int8_t tiles_numbers[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                   1,    13,   25,  38,  53,  69,  89,  113};
@@ -45,8 +46,7 @@ static void load_codes(const groups_t *from, int64_t k, int64_t column, int n, u
     }
     memset(code, 0, TILES_K);
     for (int i = 0; i < n; i++) {
-        const int64_t at = first + i * stride;
-        code[i] = from->type->bits == 8 ? from->data[at] : from->data[at / 2] >> at % 2 * 4 & 15;
+        code[i] = (uint8_t)packed_get(from->type->bits, from->data, first + i * stride);
     }
 }
 
@@ -309,15 +309,12 @@ void tiles_unpack_codes(const unsigned char *from, tiled_t as, int64_t K, int64_
             for (int c = 0; c < TILES_COLUMNS && n + c < N; c++) {
                 for (int i = 0; i < TILES_K && k + i < K; i++) {
                     const int64_t at = codes_at(to, k + i, n + c);
-                    unsigned char *byte = groups_output(to, at);
                     if (bits > 8) {
-                        memcpy(byte, from + tiles_place(bits, i, c), (size_t)bits / 8);
-                        continue;
+                        memcpy(groups_output(to, at), from + tiles_place(bits, i, c),
+                               (size_t)bits / 8);
+                    } else {
+                        packed_put(bits, groups_output(to, 0), at, code[i][c]);
                     }
-                    const int shift = bits == 4 ? (int)(at % 2) * 4 : 0;
-                    *byte = bits == 8
-                                ? code[i][c]
-                                : (unsigned char)((*byte & (0xf0 >> shift)) | code[i][c] << shift);
                 }
             }
         }

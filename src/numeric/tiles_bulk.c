@@ -31,48 +31,73 @@ static uint8_t flip_of(sinter_data_type_t type)
     return (uint8_t)(tiles_flip(type) * 0x11);
 }
 
-/* Codes of 4 bits whose columns, or rows, all begin a byte. */
+/* Whether codes whose columns, or rows, are so far apart all begin a byte there. */
 static bool begin_bytes(const groups_t *codes, int64_t stride)
 {
-    return codes->type->bits >= 8 || (codes->first % 2 == 0 && stride % 2 == 0);
+    const int elems = codes->type->block_elems;
+    return codes->first % elems == 0 && stride % elems == 0;
 }
 
 /* How codes become tiles. */
 typedef struct form {
     const tiles_vectors_t *v;
-    int bits, kept; /* of a code of the source; of it in a tile, 0: all */
+    int bits, planes; /* of a code of the source; of it in planes of a tile, 0: no planes */
     uint8_t flip, zero;
 } form_t;
 
-/* Tiles are made in a buffer that stays in the cache, and go past the caches from there. Tiles that
- * keep some bits are made from tiles of 8 bits, a cache line of each column or row at a time. */
+/* Tiles are made in a buffer that stays in the cache, and go past the caches from there. Tiles of
+ * planes are made from tiles of 8 bits, a cache line of each column or row at a time. */
 enum { BUFFER = 4096, FLOATS_BUFFER = 16384, WHOLE = TILES_COLUMNS * TILES_K };
 
-/* n tiles that keep some bits, one behind the other: of a strip, along K, or one of each of n
- * strips. False: some codes do not fit the bits that are kept. */
-static bool kept_tiles(const form_t *f, bool along_k, const unsigned char *from, int64_t apart,
-                       int64_t n, unsigned char *to)
+/* One or TILES_PAIR tiles of 8 bits from codes of 6 or 8 bits: of a strip, along K, or one of each
+ * of TILES_PAIR strips. */
+static void wide_tiles(const form_t *f, bool along_k, const unsigned char *from, int64_t apart,
+                       int tiles, unsigned char *to)
+{
+    unsigned char bytes[TILES_PAIR * WHOLE];
+    if (f->bits == 8) {
+        if (along_k) {
+            f->v->dwords_along_k(from, apart, tiles, to);
+        } else {
+            f->v->bytes_along_n(from, apart, TILES_PAIR, to, WHOLE);
+        }
+        return;
+    }
+    if (!along_k) {
+        f->v->widen_6(from, apart, TILES_K, bytes);
+        f->v->bytes_along_n(bytes, TILES_PAIR * TILES_COLUMNS, TILES_PAIR, to, WHOLE);
+        return;
+    }
+    for (int i = 0; i < tiles; i++) {
+        f->v->widen_6(from + i * TILES_K * 6 / 8, apart, TILES_COLUMNS, bytes);
+        f->v->dwords_along_k(bytes, TILES_K, 1, to + i * WHOLE);
+    }
+}
+
+/* n tiles of planes, one behind the other: of a strip, along K, or one of each of n strips. False:
+ * some codes do not fit their bits. */
+static bool tiles_of_planes(const form_t *f, bool along_k, const unsigned char *from, int64_t apart,
+                            int64_t n, unsigned char *to)
 {
     unsigned char pair[TILES_PAIR * WHOLE];
     bool fit = true;
-    for (int64_t i = 0; i < n; i++, to += tiles_bytes(f->kept)) {
-        const int64_t which = i % TILES_PAIR;
-        if (which == 0 && along_k) {
-            f->v->dwords_along_k(from + i * TILES_K, apart, n - i > 1 ? TILES_PAIR : 1, pair);
-        } else if (which == 0) {
-            f->v->bytes_along_n(from + i * TILES_COLUMNS, apart, TILES_PAIR, pair, WHOLE);
+    for (int64_t i = 0; i < n; i++, to += tiles_bytes(f->planes)) {
+        const int64_t which = i % TILES_PAIR, codes = i * (along_k ? TILES_K : TILES_COLUMNS);
+        if (which == 0) {
+            wide_tiles(f, along_k, from + codes * f->bits / 8, apart, n - i > 1 ? TILES_PAIR : 1,
+                       pair);
         }
-        fit = f->v->keep(pair + which * WHOLE, f->kept, f->zero, to) && fit;
+        fit = f->v->keep(pair + which * WHOLE, f->planes, f->zero, to) && fit;
     }
     return fit;
 }
 
-/* n tiles of a strip. False: as of kept_tiles. */
+/* n tiles of a strip. False: as of tiles_of_planes. */
 static bool tiles_along_k(const form_t *f, const unsigned char *from, int64_t apart, int64_t n,
                           unsigned char *to)
 {
-    if (f->kept > 0) {
-        return kept_tiles(f, true, from, apart, n, to);
+    if (f->planes > 0) {
+        return tiles_of_planes(f, true, from, apart, n, to);
     }
     if (f->bits == 4) {
         f->v->nibbles_along_k(from, apart, n, f->flip, to);
@@ -86,8 +111,8 @@ static bool tiles_along_k(const form_t *f, const unsigned char *from, int64_t ap
 static bool tiles_along_n(const form_t *f, const unsigned char *from, int64_t apart, int64_t strips,
                           unsigned char *to)
 {
-    if (f->kept > 0) {
-        return kept_tiles(f, false, from, apart, strips, to);
+    if (f->planes > 0) {
+        return tiles_of_planes(f, false, from, apart, strips, to);
     }
     if (f->bits == 4) {
         f->v->nibbles_along_n(from, apart, strips, f->flip, to, tiles_bytes(4));
@@ -106,7 +131,7 @@ bool tiles_bulk_pack_codes(features_t features, const groups_t *from, tiled_t as
 {
     const form_t f = {.v = vectors(features),
                       .bits = from->type->bits,
-                      .kept = tiles_kept(as),
+                      .planes = from->type->bits == 6 ? 6 : tiles_kept(as),
                       .flip = flip_of(from->dtype),
                       .zero = (uint8_t)tiles_zero(tiles_kept(as), from->dtype)};
     const quant_rows_t *rows = quant_rows(features);
@@ -119,7 +144,7 @@ bool tiles_bulk_pack_codes(features_t features, const groups_t *from, tiled_t as
                           : f.bits == 4         ? 2 * TILES_PAIR
                                                 : TILES_PAIR,
                   strips = N / TILES_COLUMNS / group * group;
-    if (f.v == NULL || f.kept == TILES_NUMBER || (!along_k && !along_n) || strips == 0 ||
+    if (f.v == NULL || f.planes == TILES_NUMBER || (!along_k && !along_n) || strips == 0 ||
         tiles == 0) {
         return tiles_pack_codes(from, as, K, N, to);
     }
@@ -167,7 +192,7 @@ void tiles_bulk_unpack_codes(features_t features, const unsigned char *from, til
                along_n = !along_k && to->column.stride == 1 && bits > 8;
     const int64_t tiles = K / TILES_K, strips = N / TILES_COLUMNS, strip = tiles_along(K) * bytes,
                   apart = (along_k ? to->column.stride : to->row.stride) * bits / 8;
-    if (v == NULL || tiles_kept(as) != 0 || (!along_k && !along_n)) {
+    if (v == NULL || bits == 6 || tiles_kept(as) != 0 || (!along_k && !along_n)) {
         tiles_unpack_codes(from, as, K, N, to);
         return;
     }

@@ -7,8 +7,8 @@
 
 /* As tiles_pack_codes, tiles_pack_values and tiles_unpack_codes. Where the features have AVX2,
  * whole strips and tiles go by vectors if their elements follow one another along K or N and begin
- * a byte; all others go through the functions of numeric/tiles.h. So does unpacking codes of which
- * some bits are kept, or codes of up to 8 bits that follow one another along N. */
+ * a byte; all others go through the functions of numeric/tiles.h. So does unpacking codes of 6 bits
+ * or of which some bits are kept, or codes of up to 8 bits that follow one another along N. */
 bool tiles_bulk_pack_codes(features_t features, const groups_t *from, tiled_t as, int64_t K,
                            int64_t N, unsigned char *to);
 bool tiles_bulk_pack_values(features_t features, const groups_t *from, tiled_t as, int64_t groups,
@@ -38,9 +38,11 @@ typedef struct tiles_vectors {
                           unsigned char *to, int64_t next);
     void (*floats_along_n)(const unsigned char *from, int64_t apart, int64_t strips,
                            unsigned char *to, int64_t next);
-    /* The planes of a tile that keeps some bits of its codes, from 1 to 6, made from a tile of
-     * 8 bits: `zero` is added to each code. False: some do not fit. */
-    bool (*keep)(const unsigned char *tile, int kept, uint8_t zero, unsigned char *to);
+    /* The planes of a tile of codes of n bits, from 1 to 6, made from a tile of 8 bits: `zero` is
+     * added to each code. False: some do not fit. */
+    bool (*keep)(const unsigned char *tile, int n, uint8_t zero, unsigned char *to);
+    /* Some columns or rows of 32 codes of 6 bits as bytes, 32 of each. */
+    void (*widen_6)(const unsigned char *from, int64_t apart, int n, unsigned char *to);
     /* The other way round: columns of 16 and of 32 bytes, of which a tile of 16 bits has two and
      * one of 32 bits four. */
     void (*to_nibbles_along_k)(const unsigned char *from, int64_t tiles, uint8_t flip,

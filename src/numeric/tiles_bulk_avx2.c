@@ -276,10 +276,9 @@ OP unsigned char *put_plane(const __m256i dwords[8], int bits, int done, unsigne
     return plane + bits * TILES_LINE;
 }
 
-TARGET static bool keep(const unsigned char *tile, int kept, uint8_t zero, unsigned char *to)
+TARGET static bool keep(const unsigned char *tile, int n, uint8_t zero, unsigned char *to)
 {
-    const __m256i more = _mm256_set1_epi8((char)zero),
-                  lost = _mm256_set1_epi8((char)(0xff << kept));
+    const __m256i more = _mm256_set1_epi8((char)zero), lost = _mm256_set1_epi8((char)(0xff << n));
     __m256i x[8], all = _mm256_setzero_si256();
     for (int half = 0; half < 2; half++) {
         UNROLL
@@ -288,11 +287,23 @@ TARGET static bool keep(const unsigned char *tile, int kept, uint8_t zero, unsig
             all = _mm256_or_si256(all, x[i]);
         }
         unsigned char *plane = to + half * HALF;
-        plane = kept & 4 ? put_plane(x, 4, 0, plane) : plane;
-        plane = kept & 2 ? put_plane(x, 2, kept & 4, plane) : plane;
-        plane = kept & 1 ? put_plane(x, 1, kept & 6, plane) : plane;
+        plane = n & 4 ? put_plane(x, 4, 0, plane) : plane;
+        plane = n & 2 ? put_plane(x, 2, n & 4, plane) : plane;
+        plane = n & 1 ? put_plane(x, 1, n & 6, plane) : plane;
     }
     return _mm256_testz_si256(all, lost) != 0;
+}
+
+/* 12 bytes in each half. Each dword takes 3 of them, c0 | c1 << 6 | c2 << 12 | c3 << 18. */
+TARGET static void widen_6(const unsigned char *from, int64_t apart, int n, unsigned char *to)
+{
+    const __m256i threes = _mm256_setr_epi8(0, 1, 2, -1, 3, 4, 5, -1, 6, 7, 8, -1, 9, 10, 11, -1, 4,
+                                            5, 6, -1, 7, 8, 9, -1, 10, 11, 12, -1, 13, 14, 15, -1);
+    for (int i = 0; i < n; i++, from += apart, to += TILES_K) {
+        const vu x = (vu)_mm256_shuffle_epi8(load_two(from, from + 8), threes);
+        vi_store(
+            to, (vi)((x & 0x3f) | (x << 2 & 0x3f00) | (x << 4 & 0x3f0000) | (x << 6 & 0x3f000000)));
+    }
 }
 
 /* ---- back ------------------------------------------------------------------------------------ */
@@ -378,6 +389,7 @@ const tiles_vectors_t tiles_avx2 = {
     .words_along_n = words_along_n,
     .floats_along_n = floats_along_n,
     .keep = keep,
+    .widen_6 = widen_6,
     .to_nibbles_along_k = to_nibbles_along_k,
     .to_bytes_along_k = to_bytes_along_k,
     .to_words_along_n = to_words_along_n,

@@ -72,20 +72,25 @@ static uint32_t element(sinter_data_type_t type, const unsigned char *data, int6
 {
     const int bits = bits_of(type);
     uint32_t x = 0;
-    if (bits < 8) {
-        return data[at * bits / 8] >> at * bits % 8 & ((1 << bits) - 1);
+    for (int64_t i = 0; i < bits && bits < 8; i++) {
+        const int64_t bit = at * bits + i;
+        x |= (uint32_t)(data[bit / 8] >> bit % 8 & 1) << i;
     }
-    memcpy(&x, data + at * (bits / 8), (size_t)bits / 8);
+    if (bits >= 8) {
+        memcpy(&x, data + at * (bits / 8), (size_t)bits / 8);
+    }
     return x;
 }
 
 static void put_element(sinter_data_type_t type, unsigned char *data, int64_t at, uint32_t x)
 {
-    const int bits = bits_of(type), shift = (int)(at * bits % 8), ones = (1 << bits % 8) - 1;
-    unsigned char *byte = &data[at * bits / 8];
-    if (bits < 8) {
-        *byte = (unsigned char)((*byte & ~(ones << shift)) | (int)x << shift);
-    } else {
+    const int bits = bits_of(type);
+    for (int64_t i = 0; i < bits && bits < 8; i++) {
+        const int64_t bit = at * bits + i;
+        unsigned char *byte = &data[bit / 8];
+        *byte = (unsigned char)((*byte & ~(1 << bit % 8)) | (int)(x >> i & 1) << bit % 8);
+    }
+    if (bits >= 8) {
         memcpy(data + at * (bits / 8), &x, (size_t)bits / 8);
     }
 }
@@ -134,14 +139,14 @@ static void define_kept_value(const matrix_t *m, int64_t n, uint32_t value, unsi
     }
 }
 
-/* A code of which some bits are kept, from 0 on: all planes of its tile. */
-static void define_kept(const matrix_t *m, int64_t at, uint32_t code, unsigned char *tile)
+/* A code of so many bits, from 0 on: all planes of its tile. */
+static void define_planes(int of, int64_t at, uint32_t code, unsigned char *tile)
 {
     /* By the bits of a plane: the line of a code there, and the first of its bits. */
     const int64_t lines[] = {[1] = 0, [2] = at / 16, [4] = at % 16 / 4},
                   shifts[] = {[1] = at / 4, [2] = at % 16 / 4 * 2, [4] = at / 16 * 4};
     for (int bits = 4; bits > 0; bits /= 2) {
-        if (m->kept & bits) {
+        if (of & bits) {
             const int ones = (1 << bits) - 1, shift = (int)shifts[bits];
             unsigned char *byte = &tile[lines[bits] * 64];
             *byte = (unsigned char)((*byte & ~(ones << shift)) | ((int)code & ones) << shift);
@@ -154,9 +159,10 @@ static void define_kept(const matrix_t *m, int64_t at, uint32_t code, unsigned c
 static void define_code(const matrix_t *m, int64_t k, int64_t n, uint32_t code, unsigned char *to)
 {
     const int64_t tiles = (m->K + 31) / 32, at = k % 32, column = 4 * (n % 16);
-    if (m->kept > 0) {
-        define_kept(m, at, (code - (uint32_t)least_code(m)) & 0xff,
-                    &to[(n / 16 * tiles + k / 32) * 64 * m->kept + column + at % 4]);
+    const int planes = m->kept > 0 ? m->kept : bits_of(m->type) == 6 ? 6 : 0;
+    if (planes > 0) {
+        define_planes(planes, at, (code - (uint32_t)least_code(m)) & 0xff,
+                      &to[(n / 16 * tiles + k / 32) * 64 * planes + column + at % 4]);
         return;
     }
     if (bits_of(m->type) >= 8) {
@@ -381,8 +387,8 @@ static void check_type(sinter_data_type_t type, sinter_weights_part_t part, int 
 }
 
 static const sinter_data_type_t code_types[] = {
-    sinter_s4,  sinter_u4,  sinter_f4_e2m1, sinter_s8,      sinter_u8,
-    sinter_f32, sinter_f16, sinter_bf16,    sinter_f8_e5m2, sinter_f8_e4m3};
+    sinter_s4,  sinter_u4,   sinter_f4_e2m1, sinter_s8,      sinter_u8,      sinter_f32,
+    sinter_f16, sinter_bf16, sinter_f8_e5m2, sinter_f8_e4m3, sinter_f6_e3m2, sinter_f6_e2m3};
 static const sinter_data_type_t value_types[] = {
     sinter_f32, sinter_f16, sinter_bf16, sinter_e8m0, sinter_s8,
     sinter_u8,  sinter_s4,  sinter_u4,   sinter_u2,   sinter_f8_e4m3};
@@ -624,8 +630,8 @@ static void test_ids(void)
 /* A code that does not fit, and types of which all bits are kept. */
 static void test_kept(void)
 {
-    static const sinter_data_type_t types[] = {sinter_s4, sinter_u4, sinter_f4_e2m1, sinter_f8_e4m3,
-                                               sinter_f16};
+    static const sinter_data_type_t types[] = {sinter_s4,      sinter_u4,      sinter_f4_e2m1,
+                                               sinter_f8_e4m3, sinter_f6_e2m3, sinter_f16};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         sinter_logical_tensor_t lt = dense(5, types[i], 2, (int64_t[]){32, 16});
         char words[120];
@@ -1126,6 +1132,11 @@ static void test_products(void)
         {sinter_f8_e5m2, sinter_f16, sinter_data_type_undef, sinter_bf16, 1, 0, 0, 0, 33, 96, 16,
          16, 1, "bf16"},
         {sinter_f8_e5m2, sinter_f32, sinter_data_type_undef, sinter_f32, 0, 0, 0, 0, 24, 100, 100,
+         100, 1, "any"},
+        {sinter_f6_e2m3, sinter_e8m0, sinter_data_type_undef, sinter_f32, 1, 0, 0, 0, 40, 96, 32,
+         32, 1, "strict"},
+        {sinter_f6_e3m2, sinter_f16, sinter_f16, sinter_f32, 0, 1, 1, 0, 33, 96, 16, 16, 1, "int8"},
+        {sinter_f6_e3m2, sinter_f32, sinter_data_type_undef, sinter_f16, 0, 0, 0, 0, 24, 100, 100,
          100, 1, "any"},
         {sinter_f32, sinter_data_type_undef, sinter_data_type_undef, sinter_f32, 1, 0, 0, 0, 33,
          100, 100, 100, 1, "strict"},

@@ -63,7 +63,8 @@ static weights_t choose_weights(fz_t *f, int turned, int one, int64_t groups_of)
     }
     w.type = (sinter_data_type_t)FZ_ONE_OF(f, sinter_s4, sinter_u4, sinter_s4, sinter_u4,
                                            sinter_f4_e2m1, sinter_s8, sinter_u8, sinter_f8_e4m3,
-                                           sinter_f8_e5m2, sinter_f16, sinter_bf16, sinter_f32);
+                                           sinter_f8_e5m2, sinter_f6_e3m2, sinter_f6_e2m3,
+                                           sinter_f16, sinter_bf16, sinter_f32);
     w.scale = (sinter_data_type_t)FZ_ONE_OF(f, sinter_f16, sinter_f16, sinter_f32, sinter_bf16,
                                             sinter_e8m0);
     w.zp = zp_type(f, w.type);

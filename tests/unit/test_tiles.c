@@ -29,12 +29,14 @@ static const sinter_data_type_t plain_types[] = {sinter_f32, sinter_f16, sinter_
 enum { PLAIN_TYPES = sizeof plain_types / sizeof *plain_types };
 
 /* Codes in tiles: a type with all of its bits, codes of 8 bits of which 1 to 6 are kept, codes of
- * s8 that are numbers of a table, or floats of 8 bits, which products of integers do not take. */
+ * s8 that are numbers of a table, or floats of 8 or 6 bits, which products of integers do not take.
+ */
 enum {
     WHOLE = 5,
     NUMBERS = WHOLE + 2 * 6,
     FLOATS_8 = NUMBERS + 1,
-    KINDS = FLOATS_8 + 2,
+    FLOATS_6 = FLOATS_8 + 2,
+    KINDS = FLOATS_6 + 2,
     IN_TABLE = 7
 };
 
@@ -45,11 +47,12 @@ static const signed char numbers[16] = {-127, -104, -83, -65, -49, -35, -22, -10
 static sinter_data_type_t type_of(int kind)
 {
     static const sinter_data_type_t types[WHOLE] = {sinter_s4, sinter_u4, sinter_f4_e2m1, sinter_s8,
-                                                    sinter_u8};
-    return kind == FLOATS_8  ? sinter_f8_e5m2
-           : kind > FLOATS_8 ? sinter_f8_e4m3
-           : kind < WHOLE    ? types[kind]
-                             : types[kind == NUMBERS ? 3 : 3 + kind % 2];
+                                                    sinter_u8},
+                                    floats[] = {sinter_f8_e5m2, sinter_f8_e4m3, sinter_f6_e3m2,
+                                                sinter_f6_e2m3};
+    return kind >= FLOATS_8 ? floats[kind - FLOATS_8]
+           : kind < WHOLE   ? types[kind]
+                            : types[kind == NUMBERS ? 3 : 3 + kind % 2];
 }
 
 static int kept_of(int kind)
@@ -61,9 +64,21 @@ static int kept_of(int kind)
 
 /* ---- packing --------------------------------------------------------------------------------- */
 
+/* Bit by bit. */
 static int code_of(const unsigned char *data, int bits, int64_t at)
 {
-    return bits == 8 ? data[at] : data[at / 2] >> at % 2 * 4 & 15;
+    int code = 0;
+    for (int i = 0; i < bits; i++) {
+        code |= (data[(at * bits + i) / 8] >> (at * bits + i) % 8 & 1) << i;
+    }
+    return code;
+}
+
+static void flip_code(unsigned char *data, int bits, int64_t at)
+{
+    for (int64_t i = at * bits; i < (at + 1) * bits; i++) {
+        data[i / 8] ^= (unsigned char)(1 << i % 8);
+    }
 }
 
 /* The code of a plane of tiles, by the definition in numeric/tiles.h. kept: as kept_of says. */
@@ -145,8 +160,7 @@ static void check_codes(sinter_data_type_t type, int kept, int64_t K, int64_t N,
     memcpy(back, data, sizeof back);
     for (int64_t k = 0; k < K; k++) {
         for (int64_t n = 0; n < N; n++) {
-            const int64_t at = first + k * row + n * column;
-            back[at * bits / 8] ^= (unsigned char)(bits == 8 ? 0xff : 15 << at % 2 * 4);
+            flip_code(back, bits, first + k * row + n * column);
         }
     }
     tiles_bulk_unpack_codes(has, plane, as, K, N, &to);
@@ -475,7 +489,8 @@ static void fill(weights_t *w, int kind, sinter_data_type_t scale, zero_t zero, 
     for (size_t i = 0; i < sizeof w->codes; i++) {
         w->codes[i] = (unsigned char)draw(256);
         const int last = type == sinter_f8_e5m2 ? 0x7c : 0x7f; /* neither infinite nor NaN */
-        w->codes[i] ^= kind >= FLOATS_8 && (w->codes[i] & last) == last ? 0x40 : 0;
+        w->codes[i] ^=
+            kind >= FLOATS_8 && kind < FLOATS_6 && (w->codes[i] & last) == last ? 0x40 : 0;
     }
     fill_scales(scale, w->scale, MOST_K / 16 * 16);
     fill_scales(scale, w->zp, MOST_K / 16 * 16);

@@ -41,15 +41,17 @@ enum {
     CODES_BLOCKS = 8   /* of rows of V whose products are summed in words, most */
 };
 
-/* How codes become bytes. Those behind CODES_FORMS do not, and are floats of 8 bits: they lie in
- * tiles (tiles.h). */
+/* How codes become bytes. Those behind CODES_FORMS do not, and are floats of 6 or 8 bits: they lie
+ * in tiles (tiles.h). */
 typedef enum codes_form {
     CODES_NIBBLES,
     CODES_TABLE,
     CODES_BYTES,
     CODES_FORMS,
     CODES_E5M2,
-    CODES_E4M3
+    CODES_E4M3,
+    CODES_E3M2,
+    CODES_E2M3
 } codes_form_t;
 
 /* A data type of codes. */

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "numeric/packed.h"
 #include "numeric/tiles.h"
 
 /* A type with its conversion of consecutive elements, looked up once for each tile. */
@@ -412,7 +413,7 @@ static void load_strip(const tile_isa_t *isa, const matrix_t *m, int64_t strip, 
 {
     const groups_t *codes = &m->codes;
     const unsigned char *base = codes->data + strip * codes->strip;
-    const int bytes = tiles_bytes(tiles_bits(codes->tiled, codes->dtype));
+    const int bits = codes->type->bits, bytes = tiles_bytes(tiles_bits(codes->tiled, codes->dtype));
     const bool has_scale = m->scale.data != NULL, has_zp = m->zp.data != NULL;
     uint8_t code[TILES_K][TILES_COLUMNS];
     float scale[TILES_COLUMNS], zp[TILES_COLUMNS], x[TILES_COLUMNS];
@@ -432,11 +433,11 @@ static void load_strip(const tile_isa_t *isa, const matrix_t *m, int64_t strip, 
             read_scaled(isa, &m->zp, &m->zp_scale, strip, k, zp);
         }
         const uint8_t *line = code[k % TILES_K];
-        uint8_t packed[TILES_COLUMNS / 2];
-        for (int c = 0; codes->type->bits == 4 && c < TILES_COLUMNS / 2; c++) {
-            packed[c] = (uint8_t)(line[2 * c] | line[2 * c + 1] << 4);
+        uint8_t packed[TILES_COLUMNS] = {0};
+        for (int c = 0; bits < 8 && c < TILES_COLUMNS; c++) {
+            packed_put(bits, packed, c, line[c]);
         }
-        codes->type->codec.load_f32(codes->type->bits == 4 ? packed : line, 0, 1, TILES_COLUMNS, x);
+        codes->type->codec.load_f32(bits < 8 ? packed : line, 0, 1, TILES_COLUMNS, x);
         if (m->offsets) {
             isa->restore(x, zp, scale, TILES_COLUMNS);
         } else if (has_scale) {

@@ -68,12 +68,17 @@ typedef struct tiles_strip {
     bool halves, offset_halves;
 } tiles_strip_t;
 
-/* How codes of a type become numbers; NULL: tiles of codes are not read. Floats of 8 bits have no
- * products of integers. */
+/* How codes of a type become numbers; NULL: tiles of codes are not read. Floats of 6 and 8 bits
+ * have no products of integers. */
 static inline const codes_type_t *tiles_type(sinter_data_type_t type)
 {
-    static const codes_type_t e5m2 = {.form = CODES_E5M2}, e4m3 = {.form = CODES_E4M3};
-    return type == sinter_f8_e5m2 ? &e5m2 : type == sinter_f8_e4m3 ? &e4m3 : codes_type(type);
+    static const codes_type_t floats[] = {[sinter_f8_e5m2] = {.form = CODES_E5M2},
+                                          [sinter_f8_e4m3] = {.form = CODES_E4M3},
+                                          [sinter_f6_e3m2] = {.form = CODES_E3M2},
+                                          [sinter_f6_e2m3] = {.form = CODES_E2M3}};
+    const bool is_float =
+        (size_t)type < sizeof floats / sizeof *floats && floats[type].form > CODES_FORMS;
+    return is_float ? &floats[type] : codes_type(type);
 }
 
 /* Rows that there is room for. */
