@@ -510,11 +510,6 @@ OP vi f16_of_e4m3(vi x)
 {
     return _mm256_and_si256(_mm256_srai_epi16(x, 1), _mm256_set1_epi16((short)0xbfff));
 }
-OP vi f16_of_six(vi x, int down)
-{
-    return _mm256_and_si256(_mm256_srai_epi16(x, down),
-                            _mm256_set1_epi16((short)(0x8000 | 0x7c00 >> down)));
-}
 OP bool any_nan_of_e4m3(vi codes)
 {
     const vi ones = _mm256_set1_epi8(-1), x = _mm256_or_si256(codes, _mm256_set1_epi8((char)0x80));
@@ -537,6 +532,18 @@ OP vi words_of_pair(vi x, int i)
              last = _mm256_setr_epi8(-1, 2, -1, 6, -1, 10, -1, 14, -1, 3, -1, 7, -1, 11, -1, 15, -1,
                                      2, -1, 6, -1, 10, -1, 14, -1, 3, -1, 7, -1, 11, -1, 15);
     return _mm256_permute4x64_epi64(_mm256_shuffle_epi8(x, i == 0 ? first : last), 0xd8);
+}
+/* As f16, whose exponent has more bits: a sign, and magnitudes that lie `fraction` bits lower. */
+enum { SIX_UP = 2 };
+OP float six_unit(int fraction)
+{
+    return fraction == 2 ? 0x1p12f : 0x1p14f;
+}
+OP vf vf_of_six(vi codes, int fraction, int at)
+{
+    const vi lower = _mm256_srai_epi16(words_of_pair(codes, at / 2), fraction),
+             mask = _mm256_set1_epi16((short)(0x8000 | 0x7c00 >> fraction));
+    return vf_of_half(_mm256_and_si256(lower, mask), at % 2);
 }
 OP vf vf_of_byte(bool is_signed, vi x, int v)
 {

@@ -66,14 +66,15 @@
  *   high_bytes(x, h)                  words of the lower or upper 8 bytes of each 128 bits, shifted
  *                                     up by 8 bits; f16_of_e4m3: those of f8_e4m3 as f16 / 256,
  *                                     in which nan_of_e4m3 makes NaNs of what they are of NaNs
- *   f16_of_six(x, down)               words that begin with the six bits of a float, as f16: its
- *                                     fraction lies so many bits lower there, 2 of f6_e3m2 and 3 of
- *                                     f6_e2m3, which are 2^-12 and 2^-14 of their values
  *   any_nan_of_e4m3(x)                whether any of the codes is NaN
  *   most_of_e4m3(most, x)             of each two codes one with the larger magnitude: NaN is above
  *                                     all, and any_nan_of_e4m3 finds it
  *   words_of_pair(x, i)               words, up by 8 bits: bytes 2 i of the dwords, then 2 i + 1
  *   vf_of_half(words, h)              the f16 of half h of a register
+ *   vf_of_six(x, fraction, at)        byte `at` of each dword, which is a float of six bits with so
+ *                                     many bits of fraction: 2 of f6_e3m2, 3 of f6_e2m3. Its code
+ *                                     begins at bit SIX_UP, and the bits above it are 0;
+ *                                     six_unit(fraction): what the values are times the results
  *   vf_of_byte(is_signed, x, v)       byte v of each dword
  *   vf_of_nibble(x, v)                nibble v of each dword
  *   vf_even, vf_odd(a, b)             every second element of a and b
@@ -535,11 +536,6 @@ OP vi f16_of_e4m3(vi x)
 {
     return _mm512_and_si512(_mm512_srai_epi16(x, 1), _mm512_set1_epi16((short)0xbfff));
 }
-OP vi f16_of_six(vi x, int down)
-{
-    return _mm512_and_si512(_mm512_srai_epi16(x, (unsigned)down),
-                            _mm512_set1_epi16((short)(0x8000 | 0x7c00 >> down)));
-}
 OP bool any_nan_of_e4m3(vi codes)
 {
     const vi x = _mm512_or_si512(codes, _mm512_set1_epi8((char)0x80));
@@ -561,6 +557,28 @@ OP vi words_of_pair(vi x, int i)
                   last = _mm_setr_epi8(-1, 2, -1, 6, -1, 10, -1, 14, -1, 3, -1, 7, -1, 11, -1, 15);
     const vi words = _mm512_shuffle_epi8(x, _mm512_broadcast_i32x4(i == 0 ? first : last));
     return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), words);
+}
+/* A table of bf16 has all of them: the lower bytes of both words of a dword are looked up. */
+enum { SIX_UP = 0 };
+static const uint16_t magnitudes_of_six[2][32] = {
+    {0x0000, 0x3d80, 0x3e00, 0x3e40, 0x3e80, 0x3ea0, 0x3ec0, 0x3ee0, 0x3f00, 0x3f20, 0x3f40,
+     0x3f60, 0x3f80, 0x3fa0, 0x3fc0, 0x3fe0, 0x4000, 0x4020, 0x4040, 0x4060, 0x4080, 0x40a0,
+     0x40c0, 0x40e0, 0x4100, 0x4120, 0x4140, 0x4160, 0x4180, 0x41a0, 0x41c0, 0x41e0},
+    {0x0000, 0x3e00, 0x3e80, 0x3ec0, 0x3f00, 0x3f20, 0x3f40, 0x3f60, 0x3f80, 0x3f90, 0x3fa0,
+     0x3fb0, 0x3fc0, 0x3fd0, 0x3fe0, 0x3ff0, 0x4000, 0x4010, 0x4020, 0x4030, 0x4040, 0x4050,
+     0x4060, 0x4070, 0x4080, 0x4090, 0x40a0, 0x40b0, 0x40c0, 0x40d0, 0x40e0, 0x40f0}};
+OP float six_unit(int fraction)
+{
+    (void)fraction;
+    return 1;
+}
+OP vf vf_of_six(vi codes, int fraction, int at)
+{
+    const vi plus = vi_load(magnitudes_of_six[fraction - 2]),
+             minus = _mm512_xor_si512(plus, _mm512_set1_epi16((short)0x8000)),
+             index = at % 2 ? _mm512_srli_epi32(codes, 8) : codes;
+    const vu words = (vu)_mm512_permutex2var_epi16(plus, index, minus);
+    return (vf)(at < 2 ? words << 16 : words & 0xffff0000u);
 }
 OP vf vf_of_byte(bool is_signed, vi x, int v)
 {

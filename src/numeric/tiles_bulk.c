@@ -144,8 +144,8 @@ bool tiles_bulk_pack_codes(features_t features, const groups_t *from, tiled_t as
                           : f.bits == 4         ? 2 * TILES_PAIR
                                                 : TILES_PAIR,
                   strips = N / TILES_COLUMNS / group * group;
-    if (f.v == NULL || f.planes == TILES_NUMBER || (!along_k && !along_n) || strips == 0 ||
-        tiles == 0) {
+    if (f.v == NULL || f.bits < 4 || f.planes == TILES_NUMBER || (!along_k && !along_n) ||
+        strips == 0 || tiles == 0) {
         return tiles_pack_codes(from, as, K, N, to);
     }
     const int64_t apart = (along_k ? from->column.stride : from->row.stride) * f.bits / 8,
@@ -192,7 +192,7 @@ void tiles_bulk_unpack_codes(features_t features, const unsigned char *from, til
                along_n = !along_k && to->column.stride == 1 && bits > 8;
     const int64_t tiles = K / TILES_K, strips = N / TILES_COLUMNS, strip = tiles_along(K) * bytes,
                   apart = (along_k ? to->column.stride : to->row.stride) * bits / 8;
-    if (v == NULL || bits == 6 || tiles_kept(as) != 0 || (!along_k && !along_n)) {
+    if (v == NULL || (bits < 8 && bits != 4) || tiles_kept(as) != 0 || (!along_k && !along_n)) {
         tiles_unpack_codes(from, as, K, N, to);
         return;
     }

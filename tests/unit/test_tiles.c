@@ -397,8 +397,9 @@ typedef struct weights {
     tiles_strip_t strip; /* all tiles; without coefficients */
     bool has_zps, has_offsets;
     int zp_bias;
-    unsigned char codes[MOST_K * 16], scale[MOST_K / 16 * 64], zp[MOST_K / 16 * 64],
-        scale_scale[MOST_K / 32 * 64], zp_scale[MOST_K / 32 * 64];
+    bool split; /* planes of 2 bits lie in `high` */
+    unsigned char codes[MOST_K * 16], high[MOST_K * 4], scale[MOST_K / 16 * 64],
+        zp[MOST_K / 16 * 64], scale_scale[MOST_K / 32 * 64], zp_scale[MOST_K / 32 * 64];
     double value[MOST_K][16], size[MOST_K][16]; /* |code| and |zero point| times the scale, added */
 } weights_t;
 
@@ -545,6 +546,16 @@ static void fill(weights_t *w, int kind, sinter_data_type_t scale, zero_t zero, 
     }
 }
 
+/* The planes of tiles of six bits, apart. */
+static void split_planes(weights_t *w)
+{
+    w->split = true;
+    for (int t = 0; t < w->strip.tiles; t++) {
+        memcpy(w->high + t * 128, w->codes + t * 384 + 256, 128);
+        memmove(w->codes + t * 256, w->codes + t * 384, 256);
+    }
+}
+
 /* Tiles t to t + n - 1, with coefficients in `to`. */
 static tiles_strip_t piece_of(const tiles_table_t *table, const weights_t *w, int t, int n,
                               float unit, float (*to)[MOST_K])
@@ -556,7 +567,8 @@ static tiles_strip_t piece_of(const tiles_table_t *table, const weights_t *w, in
         table->values(&w->zps, zp_line,
                       (((t + n - 1) / w->zp_group + 1) << b.offset_halves) - zp_line, 1, to[1]);
     }
-    b.codes += t * 16 * (b.kept == IN_TABLE ? 4 : b.kept > 0 ? b.kept : w->bits) * 4;
+    b.codes += t * 16 * (b.kept == IN_TABLE || w->split ? 4 : b.kept > 0 ? b.kept : w->bits) * 4;
+    b.high = w->split ? w->high + t * 128 : NULL;
     b.tiles = n;
     b.scale = to[0];
     b.zp = w->has_zps ? to[1] : NULL;
@@ -730,6 +742,9 @@ static void test_products(const tiles_table_t *table)
                          zero = given == ZPS && !takes_zps(kind) ? NO_ZERO : given;
             fill(&w, kind, scales[i / KINDS % SCALES], zero, tiles);
             fill_rows(&a, tiles, rows);
+            if (kind >= FLOATS_6 && draw(2) == 0) {
+                split_planes(&w);
+            }
             for (int limbs = 1; limbs <= 2 && table->ints != NULL && kind < FLOATS_8; limbs++) {
                 check_integers(table, &w, &a, rows, limbs);
             }

@@ -183,7 +183,8 @@ static void take_tiles(plan_t *plan, const step_t *step, matmul_params_t *m)
                chosen = given && plan->sub.values[b->data].chosen;
     m->why_no_tiles = !given && (!lower_is_constant(plan, b->data) ||
                                  (b->scale >= 0 && !lower_is_constant(plan, b->scale)) ||
-                                 (b->zp >= 0 && !lower_is_constant(plan, b->zp)))
+                                 (b->zp >= 0 && !lower_is_constant(plan, b->zp)) ||
+                                 (b->high >= 0 && !lower_is_constant(plan, b->high)))
                           ? "B is not constant"
                           : matmul_refuse_tiles(plan, step);
     if (m->why_no_tiles == NULL && (!given || chosen)) {
@@ -194,6 +195,8 @@ static void take_tiles(plan_t *plan, const step_t *step, matmul_params_t *m)
         const int last = plan->values[b->data].lt.ndims - 1, across = m->trans_b ? last - 1 : last,
                   along = m->trans_b ? last : last - 1, set = plan->n_values;
         b->data = lower_pack_tiles(plan, b->data, TILED_CODES, across, along, set);
+        b->high =
+            b->high < 0 ? -1 : lower_pack_tiles(plan, b->high, TILED_CODES, across, along, set);
         b->scale = b->scale < 0 ? -1
                                 : lower_pack_tiles(plan, b->scale, TILED_VALUES,
                                                    b->scale_dim[across], b->scale_dim[along], set);
@@ -253,14 +256,15 @@ static void refuse_tiles(const plan_t *plan, const step_t *step, int value, text
 static void report(const plan_t *plan, const step_t *step, textbuf_t *text)
 {
     const matmul_params_t *m = &step->p.matmul;
-    const int packed[] = {m->b.data, m->b.scale, m->b.zp, m->conv != NULL ? m->taps : -1};
+    const int packed[] = {m->b.data, m->b.high, m->b.scale, m->b.zp,
+                          m->conv != NULL ? m->taps : -1};
     if (plan->values[m->b.data].shows == IN_BLOCKS) {
         text_add(text, "  reads tensor %llu in place, in the blocks that its dims say\n",
                  (unsigned long long)plan->values[plan->values[m->b.data].base].lt.id);
     }
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         const plan_value_t *v = packed[i] >= 0 ? &plan->values[packed[i]] : NULL;
-        if (i < 3 && v != NULL && v->kind == PV_INPUT && v->tiled != NOT_TILED) {
+        if (i < 4 && v != NULL && v->kind == PV_INPUT && v->tiled != NOT_TILED) {
             text_add(text, "  reads tensor %llu in tiles, as it was given\n",
                      (unsigned long long)v->lt.id);
         }
@@ -281,7 +285,7 @@ static void report(const plan_t *plan, const step_t *step, textbuf_t *text)
 const step_ops_t step_matmul = {.classes = OP_MATMUL | OP_CONVOLUTION,
                                 .chains_once = true,
                                 .products = true,
-                                .packed_values = 3,
+                                .packed_values = 4,
                                 .emit = emit,
                                 .visit = visit,
                                 .work = work,

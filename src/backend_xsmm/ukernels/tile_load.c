@@ -407,13 +407,27 @@ static void load_values(const tile_isa_t *isa, const matrix_t *m, rect_t at, flo
     }
 }
 
+/* The high bits of the split codes of a tile. */
+static void add_high(const matrix_t *m, int64_t strip, int64_t tile, uint8_t (*code)[TILES_COLUMNS])
+{
+    const groups_t *high = &m->high;
+    const int bytes = tiles_bytes(high->type->bits);
+    uint8_t bits[TILES_K][TILES_COLUMNS];
+    tiles_codes(high->data + strip * high->strip + tile * bytes, high->tiled, high->dtype, bits);
+    for (int i = 0; i < TILES_K * TILES_COLUMNS; i++) {
+        code[i / TILES_COLUMNS][i % TILES_COLUMNS] |=
+            (uint8_t)(bits[i / TILES_COLUMNS][i % TILES_COLUMNS] << m->codes.type->bits);
+    }
+}
+
 /* n columns from column `first` of a strip on. */
 static void load_strip(const tile_isa_t *isa, const matrix_t *m, int64_t strip, int first, int n,
                        rect_t at, float *dst, int64_t ld)
 {
     const groups_t *codes = &m->codes;
     const unsigned char *base = codes->data + strip * codes->strip;
-    const int bits = codes->type->bits, bytes = tiles_bytes(tiles_bits(codes->tiled, codes->dtype));
+    const dtype_traits_t *type = m->high.data != NULL ? dtype_traits(m->split) : codes->type;
+    const int bits = type->bits, bytes = tiles_bytes(tiles_bits(codes->tiled, codes->dtype));
     const bool has_scale = m->scale.data != NULL, has_zp = m->zp.data != NULL;
     uint8_t code[TILES_K][TILES_COLUMNS];
     float scale[TILES_COLUMNS], zp[TILES_COLUMNS], x[TILES_COLUMNS];
@@ -423,6 +437,9 @@ static void load_strip(const tile_isa_t *isa, const matrix_t *m, int64_t strip, 
         if (k / TILES_K != tile) {
             tile = k / TILES_K;
             tiles_codes(base + tile * bytes, codes->tiled, codes->dtype, code);
+            if (m->high.data != NULL) {
+                add_high(m, strip, tile, code);
+            }
         }
         if (has_scale && k / m->scale.row.group != scales) {
             scales = k / m->scale.row.group;
@@ -437,7 +454,7 @@ static void load_strip(const tile_isa_t *isa, const matrix_t *m, int64_t strip, 
         for (int c = 0; bits < 8 && c < TILES_COLUMNS; c++) {
             packed_put(bits, packed, c, line[c]);
         }
-        codes->type->codec.load_f32(bits < 8 ? packed : line, 0, 1, TILES_COLUMNS, x);
+        type->codec.load_f32(bits < 8 ? packed : line, 0, 1, TILES_COLUMNS, x);
         if (m->offsets) {
             isa->restore(x, zp, scale, TILES_COLUMNS);
         } else if (has_scale) {

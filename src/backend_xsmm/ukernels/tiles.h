@@ -56,6 +56,8 @@ typedef struct tiles_plane {
  * floats, wherever they come from: a line of TILES_COLUMNS for each group. */
 typedef struct tiles_strip {
     const unsigned char *codes;
+    /* Floats of 6 bits whose planes of 2 bits lie in tiles of their own; NULL: they do not. */
+    const unsigned char *high;
     int kept; /* of codes of 8 bits, as tiles_kept says; 0: all bits */
     int zero; /* what stands for a code of 0 then, else 0 */
     int tiles;

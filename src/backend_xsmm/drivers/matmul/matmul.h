@@ -110,6 +110,7 @@ typedef struct tiled_b {
     const codes_type_t *type;
     const unsigned char *data; /* of the codes */
     int64_t strip, tiles;      /* bytes from a strip to the next one, and tiles of a strip */
+    const unsigned char *high; /* of split codes: the planes of 2 bits; else NULL */
     int tile;                  /* bytes of a tile */
     int kept, zero;            /* as tiles_strip_t has them */
     bool offsets;              /* `zp` has offsets */

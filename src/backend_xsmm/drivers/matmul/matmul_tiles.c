@@ -54,9 +54,15 @@ static bool are_scales(const plan_t *plan, int value, const factors_of_scales_t 
            (by == NULL || are_scales(plan, by->value, NULL));
 }
 
+/* The type of whole codes. */
+static sinter_data_type_t type_of_codes(const plan_t *plan, const operand_t *b)
+{
+    return b->split != sinter_data_type_undef ? b->split : plan->values[b->data].lt.data_type;
+}
+
 static bool are_zero_points(const plan_t *plan, const operand_t *b)
 {
-    const sinter_data_type_t codes = plan->values[b->data].lt.data_type;
+    const sinter_data_type_t codes = type_of_codes(plan, b);
     const plan_value_t *zp = &plan->values[b->zp];
     const dtype_traits_t *t = dtype_traits(zp->lt.data_type);
     return b->offsets ? are_scales(plan, b->zp, b->zp_by)
@@ -110,7 +116,7 @@ static const char *refuse_integers(const problem_t *p)
 {
     const operand_t *a = &p->step->p.matmul.a;
     const integers_t kind = p->step->permit.integers;
-    if (codes_type(problem_type(p, p->step->p.matmul.b.data)) == NULL) {
+    if (codes_type(type_of_codes(p->plan, &p->step->p.matmul.b)) == NULL) {
         return "B is made of floats";
     }
     if (kind == NO_INTEGERS) {
@@ -159,8 +165,8 @@ const char *matmul_refuse_tiles(const plan_t *plan, const step_t *step)
     if (scale == NULL) {
         return "B has no scales";
     }
-    if (tiles_type(lt->data_type) == NULL || b->split != sinter_data_type_undef ||
-        !are_scales(plan, b->scale, b->scale_by) || (zp != NULL && !are_zero_points(plan, b))) {
+    if (tiles_type(type_of_codes(plan, b)) == NULL || !are_scales(plan, b->scale, b->scale_by) ||
+        (zp != NULL && !are_zero_points(plan, b))) {
         return "no tiles for the data types of B";
     }
     const char *why = refuse_values(plan, b, b->scale, b->scale_dim, across, along, experts);
@@ -341,8 +347,9 @@ void matmul_bind_tiles(features_t features, matmul_state_t *st)
     tiled_b_t *to = &st->tiled;
     *to = (tiled_b_t){.table = tiles_table(features),
                       .plain = b->scale.type == NULL ? codes->dtype : sinter_data_type_undef,
-                      .type = tiles_type(codes->dtype),
+                      .type = tiles_type(b->high.type != NULL ? b->split : codes->dtype),
                       .data = codes->data,
+                      .high = b->high.type != NULL ? b->high.data : NULL,
                       .strip = codes->strip,
                       .tiles = tiles_along(st->K),
                       .tile = tiles_bytes(tiles_bits(codes->tiled, codes->dtype)),
@@ -360,7 +367,7 @@ void matmul_bind_tiles(features_t features, matmul_state_t *st)
             to->zp.first.type = b->zp.dtype == sinter_u8 ? TILES_U8 : TILES_S8;
         }
     }
-    if (codes->type->bits == 4) {
+    if (codes->type->bits == 4 && b->high.type == NULL) {
         float value[16];
         dtype_nibble_values(&codes->type->codec, value);
         for (int i = 0; i < 16; i++) {
@@ -415,7 +422,9 @@ tiles_strip_t matmul_coefs(const tiled_b_t *b, int64_t strip, int64_t t, int n, 
     if (zps) {
         load_plane(b, &b->zp, strip, t, n, 1, to->zp);
     }
-    return (tiles_strip_t){.codes = b->data + strip * b->strip + t * b->tile,
+    const int64_t codes = strip * b->strip + t * b->tile;
+    return (tiles_strip_t){.codes = b->data + codes,
+                           .high = b->high != NULL ? b->high + codes / 2 : NULL,
                            .kept = b->kept,
                            .zero = b->zero,
                            .tiles = n,
