@@ -7,12 +7,13 @@
  *   lower half and that of k = 16 + 4 j + b in its upper half. Of s4 the sign bit is flipped, so
  *   that codes count from zero.
  * - Codes of 8 bits have eight lines; byte b has that of k = 4 j + b.
- * - Codes of 8 bits that fit n, from 1 to 6, are counted from zero: of s8, the first one is
- *   -2^(n-1). They lie in planes, one after the other, of four bits, two bits and one bit, as n is
- *   the sum of these; a plane of so many bits has as many lines. The first plane has the lowest
- *   bits of a code. Four bits lie as codes of 4 bits do. Of two bits, byte b of a dword of line j
- *   has those of k = 16 j + 4 i + b in its bits 2 i and 2 i + 1; of one bit, byte b has that of
- *   k = 4 i + b in its bit i.
+ * - Codes of 6 bits, and of 2 bits, lie in planes, one after the other, of four bits, two bits and
+ *   one bit, as the number of their bits is the sum of these; a plane of so many bits has as many
+ *   lines. The first plane has the lowest bits of a code. Four bits lie as codes of 4 bits do. Of
+ *   two bits, byte b of a dword of line j has those of k = 16 j + 4 i + b in its bits 2 i and
+ *   2 i + 1; of one bit, byte b has that of k = 4 i + b in its bit i.
+ * - Codes of 8 bits that fit n, from 1 to 6, are counted from zero, and lie in planes of n bits: of
+ *   s8, the first one is -2^(n-1).
  * - Codes of s8 that are numbers of tiles_numbers lie as codes of 4 bits: the place of each.
  * - Plain floats, of weights without scales: of f32, line k has element k. Of f16 and bf16, line j
  *   has elements 2 j and 2 j + 1, in the lower and in the upper half of each dword.

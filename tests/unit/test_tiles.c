@@ -399,7 +399,7 @@ typedef struct weights {
     int zp_bias;
     bool split; /* planes of 2 bits lie in `high` */
     unsigned char codes[MOST_K * 16], high[MOST_K * 4], scale[MOST_K / 16 * 64],
-        zp[MOST_K / 16 * 64], scale_scale[MOST_K / 32 * 64], zp_scale[MOST_K / 32 * 64];
+        zp[MOST_K / 16 * 64], scale_scale[MOST_K / 16 * 64], zp_scale[MOST_K / 16 * 64];
     double value[MOST_K][16], size[MOST_K][16]; /* |code| and |zero point| times the scale, added */
 } weights_t;
 
@@ -495,8 +495,8 @@ static void fill(weights_t *w, int kind, sinter_data_type_t scale, zero_t zero, 
     }
     fill_scales(scale, w->scale, MOST_K / 16 * 16);
     fill_scales(scale, w->zp, MOST_K / 16 * 16);
-    fill_scales(scale, w->scale_scale, MOST_K / 32 * 16);
-    fill_scales(scale, w->zp_scale, MOST_K / 32 * 16);
+    fill_scales(scale, w->scale_scale, MOST_K / 16 * 16);
+    fill_scales(scale, w->zp_scale, MOST_K / 16 * 16);
     if (draw(2) == 0) {
         w->group = w->strip.group = 1;
         w->strip.halves = true;
