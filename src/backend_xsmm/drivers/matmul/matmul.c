@@ -58,16 +58,10 @@ int64_t matmul_rows_of(const problem_t *p)
     }
     const int ndims = problem_ndims(p, m->out_dims);
     int64_t rows = problem_dim(p, m->out_dims, 2);
-    for (int e = 3; e <= ndims && m->experts >= 0 && rows >= 0; e++) {
-        const int64_t n = problem_dim(p, m->out_dims, e);
-        rows = n < 0 || !mul_i64(rows, n, &rows) ? -1 : rows;
-    }
-    if (m->experts >= 0) {
-        return ndims < 2 ? -1 : rows;
-    }
-    const bool apart = rows_apart(p, rows);
+    const bool experts = m->experts >= 0, apart = !experts && rows_apart(p, rows);
     for (int e = 3; e <= ndims && rows >= 0; e++) {
-        const int64_t own = problem_dim(p, m->b.data, e),
+        /* Rows of all batches may meet one expert. */
+        const int64_t own = experts ? 1 : problem_dim(p, m->b.data, e),
                       n = own == 1 ? problem_dim(p, m->out_dims, e) : own;
         if (n < 0 || (own == 1 && !apart && !mul_i64(rows, n, &rows))) {
             return -1;
@@ -123,7 +117,7 @@ const char *matmul_refuse_rows(const problem_t *p, int most)
         return "rows of A are patches of an image";
     }
     if (p->step->p.matmul.experts >= 0) {
-        return NULL; /* each expert's rows are taken in blocks */
+        return NULL; /* rows of an expert are taken in blocks */
     }
     const bool many = problem_dim(p, p->step->p.matmul.out_dims, 2) > most;
     return many || matmul_rows_of(p) > most ? "more than 16 rows share one B" : NULL;

@@ -242,7 +242,8 @@ int64_t matmul_stride_of_b(const problem_t *p, int from_end);
 const char *matmul_refuse_b(const problem_t *p, bool decoder, bool scaled);
 /* Why a kernel for few rows does not. */
 const char *matmul_refuse_rows(const problem_t *p, int most);
-int64_t matmul_rows_of(const problem_t *p); /* that share one B; -1: not known */
+/* That share one B, or may do so, where they go to experts; -1: not known. */
+int64_t matmul_rows_of(const problem_t *p);
 /* Whether B lies in tiles: 1 or 0; -1: only execute knows whether the constant cache has room. */
 int matmul_lies_in_tiles(const problem_t *p);
 /* B has neither scales nor zero points: of a step whose B lies in tiles, plain floats. */

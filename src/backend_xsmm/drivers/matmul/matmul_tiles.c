@@ -205,7 +205,7 @@ const char *matmul_refuse_copy(const plan_t *plan, const step_t *step)
     const int64_t N = lt->dims[m->trans_b ? last - 1 : last],
                   K = lt->dims[m->trans_b ? last : last - 1];
     if (!matmul_b_is_plain(step)) {
-        return lt->data_type != sinter_f8_e4m3
+        return lt->data_type != sinter_f8_e4m3 || m->experts >= 0
                    ? NULL
                    : refuse_e4m3(&problem, m->trans_b ? last : last - 1);
     }
