@@ -220,10 +220,9 @@ const char *matmul_refuse_copy(const plan_t *plan, const step_t *step)
                                                 : NULL;
 }
 
-static const char *refuse_floats(const kernel_t *self, const problem_t *p)
+static const char *refuse(const problem_t *p)
 {
     const matmul_params_t *m = &p->step->p.matmul;
-    (void)self;
     if (!m->tiled) {
         return m->why_no_tiles != NULL ? m->why_no_tiles : "B is not constant";
     }
@@ -232,6 +231,21 @@ static const char *refuse_floats(const kernel_t *self, const problem_t *p)
         return why;
     }
     return matmul_lies_in_tiles(p) == 0 ? "the constant cache has no room for tiles of B" : NULL;
+}
+
+/* Floats of experts with many rows each are unpacked for larger blocks of rows. Integers are not:
+ * blocks of them would quantise rows again for each panel. */
+static const char *refuse_floats(const kernel_t *self, const problem_t *p)
+{
+    const matmul_params_t *m = &p->step->p.matmul;
+    const bool experts = m->experts >= 0;
+    const int64_t rows = experts ? matmul_rows_of(p) : 0,
+                  n = experts ? problem_dim(p, m->b.data, 3) : 1;
+    const char *why = refuse(p);
+    (void)self;
+    return why != NULL                       ? why
+           : n > 0 && rows / n >= TILES_ROWS ? "experts have 16 rows and more on average"
+                                             : NULL;
 }
 
 /* Why products of floats take less time: without an instruction that sums products of bytes, codes
@@ -246,7 +260,7 @@ static const char *refuse_limbs(const kernel_t *self, const problem_t *p)
 
 static const char *refuse_ints(const kernel_t *self, const problem_t *p)
 {
-    const char *why = refuse_floats(self, p);
+    const char *why = refuse(p);
     why = why != NULL ? why : refuse_integers(p);
     return why != NULL ? why : refuse_limbs(self, p);
 }
