@@ -327,23 +327,35 @@ bool gs_add_input(gs_builder_t *b, gs_input_t in, lt_t *lt)
     return append_input(&b->ports, &in) || gs_fail(b, "out of memory");
 }
 
-bool gs_constants(gs_builder_t *b, const float *values, int count, lt_t *lt)
+/* Elements of four bytes. */
+static bool constants(gs_builder_t *b, const void *values, int count, sinter_data_type_t type,
+                      lt_t *lt)
 {
     const sinter_dim_t dims[1] = {count};
-    const size_t bytes = (size_t)count * sizeof(*values);
+    const size_t bytes = (size_t)count * sizeof(float);
     const gs_input_t in = {.id = ++b->ids, .tensor = -1, .own = malloc(bytes), .rank = count};
     if (!in.own || !append_input(&b->ports, &in)) {
         free(in.own);
         return gs_fail(b, "out of memory");
     }
     memcpy(in.own, values, bytes);
-    sinter_logical_tensor_init(lt, in.id, sinter_f32, 1, dims, sinter_tensor_property_constant);
+    sinter_logical_tensor_init(lt, in.id, type, 1, dims, sinter_tensor_property_constant);
     return true;
+}
+
+bool gs_constants(gs_builder_t *b, const float *values, int count, lt_t *lt)
+{
+    return constants(b, values, count, sinter_f32, lt);
 }
 
 bool gs_scalar(gs_builder_t *b, float value, lt_t *lt)
 {
     return gs_constants(b, &value, 1, lt);
+}
+
+bool gs_integer(gs_builder_t *b, int32_t value, lt_t *lt)
+{
+    return constants(b, &value, 1, sinter_s32, lt);
 }
 
 gs_output_t *gs_output_of(const gs_builder_t *b, int node)

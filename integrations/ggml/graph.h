@@ -18,8 +18,8 @@ typedef struct gs_input {
     uint64_t id;
     int tensor; /* in the list; -1: constants of the graph's own */
     int plane;  /* -1: plain elements */
-    float *own;
-    int rank; /* of constants: how many */
+    void *own; /* f32 or s32 */
+    int rank;  /* of constants: how many */
     int size_of[GS_MAX_RANK], size_dim[GS_MAX_RANK], stride_dim[GS_MAX_RANK];
 } gs_input_t;
 
@@ -106,6 +106,7 @@ bool gs_add_input(gs_builder_t *b, gs_input_t in, lt_t *lt);
 /* Constants of the graph's own. */
 bool gs_constants(gs_builder_t *b, const float *values, int count, lt_t *lt);
 bool gs_scalar(gs_builder_t *b, float value, lt_t *lt);
+bool gs_integer(gs_builder_t *b, int32_t value, lt_t *lt);
 /* The output that lies in the memory of a node, or NULL. */
 gs_output_t *gs_output_of(const gs_builder_t *b, int node);
 bool gs_add_output(gs_builder_t *b, uint64_t id, int tensor);

@@ -175,8 +175,8 @@ static bool translate_glu(gs_builder_t *b, const tensor_t *t)
     } else {
         const bool swapped = t->op_params[1];
         if (!gs_use_plain(b, t->src[0], rank, &both) ||
-            !gs_slice(b, &both, rank, swapped ? t->ne[0] : 0, t->ne[0], &gate) ||
-            !gs_slice(b, &both, rank, swapped ? 0 : t->ne[0], t->ne[0], &up)) {
+            !gs_slice(b, &both, rank - 1, swapped ? t->ne[0] : 0, t->ne[0], &gate) ||
+            !gs_slice(b, &both, rank - 1, swapped ? 0 : t->ne[0], t->ne[0], &up)) {
             return false;
         }
     }
@@ -226,6 +226,10 @@ static const op_row_t rows[] = {
     {.op = GGML_OP_FLASH_ATTN_EXT, .special = &gs_attention},
     {.op = GGML_OP_SOFT_MAX, .special = &gs_soft_max},
     {.op = GGML_OP_GET_ROWS, .special = &gs_get_rows},
+    {.op = GGML_OP_MUL_MAT_ID, .special = &gs_mul_mat_id},
+    {.op = GGML_OP_ADD_ID, .special = &gs_add_id},
+    {.op = GGML_OP_ARGSORT, .special = &gs_argsort},
+    {.op = GGML_OP_TOP_K, .special = &gs_top_k},
     {.op = GGML_OP_CPY, .special = &gs_copy},
     {.op = GGML_OP_CONT, .special = &gs_copy},
     {.op = GGML_OP_DUP, .special = &gs_copy},
@@ -315,4 +319,10 @@ gs_loop_t gs_loop_of(const tensor_t *node)
     const op_row_t *row = gs_is_noop(node) ? NULL : row_of(node);
     const gs_special_t *special = row ? row->special : NULL;
     return special && special->takes_loop && special->takes_loop(node) ? special->loop : NULL;
+}
+
+int64_t gs_fixed_dim(const tensor_t *node)
+{
+    const op_row_t *row = gs_is_noop(node) ? NULL : row_of(node);
+    return row && row->special && row->special->fixed ? row->special->fixed(node) : 0;
 }

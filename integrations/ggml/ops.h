@@ -10,5 +10,7 @@ const char *gs_refuses(const tensor_t *op);
 bool gs_translate(gs_builder_t *b, int node);
 /* The loop that computes a node; NULL where Sinter does. */
 gs_loop_t gs_loop_of(const tensor_t *node);
+/* The dim that the translation of a node needs to know, or 0. */
+int64_t gs_fixed_dim(const tensor_t *node);
 
 #endif

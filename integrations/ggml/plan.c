@@ -87,6 +87,7 @@ static uint64_t structure_of(const gs_tensors_t *tensors)
             continue;
         }
         hash = gs_mix(hash, (uint64_t)(tensors->outer_uses[i] > 0) | (uint64_t)!gs_loop_of(t) << 1);
+        hash = gs_mix(hash, (uint64_t)gs_fixed_dim(t));
         for (int s = 0; s < GGML_MAX_SRC; s++) {
             hash = gs_mix(hash, (uint64_t)tensors->src[i][s]);
         }

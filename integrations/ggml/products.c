@@ -1,4 +1,4 @@
-/* MUL_MAT, FLASH_ATTN_EXT and SOFT_MAX. */
+/* MUL_MAT, products and sums with experts, FLASH_ATTN_EXT and SOFT_MAX. */
 #include "special.h"
 
 /* ---- groups of matrices ---------------------------------------------------------------------- */
@@ -74,6 +74,79 @@ static bool translate_mul_mat(gs_builder_t *b, const tensor_t *t)
 }
 
 const gs_special_t gs_mul_mat = {.translate = translate_mul_mat, .refuse = refuse_mul_mat};
+
+/* ---- MUL_MAT_ID, ADD_ID ---------------------------------------------------------------------- */
+
+/* ids says for each token which matrices of the weights it uses. The rows of a token are one for
+ * each of these, or one for all of them. */
+static const char *refuse_mul_mat_id(const tensor_t *t)
+{
+    const tensor_t *weights = t->src[0], *x = t->src[1], *ids = t->src[2];
+    const char *why = gs_unreadable_weights(weights);
+    if (why) {
+        return why;
+    }
+    if (gs_unreadable_floats(x) || t->type != GGML_TYPE_F32) {
+        return "the activation's type";
+    }
+    return x->ne[1] == 1 || x->ne[1] == ids->ne[0] ? NULL : "rows that are repeated";
+}
+
+/* The value of the present node is y of [tokens, used, 1, elements]. */
+static bool done_with_rows(gs_builder_t *b, const lt_t *y)
+{
+    gs_done(b, y, 3, gs_plain_order(3));
+    gs_value_t *v = &b->values[b->node];
+    v->dims[3] = v->dims[2];
+    v->dims[2] = 1;
+    v->rank = 4;
+    return true;
+}
+
+/* [tokens, used, 1, elements] = rows times the gathered matrices. */
+static bool translate_mul_mat_id(gs_builder_t *b, const tensor_t *t)
+{
+    const tensor_t *weights = t->src[0], *activation = t->src[1];
+    const sinter_dim_t from[3] = {gs_dim(b, activation, 2), gs_dim(b, activation, 1),
+                                  activation->ne[0]};
+    const sinter_dim_t to[4] = {from[0], from[1], 1, from[2]};
+    lt_t ids, x, rows, w;
+    if (!gs_use_plain(b, t->src[2], 2, &ids) || !gs_use_gathered(b, weights, 3, &ids, 2, &w) ||
+        !gs_use_plain(b, activation, 3, &x) || !gs_reshape(b, &x, from, 3, to, 4, &rows)) {
+        return false;
+    }
+    const lt_t y = gs_inner(b, sinter_f32);
+    return gs_add(b, sinter_op_matmul, sinter_in(&rows), sinter_in(&w), sinter_out(&y),
+                  sinter_attr_bool(sinter_op_attr_transpose_b, 1)) &&
+           (!wants_exact(t) || gs_keep_exact(b)) && done_with_rows(b, &y);
+}
+
+const gs_special_t gs_mul_mat_id = {.translate = translate_mul_mat_id,
+                                    .refuse = refuse_mul_mat_id};
+
+static const char *refuse_add_id(const tensor_t *t)
+{
+    const char *why = gs_unreadable_floats(t->src[0]);
+    return why                           ? why
+           : t->type != GGML_TYPE_F32    ? "a result that is not f32"
+           : gs_is_float(t->src[1])      ? gs_unreadable(t->src[1])
+                                         : "a source that is not f32, f16 or bf16";
+}
+
+/* Each row of a token plus the vector of its expert. */
+static bool translate_add_id(gs_builder_t *b, const tensor_t *t)
+{
+    lt_t x, ids, vectors;
+    if (!gs_use_plain(b, t->src[0], 3, &x) || !gs_use_plain(b, t->src[2], 2, &ids) ||
+        !gs_use_gathered(b, t->src[1], 2, &ids, 2, &vectors)) {
+        return false;
+    }
+    const lt_t y = gs_result(b, 3, gs_plain_order(3));
+    return gs_add(b, sinter_op_add, sinter_in(&x), sinter_in(&vectors), sinter_out(&y)) &&
+           gs_done(b, &y, 3, gs_plain_order(3));
+}
+
+const gs_special_t gs_add_id = {.translate = translate_add_id, .refuse = refuse_add_id};
 
 /* ---- masks, sinks, softmax ------------------------------------------------------------------- */
 

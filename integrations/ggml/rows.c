@@ -1,4 +1,4 @@
-/* GET_ROWS, SET_ROWS and copies: by Sinter, or, where blocks of ggml are involved, by loops around
+/* GET_ROWS, SET_ROWS, copies and sorting: by Sinter, or, where blocks of ggml are involved, by loops around
  * ggml's own functions. */
 #include <stdlib.h>
 
@@ -15,31 +15,105 @@ static size_t row_offset(const tensor_t *t, const tensor_t *like, int64_t i)
 
 /* ---- GET_ROWS -------------------------------------------------------------------------------- */
 
-static bool get_rows_of_blocks(const tensor_t *t)
+/* Whether a GET_ROWS takes rows from a table for each of several lists of indices. */
+static bool has_tables(const tensor_t *t)
 {
-    return gs_has_blocks(t->src[0]) || gs_in_tiles(gs_root(t->src[0]));
+    return t->src[0]->ne[2] != 1 || t->src[0]->ne[3] != 1;
+}
+
+/* Whether a GET_ROWS needs a loop: of blocks, and of tiles, from which a row comes back as blocks.
+ * Sinter finds rows of several tables as those of one. It cannot tell a wrong index from a row of
+ * the next table, so indices that nobody computes are left to the loop. */
+static bool get_rows_takes_loop(const tensor_t *t)
+{
+    const tensor_t *data = t->src[0];
+    return gs_has_blocks(data) || gs_in_tiles(gs_root(data)) ||
+           (has_tables(t) &&
+            (ggml_is_quantized(data->type) || gs_root(t->src[1])->op == GGML_OP_NONE));
+}
+
+static int64_t rows_of_a_table(const tensor_t *t)
+{
+    return has_tables(t) ? t->src[0]->ne[1] : 0;
 }
 
 static const char *refuse_get_rows(const tensor_t *t)
 {
     const tensor_t *data = t->src[0], *rows = t->src[1];
-    const bool decoded =
-        get_rows_of_blocks(t) && ggml_get_type_traits(data->type)->to_float != NULL;
+    const bool loop = get_rows_takes_loop(t);
+    const bool decoded = loop && ggml_get_type_traits(data->type)->to_float != NULL;
     const char *why = decoded ? gs_broken_blocks(data) : gs_unreadable(data);
     if (why) {
         return why;
     }
-    if (data->ne[2] != 1 || data->ne[3] != 1) {
-        return "several tables";
+    if (loop && data->nb[0] != ggml_type_size(data->type)) {
+        return "tables that are transposed";
     }
-    if (rows->type != GGML_TYPE_I32 || ggml_nrows(rows) != 1) {
-        return "the indices' type or dims";
+    if (rows->type != GGML_TYPE_I32) {
+        return "the indices' type";
     }
     return t->type == GGML_TYPE_F32 ? NULL : "a result that is not f32";
 }
 
+/* The number of rows of these dims; any number below 0 where it changes. */
+static sinter_dim_t rows_of(const sinter_dim_t *dims, int rank)
+{
+    sinter_dim_t count = 1;
+    bool open = false;
+    for (int i = 0; i < rank; i++) {
+        open |= dims[i] < 0;
+        count *= dims[i];
+    }
+    return open ? -1 : count;
+}
+
+/* From several tables: row i of table n is row n * rows + i of all of them. */
+static bool translate_tables(gs_builder_t *b, const tensor_t *t)
+{
+    const tensor_t *data = t->src[0], *ids = t->src[1];
+    const sinter_dim_t from[4] = {gs_dim(b, data, 3), gs_dim(b, data, 2), gs_dim(b, data, 1),
+                                  gs_dim(b, data, 0)};
+    const sinter_dim_t lists[3] = {from[0], from[1], gs_dim(b, ids, 0)};
+    const sinter_dim_t table[2] = {rows_of(from, 3), from[3]},
+                       list[2] = {rows_of(lists, 2), lists[2]},
+                       found[3] = {list[0], list[1], from[3]},
+                       result[4] = {lists[0], lists[1], lists[2], from[3]};
+    lt_t all, x, some, i, rows, begin, y, cast;
+    if (from[2] < 0 || from[2] > INT32_MAX) {
+        return gs_fail(b, "tables of a size that changes");
+    }
+    if (!gs_use_plain(b, data, 4, &all) || !gs_reshape(b, &all, from, 4, table, 2, &x) ||
+        !gs_use_plain(b, ids, 3, &some) || !gs_reshape(b, &some, lists, 3, list, 2, &i) ||
+        !gs_integer(b, (int32_t)from[2], &rows)) {
+        return false;
+    }
+    const lt_t number = gs_inner(b, sinter_s32), at = gs_inner(b, sinter_s32);
+    begin = gs_inner(b, sinter_s32);
+    some = gs_inner(b, x.data_type);
+    if (!gs_add(b, sinter_op_gen_index, sinter_in(&i), sinter_out(&number),
+                sinter_attr_s64(sinter_op_attr_axis, 0)) ||
+        !gs_add(b, sinter_op_multiply, sinter_in(&number), sinter_in(&rows), sinter_out(&begin)) ||
+        !gs_add(b, sinter_op_add, sinter_in(&begin), sinter_in(&i), sinter_out(&at)) ||
+        !gs_add(b, sinter_op_gather, sinter_in(&x), sinter_in(&at), sinter_out(&some),
+                sinter_attr_s64(sinter_op_attr_axis, 0)) ||
+        !gs_reshape(b, &some, found, 3, result, 4, &y)) {
+        return false;
+    }
+    if (y.data_type != sinter_f32) {
+        cast = gs_inner(b, sinter_f32);
+        if (!gs_convert(b, &y, &cast)) {
+            return false;
+        }
+        y = cast;
+    }
+    return gs_done(b, &y, 4, gs_plain_order(4));
+}
+
 static bool translate_get_rows(gs_builder_t *b, const tensor_t *t)
 {
+    if (has_tables(t)) {
+        return translate_tables(b, t);
+    }
     const tensor_t *data = t->src[0];
     const int *order = gs_plain_order(2);
     lt_t rows, from, y;
@@ -47,7 +121,7 @@ static bool translate_get_rows(gs_builder_t *b, const tensor_t *t)
         return false;
     }
     if (gs_layout_of(data->type) && !gs_version_of(b, data)) {
-        return gs_use_quantised(b, data, 2, order, &rows, &y) && gs_done(b, &y, 2, order);
+        return gs_use_gathered(b, data, 2, &rows, 1, &y) && gs_done(b, &y, 2, order);
     }
     if (!gs_use_plain(b, data, 2, &from)) {
         return false;
@@ -60,7 +134,6 @@ static bool translate_get_rows(gs_builder_t *b, const tensor_t *t)
            (!cast || gs_convert(b, &some, &y)) && gs_done(b, &y, 2, order);
 }
 
-/* Few rows of a table in blocks, or in tiles, from which a row comes back as blocks. */
 static bool loop_get_rows(const tensor_t *t)
 {
     const tensor_t *table = t->src[0], *ids = t->src[1];
@@ -68,16 +141,26 @@ static bool loop_get_rows(const tensor_t *t)
     const size_t bytes = ggml_row_size(table->type, table->ne[0]);
     void *blocks = malloc(bytes);
     bool ok = blocks != NULL;
-    for (int64_t i = 0; i < ids->ne[0] && ok; i++) {
-        const int32_t row = *(const int32_t *)((const char *)ids->data + (size_t)i * ids->nb[0]);
+    for (int64_t i = 0; i < ggml_nrows(t) && ok; i++) {
+        const size_t i1 = (size_t)(i % t->ne[1]), i2 = (size_t)(i / t->ne[1] % t->ne[2]),
+                     i3 = (size_t)(i / t->ne[1] / t->ne[2]);
+        const int32_t row = *(const int32_t *)((const char *)ids->data + i1 * ids->nb[0] +
+                                               i2 * ids->nb[1] + i3 * ids->nb[2]);
+        float *to = (float *)((char *)t->data + row_offset(t, t, i));
         ok = row >= 0 && row < table->ne[1];
-        if (ok && gs_has_blocks(table)) {
-            memcpy(blocks, (const char *)table->data + (size_t)row * table->nb[1], bytes);
-        } else if (ok) {
-            ggml_backend_tensor_get(table, blocks, (size_t)row * table->nb[1], bytes);
+        if (!ok) {
+            break;
         }
-        if (ok) {
-            traits->to_float(blocks, (float *)((char *)t->data + (size_t)i * t->nb[1]), t->ne[0]);
+        const size_t at = (size_t)row * table->nb[1] + i2 * table->nb[2] + i3 * table->nb[3];
+        if (gs_has_blocks(table) || !ggml_is_quantized(table->type)) {
+            memcpy(blocks, (const char *)table->data + at, bytes);
+        } else {
+            ggml_backend_tensor_get(table, blocks, at, bytes);
+        }
+        if (table->type == GGML_TYPE_F32) {
+            memcpy(to, blocks, bytes);
+        } else {
+            traits->to_float(blocks, to, t->ne[0]);
         }
     }
     free(blocks);
@@ -86,8 +169,9 @@ static bool loop_get_rows(const tensor_t *t)
 
 const gs_special_t gs_get_rows = {.translate = translate_get_rows,
                                   .refuse = refuse_get_rows,
-                                  .takes_loop = get_rows_of_blocks,
-                                  .loop = loop_get_rows};
+                                  .takes_loop = get_rows_takes_loop,
+                                  .loop = loop_get_rows,
+                                  .fixed = rows_of_a_table};
 
 /* ---- SET_ROWS -------------------------------------------------------------------------------- */
 
@@ -345,3 +429,82 @@ const gs_special_t gs_copy = {.translate = translate_copy,
                               .refuse = refuse_copy,
                               .takes_loop = copies_blocks,
                               .loop = loop_copy};
+
+/* ---- ARGSORT, TOP_K -------------------------------------------------------------------------- */
+
+static const char *refuse_sorted(const tensor_t *t)
+{
+    return gs_unreadable_floats(t->src[0]);
+}
+
+static int64_t elements_of_a_row(const tensor_t *t)
+{
+    return t->src[0]->ne[0];
+}
+
+/* The value of the present node is the indices of the `count` first of each row in order. */
+static bool sorted(gs_builder_t *b, const tensor_t *t, bool largest, int64_t count)
+{
+    const int rank = gs_rank(t), *order = gs_plain_order(rank);
+    lt_t x;
+    if (gs_dim(b, t->src[0], 0) < 0 || gs_dim(b, t, 0) < 0) {
+        return gs_fail(b, "rows to be sorted of a length that changes");
+    }
+    if (!gs_use_plain(b, t->src[0], rank, &x)) {
+        return false;
+    }
+    const lt_t values = gs_inner(b, sinter_f32), y = gs_result(b, rank, order);
+    if (!gs_add(b, sinter_op_top_k, sinter_in(&x), sinter_out(&values), sinter_out(&y),
+                sinter_attr_s64(sinter_op_attr_k, count), sinter_attr_s64(sinter_op_attr_axis, -1),
+                sinter_attr_bool(sinter_op_attr_largest, largest))) {
+        return false;
+    }
+    gs_done(b, &y, rank, order);
+    gs_value_t *v = &b->values[b->node];
+    v->dims[rank - 1] = v->ne[0] = count;
+    return true;
+}
+
+/* How many elements at the begin of each row of the present node are read. */
+static int64_t first_read(const gs_builder_t *b, const tensor_t *t)
+{
+    int64_t most = 1;
+    for (int i = b->node + 1; i < b->end; i++) {
+        const tensor_t *node = b->tensors->list[i];
+        for (int s = 0; s < GGML_MAX_SRC; s++) {
+            int dim;
+            int64_t start, count;
+            if (node->src[s] != t) {
+                continue;
+            }
+            if (node->op != GGML_OP_VIEW ||
+                gs_part_of(node, &dim, &start, &count) != GS_PART_OF_DIM || dim != 0) {
+                return t->ne[0];
+            }
+            most = start + count > most ? start + count : most;
+        }
+    }
+    return gs_output_of(b, b->node) ? t->ne[0] : most;
+}
+
+static bool translate_argsort(gs_builder_t *b, const tensor_t *t)
+{
+    return sorted(b, t, t->op_params[0] == GGML_SORT_ORDER_DESC, first_read(b, t));
+}
+
+const gs_special_t gs_argsort = {
+    .translate = translate_argsort, .refuse = refuse_sorted, .fixed = elements_of_a_row};
+
+static int64_t elements_kept(const tensor_t *t)
+{
+    return t->src[0]->ne[0] << 32 | t->ne[0];
+}
+
+/* ggml leaves the order of the result open. */
+static bool translate_top_k(gs_builder_t *b, const tensor_t *t)
+{
+    return sorted(b, t, true, t->ne[0]);
+}
+
+const gs_special_t gs_top_k = {
+    .translate = translate_top_k, .refuse = refuse_sorted, .fixed = elements_kept};

@@ -13,10 +13,16 @@ typedef struct gs_special {
     /* Nodes that the loop computes instead. NULL: there is none. */
     bool (*takes_loop)(const tensor_t *node);
     gs_loop_t loop;
+    /* A dim that the translation needs to know, so that plans for other sizes are others. NULL:
+     * there is none. */
+    int64_t (*fixed)(const tensor_t *node);
 } gs_special_t;
 
-extern const gs_special_t gs_mul_mat, gs_attention, gs_soft_max; /* products.c */
-extern const gs_special_t gs_rope;                               /* rope.c */
-extern const gs_special_t gs_get_rows, gs_set_rows, gs_copy;     /* rows.c */
+/* products.c */
+extern const gs_special_t gs_mul_mat, gs_mul_mat_id, gs_add_id, gs_attention, gs_soft_max;
+/* rope.c */
+extern const gs_special_t gs_rope;
+/* rows.c */
+extern const gs_special_t gs_get_rows, gs_set_rows, gs_copy, gs_argsort, gs_top_k;
 
 #endif

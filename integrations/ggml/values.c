@@ -66,13 +66,13 @@ bool gs_reshape(gs_builder_t *b, const lt_t *x, const sinter_dim_t *from, int fr
                   sinter_attr_bool(sinter_op_attr_special_zero, keep));
 }
 
-bool gs_slice(gs_builder_t *b, const lt_t *x, int rank, int64_t start, int64_t count, lt_t *y)
+bool gs_slice(gs_builder_t *b, const lt_t *x, int axis, int64_t start, int64_t count, lt_t *y)
 {
     *y = gs_inner(b, x->data_type);
     return gs_add(b, sinter_op_slice, sinter_in(x), sinter_out(y),
                   sinter_attr_s64(sinter_op_attr_starts, start),
                   sinter_attr_s64(sinter_op_attr_ends, start + count),
-                  sinter_attr_s64(sinter_op_attr_axes, rank - 1));
+                  sinter_attr_s64(sinter_op_attr_axes, axis));
 }
 
 /* The tensor of a value with the dims of t in an order. Dims that the order leaves out are 1. */
@@ -195,25 +195,44 @@ bool gs_dequantise_planes(gs_builder_t *b, const tensor_t *t, int rank, const in
     return gs_add_parts(b, sinter_op_dynamic_dequantize, n, parts);
 }
 
-bool gs_use_quantised(gs_builder_t *b, const tensor_t *t, int rank, const int *order,
-                      const lt_t *rows, lt_t *y)
+/* A quantised tensor in memory as floats. */
+static bool use_quantised(gs_builder_t *b, const tensor_t *t, int rank, const int *order, lt_t *y)
 {
     const gs_layout_t *layout = gs_layout_of(t->type);
-    lt_t all, planes[GS_PLANES];
+    lt_t planes[GS_PLANES];
     for (int p = 0; p < GS_PLANES; p++) {
-        if (layout->planes[p].type == sinter_data_type_undef) {
-            continue;
-        }
-        if (!gs_add_input(b, gs_input_in_order(b, t, p, rank, order), &all)) {
-            return false;
-        }
-        planes[p] = rows ? gs_inner(b, all.data_type) : all;
-        if (rows && !gs_add(b, sinter_op_gather, sinter_in(&all), sinter_in(rows),
-                            sinter_out(&planes[p]), sinter_attr_s64(sinter_op_attr_axis, 0))) {
+        if (layout->planes[p].type != sinter_data_type_undef &&
+            !gs_add_input(b, gs_input_in_order(b, t, p, rank, order), &planes[p])) {
             return false;
         }
     }
     return gs_dequantise_planes(b, t, rank, order, planes, y);
+}
+
+static bool gather(gs_builder_t *b, const lt_t *x, const lt_t *ids, lt_t *y)
+{
+    *y = gs_inner(b, x->data_type);
+    return gs_add(b, sinter_op_gather, sinter_in(x), sinter_in(ids), sinter_out(y),
+                  sinter_attr_s64(sinter_op_attr_axis, 0));
+}
+
+bool gs_use_gathered(gs_builder_t *b, const tensor_t *t, int rank, const lt_t *ids, int ids_rank,
+                     lt_t *y)
+{
+    const gs_layout_t *layout = gs_layout_of(t->type);
+    const int *order = gs_plain_order(rank), after = rank - 1 + ids_rank;
+    lt_t all, planes[GS_PLANES];
+    if (!layout || gs_version_of(b, t)) {
+        return gs_use_plain(b, t, rank, &all) && gather(b, &all, ids, y);
+    }
+    for (int p = 0; p < GS_PLANES; p++) {
+        if (layout->planes[p].type != sinter_data_type_undef &&
+            (!gs_add_input(b, gs_input_in_order(b, t, p, rank, order), &all) ||
+             !gather(b, &all, ids, &planes[p]))) {
+            return false;
+        }
+    }
+    return gs_dequantise_planes(b, t, after, gs_plain_order(after), planes, y);
 }
 
 /* ---- views ----------------------------------------------------------------------------------- */
@@ -277,56 +296,91 @@ static bool rows_of_version(gs_builder_t *b, const tensor_t *t, const gs_value_t
     return true;
 }
 
-/* What a view of a value takes of it: all elements, in other dims, or `count` elements of each row
- * from `start` on. */
-typedef enum part { PART_ALL, PART_OF_ROWS, PART_OTHER } part_t;
+/* Dims with as few of them as possible: those of size 1 are left out, and those whose elements
+ * follow one another are one. */
+typedef struct runs {
+    int n;
+    int64_t ne[GGML_MAX_DIMS];
+    size_t nb[GGML_MAX_DIMS];
+} runs_t;
 
-static part_t part_of(const tensor_t *t, int64_t *start, int64_t *count)
+static runs_t runs_of(const int64_t *ne, const size_t *nb)
 {
-    const tensor_t *from = t->src[0];
-    const size_t offset = (size_t)((const char *)t->data - (const char *)from->data);
-    const size_t size = ggml_type_size(t->type);
-    if (ggml_nelements(t) == ggml_nelements(from) && offset == 0 && ggml_is_contiguous(t)) {
-        return PART_ALL;
-    }
-    /* Dims inside of a row of the source, then its rows. */
-    int64_t run = 1, rows = 1;
-    bool fits = ggml_is_contiguous(from);
-    for (int i = 0; i < GGML_MAX_DIMS && fits; i++) {
-        if (t->ne[i] == 1) {
+    runs_t r = {0};
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        const int last = r.n - 1;
+        if (ne[i] == 1) {
             continue;
         }
-        if (rows == 1 && t->nb[i] == (size_t)run * size && run * t->ne[i] <= from->ne[0]) {
-            run *= t->ne[i];
+        if (last >= 0 && nb[i] == r.nb[last] * (size_t)r.ne[last]) {
+            r.ne[last] *= ne[i];
         } else {
-            fits = t->nb[i] == (size_t)rows * from->nb[1];
-            rows *= t->ne[i];
+            r.ne[r.n] = ne[i];
+            r.nb[r.n++] = nb[i];
         }
     }
-    *start = (int64_t)(offset / size);
-    *count = run;
-    return fits && rows == ggml_nrows(from) && offset % size == 0 && *start + run <= from->ne[0]
-               ? PART_OF_ROWS
-               : PART_OTHER;
+    return r;
+}
+
+/* Whether both go through the same elements in the same order. */
+static bool same_runs(const runs_t *x, const runs_t *y)
+{
+    bool same = x->n == y->n;
+    for (int i = 0; i < x->n && same; i++) {
+        same = x->ne[i] == y->ne[i] && x->nb[i] == y->nb[i];
+    }
+    return same;
+}
+
+gs_part_t gs_part_of(const tensor_t *view, int *dim, int64_t *start, int64_t *count)
+{
+    const tensor_t *from = view->src[0];
+    const size_t offset = (size_t)((const char *)view->data - (const char *)from->data);
+    const int64_t all = ggml_nelements(from), some = ggml_nelements(view);
+    if (some == all && offset == 0 && ggml_is_contiguous(view)) {
+        return GS_PART_ALL;
+    }
+    const runs_t of_view = runs_of(view->ne, view->nb);
+    for (int d = 0; d < GGML_MAX_DIMS && some > 0; d++) {
+        const int64_t each = all / from->ne[d];
+        int64_t ne[GGML_MAX_DIMS];
+        memcpy(ne, from->ne, sizeof(ne));
+        ne[d] = some / each;
+        *dim = d;
+        *count = ne[d];
+        *start = (int64_t)(offset / from->nb[d]);
+        if (some % each || ne[d] == 0 || offset % from->nb[d] || *start + *count > from->ne[d]) {
+            continue;
+        }
+        const runs_t of_part = runs_of(ne, from->nb);
+        if (same_runs(&of_view, &of_part)) {
+            return GS_PART_OF_DIM;
+        }
+    }
+    return GS_PART_OTHER;
 }
 
 uint64_t gs_kind_of_view(const tensor_t *t)
 {
     int perm[GGML_MAX_DIMS] = {0};
+    int dim = 0;
     int64_t heads = 0, start = 0, count = 0;
     const bool of_rows = !gs_view_of_rows(t, perm, &heads);
     uint64_t kind = (uint64_t)of_rows;
     for (int i = 1; i < GGML_MAX_DIMS && of_rows; i++) {
         kind = kind << 2 | (uint64_t)perm[i];
     }
-    const part_t part = t->op == GGML_OP_VIEW && t->src[0] ? part_of(t, &start, &count) : PART_ALL;
+    const gs_part_t part =
+        t->op == GGML_OP_VIEW && t->src[0] ? gs_part_of(t, &dim, &start, &count) : GS_PART_ALL;
     kind = kind << 2 | (uint64_t)part;
-    return part == PART_OF_ROWS ? kind << 48 ^ (uint64_t)start << 24 ^ (uint64_t)count : kind << 48;
+    return part == GS_PART_OF_DIM
+               ? (kind << 2 | (uint64_t)dim) << 48 ^ (uint64_t)start << 24 ^ (uint64_t)count
+               : kind << 48;
 }
 
 static bool value_of(gs_builder_t *b, const tensor_t *t, gs_value_t *v);
 
-/* A view of a value: the same elements in other dims, or a run of elements of each row. */
+/* A view of a value: the same elements in other dims, or parts of it along one dim. */
 static bool view_of_value(gs_builder_t *b, const tensor_t *t, gs_value_t *v)
 {
     const tensor_t *from = t->src[0];
@@ -342,13 +396,14 @@ static bool view_of_value(gs_builder_t *b, const tensor_t *t, gs_value_t *v)
         }
         return true;
     }
-    const int rank = gs_rank(from), *order = gs_plain_order(rank);
+    int dim;
     int64_t start, count;
-    lt_t x, y;
-    const part_t part = part_of(t, &start, &count);
-    if (part == PART_OTHER) {
-        return gs_fail(b, "a view that is no run of each row");
+    const gs_part_t part = gs_part_of(t, &dim, &start, &count);
+    if (part == GS_PART_OTHER) {
+        return gs_fail(b, "a view that is no part along one dim");
     }
+    const int rank = gs_rank(from), *order = gs_plain_order(rank);
+    lt_t x, y;
     if (!arrange(b, &source, rank, order, &x)) {
         return false;
     }
@@ -357,12 +412,16 @@ static bool view_of_value(gs_builder_t *b, const tensor_t *t, gs_value_t *v)
         v->ne[i] = gs_dim(b, t, i);
         v->perm[i] = i;
     }
-    if (part == PART_OF_ROWS) {
-        if (!gs_slice(b, &x, rank, start, count, &y)) {
-            return false;
+    if (part == GS_PART_OF_DIM) {
+        const int axis = rank - 1 - dim;
+        /* Of the first parts of an ARGSORT, a value may have no more than these. */
+        if (start > 0 || source.ne[source.perm[dim]] != count) {
+            if (!gs_slice(b, &x, axis, start, count, &y)) {
+                return false;
+            }
+            v->id = y.id;
         }
-        v->id = y.id;
-        v->dims[rank - 1] = count;
+        v->dims[axis] = count;
     }
     return true;
 }
@@ -394,7 +453,7 @@ static bool value_of(gs_builder_t *b, const tensor_t *t, gs_value_t *v)
     } else if (gs_layout_of(t->type)) {
         const int rank = gs_rank(t), *order = gs_plain_order(rank);
         lt_t y;
-        if (!gs_use_quantised(b, t, rank, order, NULL, &y)) {
+        if (!use_quantised(b, t, rank, order, &y)) {
             return false;
         }
         *v = value_in_order(b, t, &y, rank, order);

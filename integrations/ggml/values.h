@@ -20,17 +20,18 @@ gs_value_t *gs_version_of(const gs_builder_t *b, const tensor_t *t);
 /* The tensor t for an op that wants its dims in this order. */
 bool gs_use(gs_builder_t *b, const tensor_t *t, int rank, const int *order, lt_t *lt);
 bool gs_use_plain(gs_builder_t *b, const tensor_t *t, int rank, lt_t *lt);
-/* A quantised tensor in memory as floats: all of it, or, if rows is not NULL, these of its rows. */
-bool gs_use_quantised(gs_builder_t *b, const tensor_t *t, int rank, const int *order,
-                      const lt_t *rows, lt_t *y);
+/* Parts of a tensor along its last dim, as floats: rows of a matrix, or matrices. The result has the
+ * dims of ids in place of that dim. */
+bool gs_use_gathered(gs_builder_t *b, const tensor_t *t, int rank, const lt_t *ids, int ids_rank,
+                     lt_t *y);
 /* The floats of these planes, which have the dims of t in this order. */
 bool gs_dequantise_planes(gs_builder_t *b, const tensor_t *t, int rank, const int *order,
                           const lt_t *planes, lt_t *y);
 /* y = x with the dims `to` instead of `from`. */
 bool gs_reshape(gs_builder_t *b, const lt_t *x, const sinter_dim_t *from, int from_rank,
                 const sinter_dim_t *to, int rank, lt_t *y);
-/* y = elements start to start + count - 1 of each row of x. */
-bool gs_slice(gs_builder_t *b, const lt_t *x, int rank, int64_t start, int64_t count, lt_t *y);
+/* y = the parts start to start + count - 1 of x along an axis. */
+bool gs_slice(gs_builder_t *b, const lt_t *x, int axis, int64_t start, int64_t count, lt_t *y);
 
 /* The tensor for the result of the present node, with its dims in this order. Where it is an output
  * it has the strides of the node's memory. */
@@ -45,6 +46,10 @@ bool gs_convert(gs_builder_t *b, const lt_t *x, const lt_t *y);
 /* How a view sees the rows of its root, in which heads lie side by side: dim i of the view is
  * number perm[i] of elements, heads, rows and a dim of 1. NULL, or why it is none of rows. */
 const char *gs_view_of_rows(const tensor_t *t, int perm[GGML_MAX_DIMS], int64_t *heads);
+/* What a view takes of its source: all elements, in other dims, or parts start to start + count - 1
+ * along one dim of the source, or elements that are neither. */
+typedef enum gs_part { GS_PART_ALL, GS_PART_OF_DIM, GS_PART_OTHER } gs_part_t;
+gs_part_t gs_part_of(const tensor_t *view, int *dim, int64_t *start, int64_t *count);
 /* What the translation of a view makes of its strides and offset, as a number. */
 uint64_t gs_kind_of_view(const tensor_t *view);
 
