@@ -467,12 +467,14 @@ const gs_layout_t *gs_layout_of(enum ggml_type type)
 
 enum { TILE_ROWS = 16, TILE_ELEMENTS = 32 };
 
-/* Whether the shape of a tensor suits tiles. */
+/* Whether the shape of a tensor suits tiles: a matrix, or several (experts), which lie in tiles as
+ * one with the rows of all of them, so that each must have whole strips. */
 static bool may_tile(const struct ggml_tensor *root)
 {
     const gs_layout_t *layout = gs_layout_of(root->type);
     return layout && root->ne[0] % TILE_ELEMENTS == 0 && !root->view_src &&
-           ggml_is_contiguous(root) && root->ne[1] > 1 && root->ne[2] == 1 && root->ne[3] == 1;
+           ggml_is_contiguous(root) && root->ne[1] > 1 && root->ne[3] == 1 &&
+           (root->ne[2] == 1 || root->ne[1] % TILE_ROWS == 0);
 }
 
 /* Whether a tensor of such a shape lies in tiles whatever its buffer is for: in planes it would
@@ -494,6 +496,16 @@ void gs_use_tiles(struct ggml_tensor *root)
     }
 }
 
+bool gs_takes_several(void)
+{
+    static const sinter_dim_t dims[3] = {2, TILE_ROWS, TILE_ELEMENTS};
+    sinter_logical_tensor_t lt;
+    return sinter_logical_tensor_init(&lt, 0, sinter_s8, 3, dims, sinter_tensor_property_undef) ==
+               sinter_success &&
+           sinter_logical_tensor_set_weights_layout(&lt, sinter_weights_codes, 0, 1) ==
+               sinter_success;
+}
+
 bool gs_in_tiles(const struct ggml_tensor *root)
 {
     return root->extra == &tiles_mark || must_tile(root);
@@ -510,7 +522,7 @@ static size_t blocks_of_row(const struct ggml_tensor *root)
 static size_t room_of(const struct ggml_tensor *root)
 {
     const size_t blocks = (size_t)ggml_nelements(root) / (size_t)gs_layout_of(root->type)->elements;
-    const size_t rows = ((size_t)root->ne[1] + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
+    const size_t rows = ((size_t)ggml_nrows(root) + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
     return may_tile(root) ? rows * blocks_of_row(root) : blocks;
 }
 
@@ -593,7 +605,7 @@ static bool move_plane(const struct ggml_tensor *root, const strip_t *s, int pla
                        bool to_tiles)
 {
     const gs_layout_t *layout = gs_layout_of(root->type);
-    const int64_t rows = root->ne[1] - row < TILE_ROWS ? root->ne[1] - row : TILE_ROWS;
+    const int64_t left = ggml_nrows(root) - row, rows = left < TILE_ROWS ? left : TILE_ROWS;
     const size_t blocks = (size_t)row * blocks_of_row(root);
     const int bytes = bytes_in_tiles(&layout->planes[plane]);
     uint8_t *tiles = (uint8_t *)root->data + gs_plane_offset(root, plane) + blocks * (size_t)bytes;
@@ -633,7 +645,7 @@ static bool convert_tiles(const struct ggml_tensor *root, bool pack, size_t firs
     static pthread_mutex_t parts = PTHREAD_MUTEX_INITIALIZER; /* two may be of one strip */
     const gs_layout_t *layout = gs_layout_of(root->type);
     const size_t row = blocks_of_row(root), whole = TILE_ROWS * row,
-                 all = (size_t)root->ne[1] * row;
+                 all = (size_t)ggml_nrows(root) * row;
     strip_t s;
     bool ok = strip_open(root, &s);
     for (size_t done = 0, n; ok && done < count; done += n) {

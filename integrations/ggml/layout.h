@@ -2,10 +2,11 @@
  * a tensor is planes instead: the codes of all rows, then the scales, the offsets, and what else
  * the way back needs. They are then ordinary tensors.
  *
- * Weights of MUL_MAT, which are matrices in a buffer for weights, are in tiles: codes, scales and
- * offsets have the opaque layout that Sinter's MatMul reads fastest, in memory of the same size but
- * for rows up to a multiple of 16. Matrices of Q2_K, Q3_K, Q5_K, Q6_K and IQ4_XS are in tiles in
- * every buffer. */
+ * Weights of MUL_MAT and MUL_MAT_ID, which are matrices in a buffer for weights, are in tiles:
+ * codes, scales and offsets have the opaque layout that Sinter's MatMul reads fastest, in memory of
+ * the same size but for rows up to a multiple of 16. Several matrices of a tensor (experts) are in
+ * tiles as one with all of their rows, if each has a multiple of 16. Matrices of Q2_K, Q3_K, Q5_K,
+ * Q6_K and IQ4_XS are in tiles in every buffer. */
 #ifndef SINTER_GGML_LAYOUT_H
 #define SINTER_GGML_LAYOUT_H
 
@@ -52,6 +53,8 @@ size_t gs_tensor_bytes(const struct ggml_tensor *tensor);
 /* Lets weights that are not a view lie in tiles if their shape suits that: before their bytes are
  * set. */
 void gs_use_tiles(struct ggml_tensor *root);
+/* Whether Sinter reads several matrices in tiles as a tensor of three dims. */
+bool gs_takes_several(void);
 /* Of a tensor in a buffer of ours, or one that has no place yet. */
 bool gs_in_tiles(const struct ggml_tensor *root);
 /* Blocks of a tensor that is not a view, to planes or tiles and back. Several threads may do so at
