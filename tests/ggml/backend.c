@@ -356,21 +356,26 @@ static void check_shapes(void)
     struct ggml_tensor *k = ggml_new_tensor_4d(c, GGML_TYPE_F16, 64, 32, 2, 2);
     struct ggml_tensor *mask = ggml_new_tensor_4d(c, GGML_TYPE_F16, 32, 1, 2, 1);
     struct ggml_tensor *experts = ggml_new_tensor_3d(c, GGML_TYPE_MXFP4, 64, 32, 8);
+    struct ggml_tensor *experts2 = ggml_new_tensor_3d(c, GGML_TYPE_TQ2_0, 256, 32, 8);
     struct ggml_tensor *rows = ggml_new_tensor_3d(c, GGML_TYPE_F32, 64, 2, 3);
+    struct ggml_tensor *rows2 = ggml_new_tensor_3d(c, GGML_TYPE_F32, 256, 2, 3);
     struct ggml_tensor *chosen = ggml_new_tensor_2d(c, GGML_TYPE_I32, 2, 3);
+    struct ggml_tensor *chosen4 = ggml_new_tensor_2d(c, GGML_TYPE_I32, 4, 3);
     struct ggml_tensor *weights = ggml_new_tensor_2d(c, GGML_TYPE_TQ2_0, 256, 32);
     struct ggml_tensor *weights3 = ggml_new_tensor_4d(c, GGML_TYPE_F32, 64, 5, 4, 1);
     check(ggml_backend_dev_supports_op(device, ggml_mul_mat(c, weights3, x)), "weights of a batch");
     check_refused(ggml_mul_mat(c, weights, ggml_new_tensor_2d(c, GGML_TYPE_F32, 256, 1)),
                   "its data type");
-    check_refused(ggml_mul_mat_id(c, experts, rows, chosen), "no such op here");
+    check(ggml_backend_dev_supports_op(device, ggml_mul_mat_id(c, experts, rows, chosen)),
+          "experts");
+    check_refused(ggml_mul_mat_id(c, experts2, rows2, chosen), "its data type");
+    check_refused(ggml_mul_mat_id(c, experts, rows, chosen4), "rows that are repeated");
     check_refused(ggml_add(c, x, half), "a source that is repeated");
     check_refused(ggml_soft_max_ext(c, x, slopes, 1.0f, 8.0f), "ALiBi");
     check_refused(ggml_flash_attn_ext(c, q, k, k, mask, 0.1f, 8.0f, 0), "ALiBi");
     check_refused(ggml_flash_attn_ext(c, q, k, k, mask, 0.1f, 0, 0), "a mask that is repeated");
-    check_refused(ggml_get_rows(c, rows, chosen), "several tables");
+    check(ggml_backend_dev_supports_op(device, ggml_get_rows(c, rows, chosen)), "several tables");
     check_refused(ggml_cast(c, x, GGML_TYPE_I32), "a copy of other types");
-    check_refused(ggml_argsort(c, x, GGML_SORT_ORDER_ASC), "no such op here");
     int sections[4] = {8, 8, 8, 8};
     check_refused(ggml_rope_multi(c, q, positions, NULL, 64, sections, GGML_ROPE_TYPE_MROPE, 512,
                                   10000, 1, 0, 1, 32, 1),
@@ -398,15 +403,18 @@ static void random_blocks(enum ggml_type type, uint8_t *blocks, int64_t elements
 }
 
 /* Bytes that are set in pieces of any size come back, and the tensors on both sides keep theirs.
- * weights: in a buffer for weights, where matrices are in tiles. */
-static void check_pieces(enum ggml_type type, int64_t columns, int64_t rows, bool weights)
+ * weights: in a buffer for weights, where matrices are in tiles, and several of them if each has a
+ * multiple of 16 rows. */
+static void check_pieces_of(enum ggml_type type, int64_t columns, int64_t each, int64_t matrices,
+                            bool weights)
 {
+    const int64_t rows = each * matrices;
     struct ggml_context *context = make_context();
     struct ggml_tensor *tensors[3];
     uint8_t *bytes[3], *got;
     uint32_t state = (uint32_t)type + 1;
     for (int i = 0; i < 3; i++) {
-        tensors[i] = ggml_new_tensor_2d(context, type, columns, rows);
+        tensors[i] = ggml_new_tensor_3d(context, type, columns, each, matrices);
     }
     const size_t size = ggml_nbytes(tensors[0]);
     ggml_backend_buffer_t buffer = allocate(context);
@@ -448,6 +456,11 @@ static void check_pieces(enum ggml_type type, int64_t columns, int64_t rows, boo
     free(got);
     ggml_backend_buffer_free(buffer);
     ggml_free(context);
+}
+
+static void check_pieces(enum ggml_type type, int64_t columns, int64_t rows, bool weights)
+{
+    check_pieces_of(type, columns, rows, 1, weights);
 }
 
 /* The precision hints of a product, and whether it must then be in f32; else it may quantise
@@ -550,6 +563,185 @@ static void check_products(enum ggml_type type, int64_t unit)
         check_weights(type, 1024, 80, 5, &hints[i]);
         check_weights(type, 3 * unit, 37, 40, &hints[i]);
     }
+}
+
+/* ---- experts --------------------------------------------------------------------------------- */
+
+enum { EXPERTS = 5, USED = 3 };
+
+/* Which experts a token uses: one of them twice, and nobody uses the last one. */
+static int32_t expert_of(int64_t token, int64_t i)
+{
+    return (int32_t)((token + i / 2 * 3) % (EXPERTS - 1));
+}
+
+static void random_floats(float *values, int64_t count, uint32_t *state)
+{
+    for (int64_t i = 0; i < count; i++) {
+        values[i] = (float)(next(state) >> 8) / (1 << 23) - 1.0f;
+    }
+}
+
+/* Products with experts, plus a vector of each: those of the numbers in the blocks. each: a token
+ * has a row for each of its experts, else one for all. The ids are the first of longer rows.
+ * weights: in a buffer for weights. The bounds are those of check_weights. */
+static void check_experts(enum ggml_type type, int64_t columns, int64_t rows, int64_t tokens,
+                          bool each, bool weights)
+{
+    const char *mode = getenv("SINTER_GGML_FPMATH");
+    const bool codes = ggml_is_quantized(type) && !(mode && !strcmp(mode, "strict"));
+    const double most_of_codes = 0.016;
+    const int64_t n_numbers = columns * rows * EXPERTS, of_token = each ? USED : 1;
+    struct ggml_context *home = make_context(), *c = make_context();
+    struct ggml_tensor *w = ggml_new_tensor_3d(home, type, columns, rows, EXPERTS);
+    struct ggml_tensor *bias = ggml_new_tensor_2d(home, GGML_TYPE_F32, rows, EXPERTS);
+    ggml_backend_buffer_t buffer_of_weights = allocate(home);
+    if (weights) {
+        ggml_backend_buffer_set_usage(buffer_of_weights, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    }
+    struct ggml_tensor *x = ggml_new_tensor_3d(c, GGML_TYPE_F32, columns, of_token, tokens);
+    struct ggml_tensor *all = ggml_new_tensor_2d(c, GGML_TYPE_I32, EXPERTS, tokens);
+    struct ggml_tensor *ids = ggml_view_2d(c, all, USED, tokens, all->nb[1], 0);
+    struct ggml_tensor *product = ggml_mul_mat_id(c, w, x, ids);
+    struct ggml_tensor *sum = ggml_add_id(c, product, bias, ids);
+    ggml_backend_buffer_t buffer = allocate(c);
+    const size_t size = ggml_nbytes(w);
+    uint8_t *blocks = malloc(size);
+    float *numbers = malloc((size_t)n_numbers * sizeof(float)),
+          *vectors = malloc((size_t)(rows * EXPERTS) * sizeof(float)),
+          *in = malloc((size_t)(columns * of_token * tokens) * sizeof(float)),
+          *out = malloc((size_t)(rows * USED * tokens) * sizeof(float));
+    int32_t *list = calloc((size_t)(EXPERTS * tokens), sizeof(*list));
+    must(blocks && numbers && vectors && in && out && list, "no memory");
+    uint32_t state = (uint32_t)type + 11;
+    random_blocks(type, blocks, n_numbers, &state);
+    if (type == GGML_TYPE_F32) {
+        memcpy(numbers, blocks, size);
+    } else {
+        ggml_get_type_traits(type)->to_float(blocks, numbers, n_numbers);
+    }
+    random_floats(vectors, rows * EXPERTS, &state);
+    random_floats(in, columns * of_token * tokens, &state);
+    for (int64_t i = 0; i < USED * tokens; i++) {
+        list[i / USED * EXPERTS + i % USED] = expert_of(i / USED, i % USED);
+    }
+    ggml_backend_tensor_set(w, blocks, 0, size);
+    ggml_backend_tensor_set(bias, vectors, 0, ggml_nbytes(bias));
+    ggml_backend_tensor_set(x, in, 0, ggml_nbytes(x));
+    ggml_backend_tensor_set(all, list, 0, ggml_nbytes(all));
+    bool good = compute(c, sum) == GGML_STATUS_SUCCESS;
+    ggml_backend_tensor_get(sum, out, 0, ggml_nbytes(sum));
+    double errors = 0, norm = 0;
+    bool exact = true;
+    for (int64_t i = 0; i < rows * USED * tokens; i++) {
+        const int64_t row = i % rows, used = i / rows % USED, token = i / rows / USED;
+        const int32_t expert = expert_of(token, used);
+        const float *matrix = numbers + (expert * rows + row) * columns,
+                    *from = in + (token * of_token + (each ? used : 0)) * columns;
+        double want = (double)vectors[expert * rows + row], most = fabs(want);
+        for (int64_t k = 0; k < columns; k++) {
+            const double term = (double)matrix[k] * (double)from[k];
+            want += term;
+            most += fabs(term);
+        }
+        const double error = fabs((double)out[i] - want);
+        exact &= error <= most * 1e-5;
+        errors += error * error;
+        norm += want * want;
+    }
+    const double relative = sqrt(errors / norm);
+    good = good && (codes ? relative <= most_of_codes : exact);
+    char what[160];
+    snprintf(what, sizeof(what), "experts of %s, %d columns, %d rows, %d tokens, %s%s: error of %g",
+             ggml_type_name(type), (int)columns, (int)rows, (int)tokens,
+             each ? "a row for each" : "one row", weights ? ", weights" : "", relative);
+    check(good, what);
+    list[0] = EXPERTS;
+    ggml_backend_tensor_set(all, list, 0, ggml_nbytes(all));
+    check(compute(c, product) != GGML_STATUS_SUCCESS, "an expert that there is not");
+    free(blocks);
+    free(numbers);
+    free(vectors);
+    free(in);
+    free(out);
+    free(list);
+    ggml_backend_buffer_free(buffer);
+    ggml_backend_buffer_free(buffer_of_weights);
+    ggml_free(c);
+    ggml_free(home);
+}
+
+static void check_experts_of(enum ggml_type type, int64_t unit)
+{
+    static const int64_t tokens[] = {1, 5, 40};
+    for (size_t i = 0; i < sizeof(tokens) / sizeof(tokens[0]); i++) {
+        for (int kind = 0; kind < 4; kind++) {
+            check_experts(type, 3 * unit, 48, tokens[i], kind & 1, kind & 2);
+        }
+        check_experts(type, unit, 21, tokens[i], true, true);
+    }
+}
+
+/* A router and the sum of what its experts give, as llama.cpp builds them: one graph for any number
+ * of tokens. An expert gives a vector that is its number plus one times 1, 2, 3 ... */
+static void check_router(int64_t tokens)
+{
+    enum { WIDTH = 8, MANY = 7, MOST = 40 };
+    struct ggml_context *c = make_context();
+    struct ggml_tensor *x = ggml_new_tensor_2d(c, GGML_TYPE_F32, MANY, tokens);
+    struct ggml_tensor *vectors = ggml_new_tensor_2d(c, GGML_TYPE_F32, WIDTH, MANY);
+    struct ggml_tensor *zeros = ggml_new_tensor_3d(c, GGML_TYPE_F32, WIDTH, USED, tokens);
+    struct ggml_tensor *probabilities = ggml_soft_max(c, x);
+    struct ggml_tensor *ids = ggml_argsort_top_k(c, probabilities, USED);
+    struct ggml_tensor *rows = ggml_reshape_3d(c, probabilities, 1, MANY, tokens);
+    struct ggml_tensor *chosen = ggml_reshape_2d(c, ggml_get_rows(c, rows, ids), USED, tokens);
+    struct ggml_tensor *shares = ggml_div(c, chosen, ggml_sum_rows(c, chosen));
+    struct ggml_tensor *given =
+        ggml_mul(c, ggml_add_id(c, zeros, vectors, ids), ggml_reshape_3d(c, shares, 1, USED, tokens));
+    struct ggml_tensor *sum = NULL;
+    for (size_t i = 0; i < USED; i++) {
+        struct ggml_tensor *part =
+            ggml_view_2d(c, given, WIDTH, tokens, given->nb[2], i * given->nb[1]);
+        sum = sum ? ggml_add(c, sum, part) : part;
+    }
+    ggml_backend_buffer_t buffer = allocate(c);
+    float in[MANY * MOST], table[WIDTH * MANY], out[WIDTH * MOST];
+    uint32_t state = (uint32_t)tokens;
+    random_floats(in, MANY * tokens, &state);
+    for (int i = 0; i < WIDTH * MANY; i++) {
+        table[i] = (float)(1 + i / WIDTH) * (float)(1 + i % WIDTH);
+    }
+    ggml_backend_tensor_set(x, in, 0, ggml_nbytes(x));
+    ggml_backend_tensor_set(vectors, table, 0, sizeof(table));
+    fill_with(zeros, 0);
+    said_t said;
+    listen(&said);
+    bool good = compute(c, sum) == GGML_STATUS_SUCCESS;
+    listened(&said);
+    ggml_backend_tensor_get(sum, out, 0, ggml_nbytes(sum));
+    for (int64_t t = 0; t < tokens; t++) {
+        double all = 0, weighted = 0;
+        bool taken[MANY] = {0};
+        for (int i = 0; i < USED; i++) {
+            int best = -1;
+            for (int e = 0; e < MANY; e++) {
+                best = !taken[e] && (best < 0 || in[t * MANY + e] > in[t * MANY + best]) ? e : best;
+            }
+            taken[best] = true;
+            all += exp((double)in[t * MANY + best]);
+            weighted += (1 + best) * exp((double)in[t * MANY + best]);
+        }
+        for (int i = 0; i < WIDTH; i++) {
+            const double want = weighted / all * (1 + i);
+            good = good && fabs((double)out[t * WIDTH + i] - want) <= 1e-5 * want;
+        }
+    }
+    char what[96];
+    snprintf(what, sizeof(what), "a router of %d tokens%s", (int)tokens,
+             strstr(said.text, "a graph ends") ? ", in several graphs" : "");
+    check(good && !strstr(said.text, "a graph ends"), what);
+    ggml_backend_buffer_free(buffer);
+    ggml_free(c);
 }
 
 /* ---- indices outside of a tensor ------------------------------------------------------------- */
@@ -1174,7 +1366,11 @@ static void check_quantised(enum ggml_type type, int64_t unit)
     check_pieces(type, 3 * unit, 5, false);
     check_pieces(type, 3 * unit, 7, false);
     check_pieces(type, 3 * unit, 37, true);
+    check_pieces_of(type, unit, 16, 3, false);
+    check_pieces_of(type, unit, 16, 3, true);
+    check_pieces_of(type, unit, 5, 3, true);
     check_products(type, unit);
+    check_experts_of(type, unit);
     check_views(type, unit);
     check_host_blocks(type);
 }
@@ -1205,9 +1401,11 @@ int main(int argc, char **argv)
             if (ggml_is_quantized(types[i])) {
                 check_products(types[i], 32);
             }
+            check_experts_of(types[i], 32);
         }
         for (size_t i = 0; i < sizeof(large) / sizeof(large[0]); i++) {
             check_products(large[i], 256);
+            check_experts_of(large[i], 256);
         }
         return end();
     }
@@ -1222,11 +1420,16 @@ int main(int argc, char **argv)
     check_counts();
     check_cache_types();
     check_shapes();
+    check_router(1);
+    check_router(5);
+    check_router(40);
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         if (ggml_is_quantized(types[i])) {
             check_pieces(types[i], 32, 1, false);
             check_pieces(types[i], 96, 7, false);
             check_pieces(types[i], 96, 37, true);
+            check_pieces_of(types[i], 96, 32, 3, true);
+            check_pieces_of(types[i], 96, 5, 3, true);
             check_products(types[i], 32);
             check_views(types[i], 32);
             check_host_blocks(types[i]);
@@ -1235,6 +1438,7 @@ int main(int argc, char **argv)
             check_new_weights(types[i], 1);
             check_new_weights(types[i], 64);
         }
+        check_experts_of(types[i], 32);
         for (int slot = 0; slot < 4; slot++) {
             static const int64_t slots[] = {7, 8, -9, INT32_MAX};
             check_slot(types[i], slots[slot]);
