@@ -103,6 +103,54 @@ static bool translate_plain(gs_builder_t *b, const tensor_t *t)
     return apply(b, row_of(t), t, n, inputs, &y) && gs_done(b, &y, rank, gs_plain_order(rank));
 }
 
+/* ---- ADD ------------------------------------------------------------------------------------- */
+
+/* Number i of the parts of a value along dim 1, each without that dim. */
+static bool is_part(const tensor_t *t, const tensor_t *value, int64_t i)
+{
+    int dim;
+    int64_t start, count;
+    return t->op == GGML_OP_VIEW && t->src[0] == value && t->ne[0] == value->ne[0] &&
+           t->ne[1] == value->ne[2] && gs_part_of(t, &dim, &start, &count) == GS_PART_OF_DIM &&
+           dim == 1 && start == i && count == 1;
+}
+
+/* What the experts of a token give, if t is the sum of that: ((part 0 + part 1) + part 2) ... of all
+ * parts of a value of three dims. Else NULL. */
+static const tensor_t *summed_by(const gs_builder_t *b, const tensor_t *t)
+{
+    const tensor_t *value = t->src[1]->op == GGML_OP_VIEW ? t->src[1]->src[0] : NULL;
+    if (!value || !gs_in_graph(b, value) || value->ne[1] < 2 || value->ne[3] != 1) {
+        return NULL;
+    }
+    for (int64_t i = value->ne[1] - 1; i > 0; i--) {
+        if (t->op != GGML_OP_ADD || t->type != GGML_TYPE_F32 || !is_part(t->src[1], value, i)) {
+            return NULL;
+        }
+        t = t->src[0];
+    }
+    return is_part(t, value, 0) ? value : NULL;
+}
+
+/* The sums before the last one are dropped where nobody else reads them. */
+static bool translate_add(gs_builder_t *b, const tensor_t *t)
+{
+    const tensor_t *value = summed_by(b, t);
+    lt_t x;
+    if (!value) {
+        return translate_plain(b, t);
+    }
+    if (!gs_use_plain(b, value, 3, &x)) {
+        return false;
+    }
+    const lt_t y = gs_result(b, 2, gs_plain_order(2));
+    return gs_add(b, sinter_op_reduce_sum, sinter_in(&x), sinter_out(&y),
+                  sinter_attr_s64(sinter_op_attr_axes, 1)) &&
+           gs_done(b, &y, 2, gs_plain_order(2));
+}
+
+static const gs_special_t add = {.translate = translate_add};
+
 /* ---- MUL, SCALE ------------------------------------------------------------------------------ */
 
 /* RMS_NORM times a vector is one op. The norm without it is dropped where nobody else reads it. */
@@ -218,7 +266,7 @@ static const gs_special_t glu = {.translate = translate_glu};
 /* Those that a model has most of come first. */
 static const op_row_t rows[] = {
     {.op = GGML_OP_MUL_MAT, .special = &gs_mul_mat},
-    {OP(ADD, add)},
+    {OP(ADD, add), .special = &add},
     {OP(MUL, multiply), .special = &mul},
     {OP(RMS_NORM, rms_norm), .attrs = {PARAM(epsilon, 0), FLAG(use_affine, 0)}},
     {.op = GGML_OP_ROPE, .special = &gs_rope},
