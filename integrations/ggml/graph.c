@@ -352,14 +352,14 @@ bool gs_constants(gs_builder_t *b, const float *values, int count, lt_t *lt)
     return constants(b, values, count, sinter_f32, lt);
 }
 
+bool gs_integers(gs_builder_t *b, const int32_t *values, int count, lt_t *lt)
+{
+    return constants(b, values, count, sinter_s32, lt);
+}
+
 bool gs_scalar(gs_builder_t *b, float value, lt_t *lt)
 {
     return gs_constants(b, &value, 1, lt);
-}
-
-bool gs_integer(gs_builder_t *b, int32_t value, lt_t *lt)
-{
-    return constants(b, &value, 1, sinter_s32, lt);
 }
 
 gs_output_t *gs_output_of(const gs_builder_t *b, int node)

@@ -108,8 +108,8 @@ gs_input_t gs_input_in_order(const gs_builder_t *b, const tensor_t *t, int plane
 bool gs_add_input(gs_builder_t *b, gs_input_t in, lt_t *lt);
 /* Constants of the graph's own. */
 bool gs_constants(gs_builder_t *b, const float *values, int count, lt_t *lt);
+bool gs_integers(gs_builder_t *b, const int32_t *values, int count, lt_t *lt);
 bool gs_scalar(gs_builder_t *b, float value, lt_t *lt);
-bool gs_integer(gs_builder_t *b, int32_t value, lt_t *lt);
 /* The output that lies in the memory of a node, or NULL. */
 gs_output_t *gs_output_of(const gs_builder_t *b, int node);
 bool gs_add_output(gs_builder_t *b, uint64_t id, int tensor);

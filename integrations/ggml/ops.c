@@ -4,6 +4,8 @@
  * broadcast to the first. */
 #include "ops.h"
 
+#include <stdlib.h>
+
 enum { MOST_ATTRS = 3 };
 
 /* An attribute of kind f32 that is parameter number s64 of the node. */
@@ -194,6 +196,117 @@ static bool translate_scale(gs_builder_t *b, const tensor_t *t)
 
 static const gs_special_t scale = {.translate = translate_scale};
 
+/* ---- CONCAT, REPEAT, FILL -------------------------------------------------------------------- */
+
+static const char *refuse_concat(const tensor_t *t)
+{
+    for (int i = 0; i < 2; i++) {
+        const char *why = gs_unreadable_floats(t->src[i]);
+        if (why) {
+            return why;
+        }
+    }
+    return NULL;
+}
+
+static bool translate_concat(gs_builder_t *b, const tensor_t *t)
+{
+    const int dim = t->op_params[0], rank = gs_rank(t) > dim ? gs_rank(t) : dim + 1;
+    lt_t first, second;
+    if (!gs_use_plain(b, t->src[0], rank, &first) || !gs_use_plain(b, t->src[1], rank, &second)) {
+        return false;
+    }
+    const lt_t y = gs_result(b, rank, gs_plain_order(rank));
+    return gs_add(b, sinter_op_concat, sinter_in(&first), sinter_in(&second), sinter_out(&y),
+                  sinter_attr_s64(sinter_op_attr_axis, rank - 1 - dim)) &&
+           gs_done(b, &y, rank, gs_plain_order(rank));
+}
+
+static const gs_special_t concat = {.translate = translate_concat, .refuse = refuse_concat};
+
+static const char *refuse_repeat(const tensor_t *t)
+{
+    return gs_unreadable_floats(t->src[0]);
+}
+
+/* The sizes of all dims that are repeated. */
+static int64_t repeated_dims(const tensor_t *t)
+{
+    uint64_t hash = 0;
+    for (int d = 0; d < GGML_MAX_DIMS; d++) {
+        hash = t->ne[d] != t->src[0]->ne[d] ? gs_mix(hash, (uint64_t)t->ne[d]) : hash;
+    }
+    return (int64_t)hash;
+}
+
+/* *x becomes `count` elements along an axis, which are the first `each`, and these again. */
+static bool repeat(gs_builder_t *b, int axis, int64_t each, int64_t count, lt_t *x)
+{
+    int32_t *from = malloc((size_t)count * sizeof(*from));
+    lt_t indices, y = gs_inner(b, x->data_type);
+    for (int64_t i = 0; i < count && from; i++) {
+        from[i] = (int32_t)(i % each);
+    }
+    const bool ok = from ? gs_integers(b, from, (int)count, &indices) : gs_fail(b, "out of memory");
+    free(from);
+    if (!ok || !gs_add(b, sinter_op_gather, sinter_in(x), sinter_in(&indices), sinter_out(&y),
+                       sinter_attr_s64(sinter_op_attr_axis, axis))) {
+        return false;
+    }
+    *x = y;
+    return true;
+}
+
+static bool translate_repeat(gs_builder_t *b, const tensor_t *t)
+{
+    const tensor_t *from = t->src[0];
+    const int rank = gs_rank(t);
+    lt_t x;
+    if (!gs_use_plain(b, from, rank, &x)) {
+        return false;
+    }
+    for (int d = 0; d < rank; d++) {
+        if (t->ne[d] == from->ne[d]) {
+            continue;
+        }
+        if (gs_dim(b, t, d) < 0 || t->ne[d] > INT32_MAX) {
+            return gs_fail(b, "repeats whose number changes");
+        }
+        if (!repeat(b, rank - 1 - d, from->ne[d], t->ne[d], &x)) {
+            return false;
+        }
+    }
+    if (ggml_are_same_shape(t, from)) {
+        const lt_t y = gs_result(b, rank, gs_plain_order(rank));
+        return gs_convert(b, &x, &y) && gs_done(b, &y, rank, gs_plain_order(rank));
+    }
+    return gs_done(b, &x, rank, gs_plain_order(rank));
+}
+
+static const gs_special_t repeated = {
+    .translate = translate_repeat, .refuse = refuse_repeat, .fixed = repeated_dims};
+
+/* y = 0 * index + value: elements of the source, of which some may be NaN, are not read. */
+static bool translate_fill(gs_builder_t *b, const tensor_t *t)
+{
+    const int rank = gs_rank(t);
+    lt_t x, value, zero;
+    if (!gs_use_plain(b, t->src[0], rank, &x) || !gs_scalar(b, gs_param(t, 0), &value)) {
+        return false;
+    }
+    const lt_t index = gs_inner(b, sinter_s32), number = gs_inner(b, sinter_f32);
+    if (!gs_add(b, sinter_op_gen_index, sinter_in(&x), sinter_out(&index),
+                sinter_attr_s64(sinter_op_attr_axis, rank - 1)) ||
+        !gs_convert(b, &index, &number) || !gs_times(b, &number, 0, &zero)) {
+        return false;
+    }
+    const lt_t y = gs_result(b, rank, gs_plain_order(rank));
+    return gs_add(b, sinter_op_add, sinter_in(&zero), sinter_in(&value), sinter_out(&y)) &&
+           gs_done(b, &y, rank, gs_plain_order(rank));
+}
+
+static const gs_special_t fill = {.translate = translate_fill};
+
 /* ---- GLU ------------------------------------------------------------------------------------- */
 
 /* min(gate, limit) * sigmoid(alpha * min(gate, limit)) * (clamp(up, -limit, limit) + 1) */
@@ -292,6 +405,9 @@ static const op_row_t rows[] = {
     {OP(LEAKY_RELU, leaky_relu), .attrs = {PARAM(alpha, 0)}},
     {OP(SUM_ROWS, reduce_sum), .attrs = {S64(axes, -1), FLAG(keep_dims, 1)}},
     {OP(MEAN, reduce_mean), .attrs = {S64(axes, -1), FLAG(keep_dims, 1)}},
+    {OP(CONCAT, concat), .special = &concat},
+    {.op = GGML_OP_REPEAT, .special = &repeated},
+    {.op = GGML_OP_FILL, .special = &fill},
     {UNARY(ABS, abs)},
     {UNARY(NEG, multiply), .operand = -1},
     {UNARY(TANH, tanh)},

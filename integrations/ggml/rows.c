@@ -82,9 +82,10 @@ static bool translate_tables(gs_builder_t *b, const tensor_t *t)
     if (from[2] < 0 || from[2] > INT32_MAX) {
         return gs_fail(b, "tables of a size that changes");
     }
+    const int32_t per_table = (int32_t)from[2];
     if (!gs_use_plain(b, data, 4, &all) || !gs_reshape(b, &all, from, 4, table, 2, &x) ||
         !gs_use_plain(b, ids, 3, &some) || !gs_reshape(b, &some, lists, 3, list, 2, &i) ||
-        !gs_integer(b, (int32_t)from[2], &rows)) {
+        !gs_integers(b, &per_table, 1, &rows)) {
         return false;
     }
     const lt_t number = gs_inner(b, sinter_s32), at = gs_inner(b, sinter_s32);
