@@ -21,8 +21,8 @@ typedef struct gs_input {
     uint64_t id;
     int tensor; /* in the list; -1: constants of the graph's own */
     int plane;  /* -1: plain elements */
-    void *own; /* f32 or s32 */
-    int rank;  /* of constants: how many */
+    void *own;  /* f32 or s32 */
+    int rank;   /* of constants: how many */
     int size_of[GS_MAX_RANK], size_dim[GS_MAX_RANK], stride_dim[GS_MAX_RANK];
 } gs_input_t;
 
@@ -52,6 +52,7 @@ typedef struct gs_value {
     int64_t ne[GGML_MAX_DIMS];
     int perm[GGML_MAX_DIMS];
     const void *begin; /* of rows that SET_ROWS has written */
+    uint64_t sorted;   /* of indices that sorting gave: the elements in that order, f32; else 0 */
 } gs_value_t;
 
 /* The graph while it is being built. */

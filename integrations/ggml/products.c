@@ -121,16 +121,15 @@ static bool translate_mul_mat_id(gs_builder_t *b, const tensor_t *t)
            (!wants_exact(t) || gs_keep_exact(b)) && done_with_rows(b, &y);
 }
 
-const gs_special_t gs_mul_mat_id = {.translate = translate_mul_mat_id,
-                                    .refuse = refuse_mul_mat_id};
+const gs_special_t gs_mul_mat_id = {.translate = translate_mul_mat_id, .refuse = refuse_mul_mat_id};
 
 static const char *refuse_add_id(const tensor_t *t)
 {
     const char *why = gs_unreadable_floats(t->src[0]);
-    return why                           ? why
-           : t->type != GGML_TYPE_F32    ? "a result that is not f32"
-           : gs_is_float(t->src[1])      ? gs_unreadable(t->src[1])
-                                         : "a source that is not f32, f16 or bf16";
+    return why                        ? why
+           : t->type != GGML_TYPE_F32 ? "a result that is not f32"
+           : gs_is_float(t->src[1])   ? gs_unreadable(t->src[1])
+                                      : "a source that is not f32, f16 or bf16";
 }
 
 /* Each row of a token plus the vector of its expert. */

@@ -67,6 +67,17 @@ static sinter_dim_t rows_of(const sinter_dim_t *dims, int rank)
     return open ? -1 : count;
 }
 
+/* What TopK has found beside the indices, where the tables are what was sorted, with rows of one
+ * element. 0: they are something else. */
+static uint64_t sorted_elements(const gs_builder_t *b, const tensor_t *t)
+{
+    const tensor_t *data = t->src[0], *ids = t->src[1], *sorting = gs_root(ids);
+    const bool same = sorting->op == GGML_OP_ARGSORT && data->op == GGML_OP_RESHAPE &&
+                      data->src[0] == sorting->src[0] && data->ne[0] == 1 &&
+                      data->ne[1] == sorting->ne[0];
+    return same ? b->values[gs_tensors_find(b->tensors, ids)].sorted : 0;
+}
+
 /* From several tables: row i of table n is row n * rows + i of all of them. */
 static bool translate_tables(gs_builder_t *b, const tensor_t *t)
 {
@@ -84,8 +95,18 @@ static bool translate_tables(gs_builder_t *b, const tensor_t *t)
     }
     const int32_t per_table = (int32_t)from[2];
     if (!gs_use_plain(b, data, 4, &all) || !gs_reshape(b, &all, from, 4, table, 2, &x) ||
-        !gs_use_plain(b, ids, 3, &some) || !gs_reshape(b, &some, lists, 3, list, 2, &i) ||
-        !gs_integers(b, &per_table, 1, &rows)) {
+        !gs_use_plain(b, ids, 3, &some) || !gs_reshape(b, &some, lists, 3, list, 2, &i)) {
+        return false;
+    }
+    const uint64_t elements = sorted_elements(b, t);
+    if (elements) {
+        sinter_logical_tensor_init_unknown(&some, elements, sinter_f32, SINTER_UNKNOWN_NDIMS,
+                                           sinter_tensor_property_undef);
+        const int rank = gs_rank(ids);
+        return gs_reshape(b, &some, lists + 3 - rank, rank, result, 4, &y) &&
+               gs_done(b, &y, 4, gs_plain_order(4));
+    }
+    if (!gs_integers(b, &per_table, 1, &rows)) {
         return false;
     }
     const lt_t number = gs_inner(b, sinter_s32), at = gs_inner(b, sinter_s32);
@@ -463,6 +484,7 @@ static bool sorted(gs_builder_t *b, const tensor_t *t, bool largest, int64_t cou
     gs_done(b, &y, rank, order);
     gs_value_t *v = &b->values[b->node];
     v->dims[rank - 1] = v->ne[0] = count;
+    v->sorted = x.data_type == sinter_f32 ? values.id : 0;
     return true;
 }
 

@@ -244,8 +244,7 @@ bool gs_use_gathered(gs_builder_t *b, const tensor_t *t, int rank, const lt_t *i
     }
     for (int p = 0; p < GS_PLANES; p++) {
         if (layout->planes[p].type != sinter_data_type_undef &&
-            (!use_plane(b, t, p, rank, order, &all) ||
-             !gather(b, &all, ids, &planes[p]))) {
+            (!use_plane(b, t, p, rank, order, &all) || !gather(b, &all, ids, &planes[p]))) {
             return false;
         }
     }
@@ -425,6 +424,7 @@ static bool view_of_value(gs_builder_t *b, const tensor_t *t, gs_value_t *v)
         return false;
     }
     *v = value_in_order(b, from, &x, rank, order);
+    v->sorted = ggml_are_same_shape(t, from) ? source.sorted : 0;
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
         v->ne[i] = gs_dim(b, t, i);
         v->perm[i] = i;
@@ -437,6 +437,8 @@ static bool view_of_value(gs_builder_t *b, const tensor_t *t, gs_value_t *v)
                 return false;
             }
             v->id = y.id;
+        } else {
+            v->sorted = source.sorted;
         }
         v->dims[axis] = count;
     }

@@ -683,8 +683,9 @@ static void check_experts_of(enum ggml_type type, int64_t unit)
 }
 
 /* A router and the sum of what its experts give, as llama.cpp builds them: one graph for any number
- * of tokens. An expert gives a vector that is its number plus one times 1, 2, 3 ... */
-static void check_router(int64_t tokens)
+ * of tokens. An expert gives a vector that is its number plus one times 1, 2, 3 ... biased: they are
+ * chosen by more than their probability. */
+static void check_router(int64_t tokens, bool biased)
 {
     enum { WIDTH = 8, MANY = 7, MOST = 40 };
     struct ggml_context *c = make_context();
@@ -692,12 +693,14 @@ static void check_router(int64_t tokens)
     struct ggml_tensor *vectors = ggml_new_tensor_2d(c, GGML_TYPE_F32, WIDTH, MANY);
     struct ggml_tensor *zeros = ggml_new_tensor_3d(c, GGML_TYPE_F32, WIDTH, USED, tokens);
     struct ggml_tensor *probabilities = ggml_soft_max(c, x);
-    struct ggml_tensor *ids = ggml_argsort_top_k(c, probabilities, USED);
+    struct ggml_tensor *bias = ggml_new_tensor_1d(c, GGML_TYPE_F32, MANY);
+    struct ggml_tensor *ids =
+        ggml_argsort_top_k(c, biased ? ggml_add(c, probabilities, bias) : probabilities, USED);
     struct ggml_tensor *rows = ggml_reshape_3d(c, probabilities, 1, MANY, tokens);
     struct ggml_tensor *chosen = ggml_reshape_2d(c, ggml_get_rows(c, rows, ids), USED, tokens);
     struct ggml_tensor *shares = ggml_div(c, chosen, ggml_sum_rows(c, chosen));
-    struct ggml_tensor *given =
-        ggml_mul(c, ggml_add_id(c, zeros, vectors, ids), ggml_reshape_3d(c, shares, 1, USED, tokens));
+    struct ggml_tensor *given = ggml_mul(c, ggml_add_id(c, zeros, vectors, ids),
+                                         ggml_reshape_3d(c, shares, 1, USED, tokens));
     struct ggml_tensor *sum = NULL;
     for (size_t i = 0; i < USED; i++) {
         struct ggml_tensor *part =
@@ -714,6 +717,7 @@ static void check_router(int64_t tokens)
     ggml_backend_tensor_set(x, in, 0, ggml_nbytes(x));
     ggml_backend_tensor_set(vectors, table, 0, sizeof(table));
     fill_with(zeros, 0);
+    fill(bias, 0); /* the last experts are chosen */
     said_t said;
     listen(&said);
     bool good = compute(c, sum) == GGML_STATUS_SUCCESS;
@@ -725,7 +729,8 @@ static void check_router(int64_t tokens)
         for (int i = 0; i < USED; i++) {
             int best = -1;
             for (int e = 0; e < MANY; e++) {
-                best = !taken[e] && (best < 0 || in[t * MANY + e] > in[t * MANY + best]) ? e : best;
+                const bool better = best < 0 || biased || in[t * MANY + e] > in[t * MANY + best];
+                best = !taken[e] && better ? e : best;
             }
             taken[best] = true;
             all += exp((double)in[t * MANY + best]);
@@ -737,7 +742,7 @@ static void check_router(int64_t tokens)
         }
     }
     char what[96];
-    snprintf(what, sizeof(what), "a router of %d tokens%s", (int)tokens,
+    snprintf(what, sizeof(what), "a router of %d tokens%s%s", (int)tokens, biased ? ", biased" : "",
              strstr(said.text, "a graph ends") ? ", in several graphs" : "");
     check(good && !strstr(said.text, "a graph ends"), what);
     ggml_backend_buffer_free(buffer);
@@ -1420,9 +1425,11 @@ int main(int argc, char **argv)
     check_counts();
     check_cache_types();
     check_shapes();
-    check_router(1);
-    check_router(5);
-    check_router(40);
+    for (int biased = 0; biased < 2; biased++) {
+        check_router(1, biased);
+        check_router(5, biased);
+        check_router(40, biased);
+    }
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         if (ggml_is_quantized(types[i])) {
             check_pieces(types[i], 32, 1, false);
