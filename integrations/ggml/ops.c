@@ -309,19 +309,24 @@ static const gs_special_t fill = {.translate = translate_fill};
 
 /* ---- GLU ------------------------------------------------------------------------------------- */
 
-/* min(gate, limit) * sigmoid(alpha * min(gate, limit)) * (clamp(up, -limit, limit) + 1) */
-static bool swiglu_oai(gs_builder_t *b, const tensor_t *t, const lt_t *gate, const lt_t *up,
-                       const lt_t *y)
+/* SWIGLU_OAI:   g * sigmoid(alpha * g) * (u + 1)
+ * SWIGLU_CLAMP: g * sigmoid(g) * u
+ * with g = min(gate, limit) and u = clamp(up, -limit, limit) */
+static bool swiglu_with_limit(gs_builder_t *b, const tensor_t *t, const lt_t *gate, const lt_t *up,
+                              const lt_t *y)
 {
-    const float limit = gs_param(t, 3);
-    lt_t most, one, g, u1, a = gs_inner(b, sinter_f32), u = gs_inner(b, sinter_f32);
-    return gs_scalar(b, limit, &most) && gs_scalar(b, 1.0f, &one) &&
-           gs_binary(b, sinter_op_minimum, gate, &most, &g) && swish(b, gs_param(t, 2), &g, &a) &&
+    const bool oai = ggml_get_glu_op(t) == GGML_GLU_OP_SWIGLU_OAI;
+    const float limit = gs_param(t, 3), alpha = oai ? gs_param(t, 2) : 1;
+    const lt_t a = gs_inner(b, sinter_f32), u = gs_inner(b, sinter_f32);
+    lt_t most, one, g, more = u;
+    return gs_scalar(b, limit, &most) && gs_binary(b, sinter_op_minimum, gate, &most, &g) &&
+           swish(b, alpha, &g, &a) &&
            gs_add(b, sinter_op_clamp, sinter_in(up), sinter_out(&u),
                   sinter_attr_f32(sinter_op_attr_min, -limit),
                   sinter_attr_f32(sinter_op_attr_max, limit)) &&
-           gs_binary(b, sinter_op_add, &u, &one, &u1) &&
-           gs_add(b, sinter_op_multiply, sinter_in(&a), sinter_in(&u1), sinter_out(y));
+           (!oai ||
+            (gs_scalar(b, 1.0f, &one) && gs_binary(b, sinter_op_add, &u, &one, &more))) &&
+           gs_add(b, sinter_op_multiply, sinter_in(&a), sinter_in(&more), sinter_out(y));
 }
 
 /* The row is the activation of the gate. */
@@ -342,8 +347,9 @@ static bool translate_glu(gs_builder_t *b, const tensor_t *t)
         }
     }
     const lt_t y = gs_result(b, rank, gs_plain_order(rank));
-    if (ggml_get_glu_op(t) == GGML_GLU_OP_SWIGLU_OAI) {
-        if (!swiglu_oai(b, t, &gate, &up, &y)) {
+    if (ggml_get_glu_op(t) == GGML_GLU_OP_SWIGLU_OAI ||
+        ggml_get_glu_op(t) == GGML_GLU_OP_SWIGLU_CLAMP) {
+        if (!swiglu_with_limit(b, t, &gate, &up, &y)) {
             return false;
         }
     } else {
@@ -428,6 +434,7 @@ static const op_row_t rows[] = {
     {GLU(GEGLU_QUICK, sigmoid), .swish = 1.702f},
     {GLU(SWIGLU, sigmoid), .swish = 1},
     {GLU(SWIGLU_OAI, sigmoid)},
+    {GLU(SWIGLU_CLAMP, sigmoid)},
 };
 
 static const op_row_t *row_of(const tensor_t *t)

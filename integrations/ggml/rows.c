@@ -381,11 +381,16 @@ static const char *refuse_copy(const tensor_t *t)
     if (copies_blocks(t)) {
         return NULL;
     }
-    if (!gs_is_float(t->src[0]) || !gs_is_float(t)) {
+    const bool integers = t->src[0]->type == GGML_TYPE_I32 &&
+                          (t->type == GGML_TYPE_I32 || t->type == GGML_TYPE_F32);
+    if (!integers && (!gs_is_float(t->src[0]) || !gs_is_float(t))) {
         return "a copy of other types than f32, f16 and bf16";
     }
-    if (gs_unreadable(t->src[0]) || gs_unreadable(t)) {
-        return "strides that are not whole elements";
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        if (t->src[0]->nb[i] % ggml_type_size(t->src[0]->type) ||
+            t->nb[i] % ggml_type_size(t->type)) {
+            return "strides that are not whole elements";
+        }
     }
     if (ggml_nelements(t) != ggml_nelements(t->src[0])) {
         return "a copy of other elements";
