@@ -245,7 +245,7 @@ static sinter_dim_t dim_of_input(const gs_builder_t *b, const gs_input_t *in, in
 {
     const tensor_t *of = b->tensors->list[in->size_of[i]];
     return in->size_dim[i] < 0              ? 1
-           : in->size_dim[i] == GS_ALL_ROWS ? ggml_nrows(of)
+           : in->size_dim[i] == GS_ALL_ROWS ? (gs_has_open(b, of) ? -1 : ggml_nrows(of))
                                             : gs_dim(b, of, in->size_dim[i]);
 }
 

@@ -324,8 +324,7 @@ static bool swiglu_with_limit(gs_builder_t *b, const tensor_t *t, const lt_t *ga
            gs_add(b, sinter_op_clamp, sinter_in(up), sinter_out(&u),
                   sinter_attr_f32(sinter_op_attr_min, -limit),
                   sinter_attr_f32(sinter_op_attr_max, limit)) &&
-           (!oai ||
-            (gs_scalar(b, 1.0f, &one) && gs_binary(b, sinter_op_add, &u, &one, &more))) &&
+           (!oai || (gs_scalar(b, 1.0f, &one) && gs_binary(b, sinter_op_add, &u, &one, &more))) &&
            gs_add(b, sinter_op_multiply, sinter_in(&a), sinter_in(&more), sinter_out(y));
 }
 

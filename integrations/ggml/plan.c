@@ -182,7 +182,9 @@ static bool add_outputs(gs_builder_t *b)
             const int root = gs_tensors_find(tensors, gs_root(t));
             needed[n] |= tensors->outer_uses[n] > 0 || (t->flags & GGML_TENSOR_FLAG_OUTPUT);
             needed[n] |= t->view_src && !gs_is_view(t) && !(root >= b->first && root < b->end);
-            if (needed[n] && !gs_is_noop(t) && t->op != GGML_OP_SET_ROWS) {
+            const bool into_memory =
+                t->op == GGML_OP_SET_ROWS && !(root >= b->first && root < b->end);
+            if (needed[n] && !gs_is_noop(t) && !into_memory) {
                 ok = gs_add_output(b, 0, n);
             }
         }

@@ -13,6 +13,45 @@ static size_t row_offset(const tensor_t *t, const tensor_t *like, int64_t i)
     return i1 * t->nb[1] + i2 * t->nb[2] + i3 * t->nb[3];
 }
 
+/* ---- several tables as one ------------------------------------------------------------------- */
+
+/* The number of rows of these dims; any number below 0 where it changes. */
+static sinter_dim_t rows_of(const sinter_dim_t *dims, int rank)
+{
+    sinter_dim_t count = 1;
+    bool open = false;
+    for (int i = 0; i < rank; i++) {
+        open |= dims[i] < 0;
+        count *= dims[i];
+    }
+    return open ? -1 : count;
+}
+
+/* at = indices into all tables, [tables, indices]: row i of table n is row n * rows + i of all. Dims
+ * of the indices are `lists`. */
+static bool indices_of_all(gs_builder_t *b, const tensor_t *ids, const sinter_dim_t lists[3],
+                           int64_t rows, lt_t *at)
+{
+    const sinter_dim_t list[2] = {rows_of(lists, 2), lists[2]};
+    const int32_t each = (int32_t)rows;
+    lt_t all, i, step, begin;
+    if (rows > INT32_MAX) {
+        return gs_fail(b, "tables that are too large");
+    }
+    if (!gs_use_plain(b, ids, 3, &all) || !gs_reshape(b, &all, lists, 3, list, 2, &i) ||
+        !gs_integers(b, &each, 1, &step)) {
+        return false;
+    }
+    const lt_t number = gs_inner(b, sinter_s32);
+    begin = gs_inner(b, sinter_s32);
+    *at = gs_inner(b, sinter_s32);
+    return gs_add(b, sinter_op_gen_index, sinter_in(&i), sinter_out(&number),
+                  sinter_attr_s64(sinter_op_attr_axis, 0)) &&
+           gs_add(b, sinter_op_multiply, sinter_in(&number), sinter_in(&step),
+                  sinter_out(&begin)) &&
+           gs_add(b, sinter_op_add, sinter_in(&begin), sinter_in(&i), sinter_out(at));
+}
+
 /* ---- GET_ROWS -------------------------------------------------------------------------------- */
 
 /* Whether a GET_ROWS takes rows from a table for each of several lists of indices. */
@@ -55,18 +94,6 @@ static const char *refuse_get_rows(const tensor_t *t)
     return t->type == GGML_TYPE_F32 ? NULL : "a result that is not f32";
 }
 
-/* The number of rows of these dims; any number below 0 where it changes. */
-static sinter_dim_t rows_of(const sinter_dim_t *dims, int rank)
-{
-    sinter_dim_t count = 1;
-    bool open = false;
-    for (int i = 0; i < rank; i++) {
-        open |= dims[i] < 0;
-        count *= dims[i];
-    }
-    return open ? -1 : count;
-}
-
 /* What TopK has found beside the indices, where the tables are what was sorted, with rows of one
  * element. 0: they are something else. */
 static uint64_t sorted_elements(const gs_builder_t *b, const tensor_t *t)
@@ -78,7 +105,6 @@ static uint64_t sorted_elements(const gs_builder_t *b, const tensor_t *t)
     return same ? b->values[gs_tensors_find(b->tensors, ids)].sorted : 0;
 }
 
-/* From several tables: row i of table n is row n * rows + i of all of them. */
 static bool translate_tables(gs_builder_t *b, const tensor_t *t)
 {
     const tensor_t *data = t->src[0], *ids = t->src[1];
@@ -86,49 +112,37 @@ static bool translate_tables(gs_builder_t *b, const tensor_t *t)
                                   gs_dim(b, data, 0)};
     const sinter_dim_t lists[3] = {from[0], from[1], gs_dim(b, ids, 0)};
     const sinter_dim_t table[2] = {rows_of(from, 3), from[3]},
-                       list[2] = {rows_of(lists, 2), lists[2]},
-                       found[3] = {list[0], list[1], from[3]},
+                       found[3] = {rows_of(lists, 2), lists[2], from[3]},
                        result[4] = {lists[0], lists[1], lists[2], from[3]};
-    lt_t all, x, some, i, rows, begin, y, cast;
-    if (from[2] < 0 || from[2] > INT32_MAX) {
+    const int rank = gs_rank(ids);
+    lt_t all, x, i, at, some, y;
+    if (from[2] < 0) {
         return gs_fail(b, "tables of a size that changes");
     }
-    const int32_t per_table = (int32_t)from[2];
-    if (!gs_use_plain(b, data, 4, &all) || !gs_reshape(b, &all, from, 4, table, 2, &x) ||
-        !gs_use_plain(b, ids, 3, &some) || !gs_reshape(b, &some, lists, 3, list, 2, &i)) {
+    if (!gs_use_plain(b, ids, rank, &i)) {
         return false;
     }
     const uint64_t elements = sorted_elements(b, t);
     if (elements) {
         sinter_logical_tensor_init_unknown(&some, elements, sinter_f32, SINTER_UNKNOWN_NDIMS,
                                            sinter_tensor_property_undef);
-        const int rank = gs_rank(ids);
         return gs_reshape(b, &some, lists + 3 - rank, rank, result, 4, &y) &&
                gs_done(b, &y, 4, gs_plain_order(4));
     }
-    if (!gs_integers(b, &per_table, 1, &rows)) {
+    if (!indices_of_all(b, ids, lists, from[2], &at) || !gs_use_plain(b, data, 4, &all) ||
+        !gs_reshape(b, &all, from, 4, table, 2, &x)) {
         return false;
     }
-    const lt_t number = gs_inner(b, sinter_s32), at = gs_inner(b, sinter_s32);
-    begin = gs_inner(b, sinter_s32);
     some = gs_inner(b, x.data_type);
-    if (!gs_add(b, sinter_op_gen_index, sinter_in(&i), sinter_out(&number),
-                sinter_attr_s64(sinter_op_attr_axis, 0)) ||
-        !gs_add(b, sinter_op_multiply, sinter_in(&number), sinter_in(&rows), sinter_out(&begin)) ||
-        !gs_add(b, sinter_op_add, sinter_in(&begin), sinter_in(&i), sinter_out(&at)) ||
-        !gs_add(b, sinter_op_gather, sinter_in(&x), sinter_in(&at), sinter_out(&some),
+    if (!gs_add(b, sinter_op_gather, sinter_in(&x), sinter_in(&at), sinter_out(&some),
                 sinter_attr_s64(sinter_op_attr_axis, 0)) ||
         !gs_reshape(b, &some, found, 3, result, 4, &y)) {
         return false;
     }
-    if (y.data_type != sinter_f32) {
-        cast = gs_inner(b, sinter_f32);
-        if (!gs_convert(b, &y, &cast)) {
-            return false;
-        }
-        y = cast;
-    }
-    return gs_done(b, &y, 4, gs_plain_order(4));
+    const lt_t cast = gs_inner(b, sinter_f32);
+    const bool casts = y.data_type != sinter_f32;
+    return (!casts || gs_convert(b, &y, &cast)) &&
+           gs_done(b, casts ? &cast : &y, 4, gs_plain_order(4));
 }
 
 static bool translate_get_rows(gs_builder_t *b, const tensor_t *t)
@@ -197,11 +211,30 @@ const gs_special_t gs_get_rows = {.translate = translate_get_rows,
 
 /* ---- SET_ROWS -------------------------------------------------------------------------------- */
 
+/* Whether a SET_ROWS writes into what an op has made: tables of floats, with a list of slots for
+ * each. */
+static bool is_into_result(const tensor_t *t)
+{
+    const tensor_t *rows = t->src[0], *slots = t->src[1];
+    return gs_is_float(t) && gs_root(t)->op != GGML_OP_NONE && ggml_is_contiguous(t) &&
+           ggml_nelements(t) == ggml_nelements(gs_root(t)) && slots->type == GGML_TYPE_I32 &&
+           slots->ne[1] == t->ne[2] && slots->ne[2] == t->ne[3] && rows->ne[2] == t->ne[2] &&
+           rows->ne[3] == t->ne[3];
+}
+
+static int64_t rows_of_a_result(const tensor_t *t)
+{
+    return is_into_result(t) ? t->ne[1] : 0;
+}
+
 /* Whether a SET_ROWS needs a loop: ggml has to make the codes, or the rows do not belong to one
  * table that is written as a whole. */
 static bool set_rows_takes_loop(const tensor_t *t)
 {
     const tensor_t *rows = t->src[0], *slots = t->src[1];
+    if (is_into_result(t)) {
+        return false;
+    }
     const bool direct =
         gs_is_float(t) || (!gs_has_blocks(t) && !gs_in_tiles(gs_root(t)) &&
                            (t->type == GGML_TYPE_Q8_0 || t->type == GGML_TYPE_MXFP4));
@@ -256,8 +289,68 @@ static const tensor_t *reader_of(const gs_builder_t *b, const tensor_t *t, int *
     return NULL;
 }
 
+/* *before = all tables as one: a value, or memory that is written in place. */
+static bool use_tables(gs_builder_t *b, const tensor_t *t, const sinter_dim_t dims[4],
+                       const sinter_dim_t table[2], lt_t *before)
+{
+    lt_t all;
+    if (gs_in_graph(b, t->src[2])) {
+        return gs_use_plain(b, t->src[2], 4, &all) &&
+               gs_reshape(b, &all, dims, 4, table, 2, before);
+    }
+    gs_input_t in = gs_input_in_order(b, t, -1, 2, gs_plain_order(2));
+    in.size_dim[0] = GS_ALL_ROWS;
+    return gs_version_of(b, t) ? gs_fail(b, "memory that is written twice")
+                               : gs_add_input(b, in, before);
+}
+
+static bool translate_set_result(gs_builder_t *b, const tensor_t *t)
+{
+    const tensor_t *from = t->src[0], *ids = t->src[1];
+    const sinter_dim_t dims[4] = {gs_dim(b, t, 3), gs_dim(b, t, 2), gs_dim(b, t, 1),
+                                  gs_dim(b, t, 0)};
+    const sinter_dim_t lists[3] = {dims[0], dims[1], gs_dim(b, ids, 0)};
+    const sinter_dim_t list[2] = {rows_of(lists, 2), lists[2]}, flat[1] = {rows_of(lists, 3)},
+                       given[4] = {dims[0], dims[1], lists[2], dims[3]},
+                       new[2] = {flat[0], dims[3]}, table[2] = {rows_of(dims, 3), dims[3]};
+    lt_t before, at, slots, all, rows, y;
+    if (dims[2] < 0) {
+        return gs_fail(b, "tables of a size that changes");
+    }
+    if (!use_tables(b, t, dims, table, &before) || !indices_of_all(b, ids, lists, dims[2], &at) ||
+        !gs_reshape(b, &at, list, 2, flat, 1, &slots) || !gs_use_plain(b, from, 4, &all) ||
+        !gs_reshape(b, &all, given, 4, new, 2, &rows)) {
+        return false;
+    }
+    if (rows.data_type != before.data_type) {
+        const lt_t cast = gs_inner(b, before.data_type);
+        if (!gs_convert(b, &rows, &cast)) {
+            return false;
+        }
+        rows = cast;
+    }
+    const bool in_place = !gs_in_graph(b, t->src[2]);
+    lt_t after = before;
+    after.id = ++b->ids;
+    if (!in_place) {
+        after = gs_inner(b, before.data_type);
+    }
+    if (!gs_add(b, sinter_op_scatter_rows, sinter_in(&before), sinter_in(&slots), sinter_in(&rows),
+                sinter_out(&after), sinter_attr_s64(sinter_op_attr_axis, 0))) {
+        return false;
+    }
+    if (in_place) {
+        b->versions[gs_tensors_find(b->tensors, gs_root(t))] = (gs_value_t){.known = true};
+        return gs_add_output(b, after.id, -1);
+    }
+    return gs_reshape(b, &after, table, 2, dims, 4, &y) && gs_done(b, &y, 4, gs_plain_order(4));
+}
+
 static bool translate_set_rows(gs_builder_t *b, const tensor_t *t)
 {
+    if (is_into_result(t)) {
+        return translate_set_result(b, t);
+    }
     const tensor_t *root = gs_root(t);
     const gs_layout_t *layout = gs_layout_of(t->type);
     const int root_index = gs_tensors_find(b->tensors, root), *order = gs_plain_order(2);
@@ -360,7 +453,8 @@ static bool loop_set_rows(const tensor_t *t)
 const gs_special_t gs_set_rows = {.translate = translate_set_rows,
                                   .refuse = refuse_set_rows,
                                   .takes_loop = set_rows_takes_loop,
-                                  .loop = loop_set_rows};
+                                  .loop = loop_set_rows,
+                                  .fixed = rows_of_a_result};
 
 /* ---- CPY, CONT, DUP -------------------------------------------------------------------------- */
 
@@ -381,8 +475,8 @@ static const char *refuse_copy(const tensor_t *t)
     if (copies_blocks(t)) {
         return NULL;
     }
-    const bool integers = t->src[0]->type == GGML_TYPE_I32 &&
-                          (t->type == GGML_TYPE_I32 || t->type == GGML_TYPE_F32);
+    const bool integers =
+        t->src[0]->type == GGML_TYPE_I32 && (t->type == GGML_TYPE_I32 || t->type == GGML_TYPE_F32);
     if (!integers && (!gs_is_float(t->src[0]) || !gs_is_float(t))) {
         return "a copy of other types than f32, f16 and bf16";
     }
