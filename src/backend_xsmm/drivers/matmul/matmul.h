@@ -124,6 +124,11 @@ typedef struct experts {
     const bound_t *ids; /* of the expert of each row; NULL: a matrix B is for all rows of it */
     int64_t n;          /* experts */
     size_t at;          /* where shared memory has expert_rows_t */
+    /* Rows of A, each of which may go to several experts; what is added to the number of one by
+     * each step along a dim of rows. */
+    int64_t rows_of_a, step[SINTER_MAX_NDIMS];
+    /* Rows of A become integers once, in shared memory from here on; 0 bytes: they do not. */
+    size_t row_bytes, integers_at;
 } experts_t;
 
 /* Rows by expert. */
@@ -324,6 +329,8 @@ void experts_reserve(matmul_state_t *st, choice_t *choice);
 void experts_sort(const matmul_state_t *st, const worker_t *w);
 expert_rows_t experts_rows(const matmul_state_t *st, const worker_t *w);
 int64_t experts_items(const matmul_state_t *st, const worker_t *w);
+/* The number of the row of A that is row r of the rows by number (not by expert). */
+int64_t experts_row_of_a(const matmul_state_t *st, int64_t r);
 /* As matmul_seek. Panels of one block of rows follow one another. */
 void experts_seek(matmul_task_t *t, int64_t i);
 

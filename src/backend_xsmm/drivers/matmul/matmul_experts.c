@@ -56,6 +56,26 @@ void experts_bind(const problem_t *p, matmul_state_t *st)
         (experts_t){.ids = ids < 0 ? NULL : &p->frame->v[ids], .n = ids < 0 ? 0 : st->b.dims[0]};
 }
 
+/* Once the dims of rows are known. */
+static void count_rows_of_a(matmul_state_t *st)
+{
+    experts_t *e = &st->experts;
+    e->rows_of_a = 1;
+    for (int k = st->n_row - 1; k >= 0; k--) {
+        const int d = st->row_dim[k] - (st->nb - (st->a.ndims - 2));
+        const int64_t n = d < 0 || d > st->a.ndims - 2 ? 1 : st->a.dims[d];
+        e->step[k] = n > 1 ? e->rows_of_a : 0;
+        e->rows_of_a *= n; /* no more than all rows */
+    }
+}
+
+int64_t experts_row_of_a(const matmul_state_t *st, int64_t r)
+{
+    int64_t at[SINTER_MAX_NDIMS];
+    walk_seek(st->n_row, st->row_extent, r, at);
+    return walk_place(st->n_row, at, st->experts.step);
+}
+
 static size_t carve_rows(const matmul_state_t *st, unsigned char *base, expert_rows_t *out)
 {
     size_t at = 0;
@@ -69,6 +89,7 @@ void experts_reserve(matmul_state_t *st, choice_t *choice)
 {
     expert_rows_t rows;
     if (st->experts.ids != NULL) {
+        count_rows_of_a(st);
         st->experts.at = scratch_round(choice->shared_bytes);
         choice->shared_bytes = st->experts.at + carve_rows(st, NULL, &rows);
     }

@@ -5,6 +5,7 @@
  * dequantised first. */
 #include <string.h>
 
+#include "backend_xsmm/drivers/common/chain_walk.h"
 #include "backend_xsmm/drivers/common/products.h"
 #include "backend_xsmm/drivers/matmul/matmul.h"
 #include "backend_xsmm/ukernels/tiles.h"
@@ -282,6 +283,36 @@ static size_t tiles_buffers(const tiles_config_t *c, int64_t K, int rows, unsign
     return at;
 }
 
+/* A row of A as integers of its own, [tile], and whether it is for integers. */
+static size_t carve_row_of_a(const tiles_config_t *c, int64_t K, unsigned char *base,
+                             limb_rows_t *out, bool **usable)
+{
+    const size_t tiles = (size_t)tiles_along(K), bytes = tiles * TILES_K;
+    size_t at = 0;
+    *out = carve_limbs(base, &at, bytes, c->limbs == 2 ? bytes : 0, tiles, 0);
+    out->first = carve(base, &at, tiles, sizeof(int32_t));
+    *usable = carve(base, &at, 1, sizeof(bool));
+    return at;
+}
+
+/* Rows of A that go to several experts become integers once, if there is room for all of them. */
+static void reserve_rows_of_a(const tiles_config_t *c, matmul_state_t *st, choice_t *choice)
+{
+    enum { MOST_BYTES = 64 << 20 };
+    experts_t *e = &st->experts;
+    limb_rows_t row;
+    bool *usable;
+    if (e->ids == NULL || c->kind == NO_INTEGERS || e->rows_of_a < 1) {
+        return;
+    }
+    const size_t bytes = carve_row_of_a(c, st->K, NULL, &row, &usable);
+    if (bytes > 0 && (size_t)e->rows_of_a <= MOST_BYTES / bytes) {
+        e->row_bytes = bytes;
+        e->integers_at = scratch_round(choice->shared_bytes);
+        choice->shared_bytes = e->integers_at + (size_t)e->rows_of_a * bytes;
+    }
+}
+
 /* ---- setup ----------------------------------------------------------------------------------- */
 
 static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *arena,
@@ -472,6 +503,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     choice->shared_bytes =
         (size_t)p->frame->shares * tiles_buffers(c, st->K, rows_at_once(st), NULL, &buffers);
     experts_reserve(st, choice);
+    reserve_rows_of_a(c, st, choice);
     SG_TRY(matmul_count(p->step, st));
     choice->shares_bytes = st->shares_bytes;
     return sinter_success;
@@ -532,8 +564,9 @@ static bool load_codes(tiles_task_t *w)
     return true;
 }
 
-/* All of A: as integers or floats. False: some rows are not for them. Plain floats take all. */
-static bool load_rows(tiles_task_t *w)
+/* The task's rows of A, loaded: as integers or floats. False: some rows are not for them. Plain
+ * floats take all. */
+static bool place_rows(tiles_task_t *w)
 {
     const int64_t K = w->st->K;
     const int rows = w->t.rows, room = tiles_rows(rows);
@@ -570,6 +603,69 @@ static bool load_rows(tiles_task_t *w)
         usable = usable && is_in_product_range((int32_t)most[r]);
     }
     return usable;
+}
+
+/* Where shared memory has a row of A as integers. */
+static limb_rows_t find_row_of_a(const tiles_task_t *w, int64_t row, bool **usable)
+{
+    const experts_t *e = &w->st->experts;
+    limb_rows_t found;
+    carve_row_of_a(w->c, w->st->K,
+                   (unsigned char *)w->t.worker->shared + e->integers_at +
+                       (size_t)row * e->row_bytes,
+                   &found, usable);
+    return found;
+}
+
+/* Makes a share of them. */
+static void make_rows_of_a(tiles_task_t *w, int tid, int nth)
+{
+    const matmul_state_t *st = w->st;
+    int64_t begin, end, at[SINTER_MAX_NDIMS] = {0};
+    share(st->experts.rows_of_a, tid, nth, &begin, &end);
+    w->t.order = NULL;
+    for (int64_t r = 0; r < st->rows; r++, walk_next(st->n_row, st->row_extent, at)) {
+        const int64_t row = walk_place(st->n_row, at, st->experts.step);
+        bool first = row >= begin && row < end, *usable; /* of the rows that are this row of A */
+        for (int k = 0; k < st->n_row; k++) {
+            first = first && (st->experts.step[k] > 0 || at[k] == 0);
+        }
+        if (first) {
+            w->buf.ints = find_row_of_a(w, row, &usable);
+            matmul_seek_rows(&w->t, 0, r, 1);
+            *usable = place_rows(w);
+        }
+    }
+}
+
+/* The task's rows, from there. */
+static bool gather_rows(tiles_task_t *w)
+{
+    const int rows = w->t.rows, room = tiles_rows(rows);
+    const limb_rows_t *to = &w->buf.ints;
+    for (int r = 0; r < rows; r++) {
+        bool *usable;
+        const int64_t row = experts_row_of_a(w->st, w->t.order[w->t.row0 + r]);
+        const limb_rows_t from = find_row_of_a(w, row, &usable);
+        if (!*usable) {
+            return false;
+        }
+        for (int64_t t = 0, at = r; t < w->st->tiled.tiles; t++, at += room) {
+            memcpy(to->byte[0] + at * TILES_K, from.byte[0] + t * TILES_K, TILES_K);
+            if (w->c->limbs == 2) {
+                memcpy(to->byte[1] + at * TILES_K, from.byte[1] + t * TILES_K, TILES_K);
+            }
+            to->scale[at] = from.scale[t];
+            to->sum[at] = from.sum[t];
+            to->first[at] = from.first[t];
+        }
+    }
+    return true;
+}
+
+static bool load_rows(tiles_task_t *w)
+{
+    return w->st->experts.row_bytes > 0 ? gather_rows(w) : place_rows(w);
 }
 
 /* Row r of the task alone, as floats. */
@@ -654,9 +750,13 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
     int64_t begin, end, block = -1;
     bool usable = false;
     (void)self;
+    matmul_buffers(&c->panel, p->step, w->scratch, &t.t.buf);
     if (w->phase == 0) {
         if (m->experts.ids != NULL && w->tid == 0) {
             experts_sort(m, w);
+        }
+        if (m->experts.row_bytes > 0) {
+            make_rows_of_a(&t, w->tid, w->nth);
         }
         return;
     }
@@ -664,7 +764,6 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
     if (begin >= end) {
         return;
     }
-    matmul_buffers(&c->panel, p->step, w->scratch, &t.t.buf);
     const size_t own = tiles_buffers(c, m->K, rows_at_once(m), NULL, &t.buf);
     unsigned char *buffers = (unsigned char *)w->shared + own * (size_t)w->tid;
     tiles_buffers(c, m->K, rows_at_once(m), buffers, &t.buf);
