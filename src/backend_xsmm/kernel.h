@@ -274,11 +274,6 @@ const candidate_t *kernel_for_frame(const plan_t *plan, const step_t *step, cons
  * it as it is. */
 int matmul_packs_along(const plan_t *plan, const step_t *step);
 
-/* Columns of the strips that the step's kernels want constant B in, with rows of zeros up to a
- * multiple of PACKED_ROWS; 0: no strips. */
-enum { PACKED_ROWS = 32 };
-int matmul_packs_strips(const plan_t *plan, const step_t *step);
-
 /* Why the step's kernels do not read B in tiles (numeric/tiles.h), if it is constant or given in
  * tiles; NULL: they should. */
 const char *matmul_refuse_tiles(const plan_t *plan, const step_t *step);
@@ -287,13 +282,6 @@ const char *matmul_refuse_tiles(const plan_t *plan, const step_t *step);
 const char *matmul_refuse_copy(const plan_t *plan, const step_t *step);
 /* Why a kernel that reads B by its strides does not. */
 const char *matmul_refuse_layout(const problem_t *p);
-
-/* The same of codes, as a convolution in integers multiplies them; 0: it does not. */
-int matmul_packs_taps(const plan_t *plan, const step_t *step);
-/* Bytes of those strips for each group of weights [groups, window, I, O]; false: too many. */
-bool matmul_taps_bytes(features_t features, const bound_t *weights, int64_t *bytes);
-/* Fills a copy whose first dim is so many bytes apart. */
-void matmul_pack_taps(features_t features, const constant_key_t *key, void *memory);
 
 /* ---- helpers --------------------------------------------------------------------------------- */
 

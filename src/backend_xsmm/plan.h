@@ -23,10 +23,6 @@ typedef struct bound {
     sinter_data_type_t dtype;
     int ndims;
     int64_t dims[SINTER_MAX_NDIMS], strides[SINTER_MAX_NDIMS];
-    /* Columns of a strip; 0: no strips. Else the columns, the last dim, lie in strips of so many,
-     * each with all rows, which are the dims but the first and the last. Rows of zeros fill up a
-     * strip. Strides are those within a strip, and that of the first dim. */
-    int strip;
     /* Elements of a block, and from one block to the next: the last dim lies in blocks, within
      * which its stride is 1. 0: no blocks. Only a MatMul's B does. */
     int64_t block, block_stride;
@@ -92,8 +88,6 @@ typedef struct matmul_params {
     /* The value of indices, each of which names the matrix of b, one of [experts, ..], that a row
      * of a meets; -1: none. */
     int experts;
-    /* Of a convolution: codes of b in strips as integers are multiplied with; -1: none. */
-    int taps;
     /* b lies in tiles that the micro-kernels of tiles take (numeric/tiles.h): the tensors that the
      * caller has given, or copies, if the constant cache has room for them. */
     bool tiled;
@@ -331,12 +325,13 @@ typedef struct plan_value {
     int port;        /* VIEW that is not a graph value: the graph value whose dims it has */
     int base;        /* VIEW, PACKED: the value that it shows */
     int along, line; /* PACKED: lines along that dim begin at multiples of `line` elements */
-    int strip;       /* PACKED: as in bound_t; 0: none */
-    bool taps;       /* PACKED: in strips that convolution in integers multiplies (taps.h) */
     /* PACKED, and graph values with an opaque layout: one matrix as tiles, whose columns are the
-     * dim `across` and whose K is the dim `along`, -1 where one value is for all of them. */
+     * dim `across` and whose K is the dim `along`, -1 where one value is for all of them. window:
+     * weights of a convolution. Each index of the first dim has a matrix, whose K is all dims from
+     * there to `along`; they follow one another. */
     tiled_t tiled;
     int across;
+    bool window;
     int set; /* PACKED, tiled: the first part of the same operand; parts follow one another */
     /* VIEW: the StaticReshape, StaticTranspose or Slice that makes this from base; BACKWARDS: base
      * from this. Or the Concat that makes base; this is then the place of its input `part`. */

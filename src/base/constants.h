@@ -20,10 +20,9 @@ typedef struct constant_key {
     int64_t dims[SINTER_MAX_NDIMS];
     int64_t strides[SINTER_MAX_NDIMS], packed[SINTER_MAX_NDIMS]; /* of the data, of the copy */
     int32_t type, ndims;
-    int64_t strip; /* columns that lie together in the copy, with all rows; 0: none do */
     /* The copy lies in tiles (numeric/tiles.h): dims of columns and of K, as in plan_value_t.
      * unpacks: the data does, and the copy does not. */
-    int32_t tiled, across, along, unpacks;
+    int32_t tiled, across, along, window, unpacks;
 } constant_key_t;
 
 typedef struct constant constant_t;

@@ -38,7 +38,6 @@ enum {
 };
 
 #define EXACT_CODES "exact products of codes"
-#define EXACT_TAPS "exact products of codes, tap by tap"
 #define TWO_LIMBS "16-bit integers (two 8-bit limbs)"
 #define ONE_LIMB "8-bit integers"
 #define ON_TILES " on tiles"
@@ -127,7 +126,6 @@ static const struct roll {
     {"matmul_scales", "sums of rows", SIMD_CAPS},
     {"matmul_scales", "chunks of codes", SIMD_CAPS},
     {"matmul_scales", "lanes of codes", SIMD_CAPS},
-    {"matmul_products", EXACT_TAPS, BYTE_CAPS},
     {"matmul_products", EXACT_CODES, BYTE_CAPS},
     {"matmul_products", TWO_LIMBS, BYTE_CAPS},
     {"matmul_products", ONE_LIMB, BYTE_CAPS},
@@ -135,8 +133,6 @@ static const struct roll {
     {"matmul_products", "bf16 brgemm", VNNI_CAP | WITH_BF16},
     {"matmul_products", "f32 brgemm", SIMD_CAPS | WITH_F32},
     {"matmul_products", "own f32 gemm", ALL_CAPS | WITHOUT_F32},
-    {"matmul_weights", "strips of the constant cache", AVX2_CAP | AVX2_VNNI_CAP},
-    {"matmul_weights", "loading for each block of rows", ALL_CAPS},
     {"matmul_activation", "what the step before made", BYTE_CAPS},
     {"one_thread", "one thread", ALL_CAPS},
 };
@@ -179,8 +175,6 @@ typedef struct way_case {
     "Dequantize scales=0.5 3:" type ":3x3x32x48 -> 4:f32:3x3x32x48; "                   \
     "Convolution strides=1,1 pads_begin=1,1 pads_end=1,1 dilations=1,1 2:f32:1x9x9x32 " \
     "4:f32:3x3x32x48 -> 5:f32:1x9x9x48"
-#define NARROW_IMAGE \
-    " (codes of the image have less than 8 bits, or those of the weights are floats)"
 /* Heads of 96 in groups of 64: the last one has 32. */
 #define SHORT_GROUP_OF(codes, scales, to)                                                   \
     "DynamicDequantize qtype=per_group group_shape=1,1,1,64 " codes ":s4:1x4x96x96 " scales \
@@ -259,17 +253,14 @@ typedef struct way_case {
 #define CONVOLUTION(weights)                                                                    \
     "Convolution strides=1,1 pads_begin=1,1 pads_end=1,1 dilations=1,1 1:f32:1x8x8x16 " weights \
     " -> 3:f32:1x8x8x40"
-#define WEIGHTS(way) "weights by " way ", " PRODUCTS
 
 static const way_case_t cases[] = {
     {.what = "a convolution with constant weights",
      .graph = CONVOLUTION("2:f32!:3x3x16x40"),
-     .at = {GENERIC = WEIGHTS("loading for each block of rows"),
-            AVX2 = WEIGHTS("strips of the constant cache"),
-            AVX512 = WEIGHTS("loading for each block of rows")}},
+     .at = {GENERIC = PRODUCTS, AVX2 = "products by " UNPACKED}},
     {.what = "a convolution with weights that change",
      .graph = CONVOLUTION("2:f32:3x3x16x40"),
-     EVERYWHERE(WEIGHTS("loading for each block of rows"))},
+     EVERYWHERE(PRODUCTS)},
     {.what = "decoding, floats",
      .graph = FLOAT_K_V("1"),
      .at = {GENERIC = PRODUCTS, AVX2 = IN_FLOATS(ANY_SCALES, FEW_SCALES)}},
@@ -524,22 +515,20 @@ static const way_case_t cases[] = {
             VNNI = "products by " EXACT_CODES}},
     {.what = "a convolution of codes",
      .graph = CODES_OF_IMAGE("u8") CODES_OF_KERNEL("s8"),
-     .at = {GENERIC = WEIGHTS("loading for each block of rows"), AVX2 = "products by " EXACT_TAPS,
-            AVX512 = WEIGHTS("loading for each block of rows"), VNNI = "products by " EXACT_TAPS}},
+     .at = {GENERIC = PRODUCTS, AVX2 = "products by " EXACT_CODES, AVX512 = PRODUCTS,
+            VNNI = "products by " EXACT_CODES}},
     {.what = "a convolution of codes in groups, with a scale for each channel of results",
      .graph = CODES_OF_IMAGE("u8") "Dequantize qtype=per_channel axis=3 "
                                    "scales=0.5,1,2,3,0.25,4 3:s8:3x3x16x6 -> 4:f32:3x3x16x6; "
                                    "Convolution strides=1,1 pads_begin=1,1 pads_end=1,1 "
                                    "dilations=1,1 groups=2 2:f32:1x9x9x32 4:f32:3x3x16x6 -> "
                                    "5:f32:1x9x9x6",
-     .at = {GENERIC = WEIGHTS("loading for each block of rows"), AVX2 = "products by " EXACT_TAPS,
-            AVX512 = WEIGHTS("loading for each block of rows"), VNNI = "products by " EXACT_TAPS}},
+     .at = {GENERIC = PRODUCTS, AVX2 = "products by " EXACT_CODES, AVX512 = PRODUCTS,
+            VNNI = "products by " EXACT_CODES}},
     {.what = "a convolution of codes of 4 bits",
      .graph = CODES_OF_IMAGE("u4") CODES_OF_KERNEL("s4"),
-     .at = {GENERIC = WEIGHTS("loading for each block of rows"),
-            AVX2 = "products by " EXACT_CODES NARROW_IMAGE,
-            AVX512 = WEIGHTS("loading for each block of rows"),
-            VNNI = "products by " EXACT_CODES NARROW_IMAGE}},
+     .at = {GENERIC = PRODUCTS, AVX2 = "products by " EXACT_CODES, AVX512 = PRODUCTS,
+            VNNI = "products by " EXACT_CODES}},
     {.what = "one row, two projections of it, int8",
      .graph = TWO_ALONG_K("1"),
      .mode = sinter_fpmath_mode_int8,

@@ -169,7 +169,6 @@ bool view_strides(const node_t *op, shows_t shows, const bound_t *base, bound_t 
 static void bound_from_lt(bound_t *b, const lt_t *lt)
 {
     b->dtype = lt->data_type;
-    b->strip = 0;
     b->tiled = NOT_TILED;
     b->block = b->block_stride = 0;
     b->ndims = lt->ndims < 0 ? 0 : lt->ndims;

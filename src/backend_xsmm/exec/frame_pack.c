@@ -15,8 +15,8 @@ static bool wants_copy(const plan_t *plan, const frame_mem_t *fm, int i)
 {
     const bound_t *base = &fm->v[plan->values[i].base];
     const int along = plan->values[i].along;
-    bool some = plan->values[i].strip > 0 || plan->values[i].tiled != NOT_TILED ||
-                (base->strides[along] != 1 && base->dims[along] > 1);
+    bool some =
+        plan->values[i].tiled != NOT_TILED || (base->strides[along] != 1 && base->dims[along] > 1);
     for (int d = 0; d < base->ndims; d++) {
         some = some && base->dims[d] > 0;
     }
@@ -27,41 +27,6 @@ static sinter_status_t too_large(const plan_t *plan, int i)
 {
     return sg_fail(sinter_invalid_shape, "tensor %llu: size of the packed weights overflows",
                    (unsigned long long)plan->values[plan->values[i].base].lt.id);
-}
-
-/* Elements from a strip to the next one. */
-static int64_t strip_stride(int64_t first_stride, int64_t columns, int64_t strip)
-{
-    return first_stride / ((columns + strip - 1) / strip);
-}
-
-/* Strips of codes, which have a form of their own. */
-static sinter_status_t resolve_taps(const plan_t *plan, int i, bound_t *b)
-{
-    b->strip = plan->values[i].strip;
-    memset(b->strides, 0, sizeof b->strides);
-    return matmul_taps_bytes(plan->features, b, &b->strides[0]) ? sinter_success
-                                                                : too_large(plan, i);
-}
-
-static sinter_status_t resolve_strips(const plan_t *plan, int i, bound_t *b)
-{
-    const int last = b->ndims - 1;
-    int64_t stride = plan->values[i].strip, rows = 1;
-    b->strip = plan->values[i].strip;
-    b->strides[last] = 1;
-    for (int d = last - 1; d > 0; d--) {
-        b->strides[d] = stride;
-        if (!mul_i64(rows, b->dims[d], &rows) || !mul_i64(rows, b->strip, &stride)) {
-            return too_large(plan, i);
-        }
-    }
-    if (!add_i64(rows, PACKED_ROWS - 1, &rows) ||
-        !mul_i64(rows / PACKED_ROWS * PACKED_ROWS, b->strip, &stride) ||
-        !mul_i64(stride, (b->dims[last] - 1) / b->strip + 1, &b->strides[0])) {
-        return too_large(plan, i);
-    }
-    return sinter_success;
 }
 
 /* Strides of all dims but one, the innermost *stride, which becomes the elements of all; false on
@@ -79,27 +44,41 @@ static bool dense_but(bound_t *b, int dim, int64_t *stride)
     return true;
 }
 
-/* The columns of all matrices that lie in tiles. Several follow one another as one does: each has a
- * multiple of 16 columns. */
-static bool columns_of(int ndims, const int64_t *dims, int across, int along, int64_t *N)
+/* Elements of K of a matrix in tiles. False: too many. */
+static bool rows_of(int along, bool window, const int64_t *dims, int64_t *K)
+{
+    *K = 1;
+    for (int d = window ? 1 : at_least(along, 0); d <= along; d++) {
+        if (!mul_i64(*K, dims[d], K)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Groups of a convolution, or experts: their matrices follow one another. False: too many. */
+static bool matrices_of(int ndims, const int64_t *dims, int across, int along, bool window,
+                        int64_t *n)
 {
     bool fits = true;
-    *N = across < 0 ? 1 : dims[across];
-    for (int d = 0; d < ndims; d++) {
-        fits = fits && (d == across || d == along || mul_i64(*N, dims[d], N));
+    *n = window ? dims[0] : 1;
+    for (int d = 0; d < ndims && !window; d++) {
+        fits = fits && (d == across || d == along || mul_i64(*n, dims[d], n));
     }
     return fits;
 }
 
-/* Bytes of the tiles of matrices. False: too many. */
+/* Bytes of the tiles of all matrices. False: too many. */
 static bool tiles_of(const plan_value_t *v, const bound_t *base, int64_t *bytes)
 {
-    const int64_t K = v->along < 0 ? 1 : base->dims[v->along];
-    int64_t N;
-    return !columns_of(base->ndims, base->dims, v->across, v->along, &N) ? false
-           : tiles_are_values(v->tiled)
-               ? tiles_of_values(v->tiled, base->dtype, K, N, bytes)
-               : tiles_of_codes(tiles_bits(v->tiled, base->dtype), K, N, bytes);
+    const int64_t N = v->across < 0 ? 1 : base->dims[v->across];
+    int64_t K, matrices;
+    return rows_of(v->along, v->window, base->dims, &K) &&
+           matrices_of(base->ndims, base->dims, v->across, v->along, v->window, &matrices) &&
+           (tiles_are_values(v->tiled)
+                ? tiles_of_values(v->tiled, base->dtype, K, N, bytes)
+                : tiles_of_codes(tiles_bits(v->tiled, base->dtype), K, N, bytes)) &&
+           mul_i64(*bytes, matrices, bytes);
 }
 
 /* The other dims keep their order. */
@@ -114,12 +93,6 @@ static sinter_status_t resolve_packed(const plan_t *plan, frame_mem_t *fm, int i
     b->tiled = plan->values[i].tiled;
     if (b->tiled != NOT_TILED) {
         return sinter_success;
-    }
-    if (plan->values[i].taps) {
-        return resolve_taps(plan, i, b);
-    }
-    if (plan->values[i].strip > 0) {
-        return resolve_strips(plan, i, b);
     }
     int64_t stride = (b->dims[along] + line - 1) / line * line;
     b->strides[along] = 1;
@@ -161,28 +134,6 @@ static void pack_matrix(const constant_key_t *key, int along, int64_t from, int6
     }
 }
 
-/* The same, of floats, in strips. The rest of the last strip is zeros. */
-static void pack_strips(const constant_key_t *key, int64_t from, float *to,
-                        const tile_table_t *tile)
-{
-    const int columns = key->ndims - 1, rows = columns - 1;
-    const int64_t apart = strip_stride(key->packed[0], key->dims[columns], key->strip);
-    const matrix_t src = {.codes = {.data = key->data,
-                                    .type = dtype_traits(sinter_f32),
-                                    .dtype = sinter_f32,
-                                    .first = from,
-                                    .row = {key->strides[rows], 1},
-                                    .column = {key->strides[columns], 1}}};
-    for (int64_t c = 0; c < key->dims[columns]; c += key->strip, to += apart) {
-        const int n = (int)at_most(key->dims[columns] - c, key->strip);
-        for (int64_t r = 0, some; r < key->dims[rows]; r += some) {
-            some = at_most(key->dims[rows] - r, 256);
-            tile->load(&src, (rect_t){r, (int)some, c, n}, to + r * key->strip, key->strip,
-                       (int)some, (int)key->strip);
-        }
-    }
-}
-
 /* Weights that become tiles, by ranges of columns, which threads take until none is left. */
 typedef struct tiles_task {
     groups_t from;
@@ -191,8 +142,53 @@ typedef struct tiles_task {
     int64_t K, N, some; /* columns of a range: whole strips */
     unsigned char *to;
     int64_t strip; /* bytes */
+    /* NULL, or of a window whose elements of K are not evenly apart: the tensor. */
+    const constant_key_t *window;
     _Atomic int64_t next;
 } tiles_task_t;
+
+/* Element k of a window that has all dims of a group up to `along`: where it lies in the data.
+ * *run: so many follow it along the last of these dims. */
+static int64_t seek_window(const constant_key_t *key, int64_t k, int64_t *run)
+{
+    const int64_t last = key->dims[key->along];
+    int64_t at = 0;
+    *run = last - k % last;
+    for (int d = key->along; d > 0; d--) {
+        at += k % key->dims[d] * key->strides[d];
+        k /= key->dims[d];
+    }
+    return at;
+}
+
+/* A strip, tile by tile, by way of floats. */
+static void pack_window(const tiles_task_t *t, int64_t n, unsigned char *to)
+{
+    const constant_key_t *key = t->window;
+    const int columns = (int)at_most(t->N - n, TILES_COLUMNS);
+    const dtype_bulk_t *bulk = dtype_bulk(t->from.dtype, t->features);
+    matrix_t src = {.codes = t->from};
+    groups_t dense = t->from;
+    float x[TILES_K * TILES_COLUMNS];
+    unsigned char elements[sizeof x];
+    dense.data = elements;
+    dense.first = 0;
+    dense.row.stride = TILES_COLUMNS;
+    dense.column.stride = 1;
+    for (int64_t k = 0; k < t->K; k += TILES_K, to += tiles_bytes(tiles_bits(t->as, dense.dtype))) {
+        const int rows = (int)at_most(t->K - k, TILES_K);
+        int64_t run;
+        for (int r = 0, some; r < rows; r += some) {
+            src.codes.first = codes_at(&t->from, 0, n) + seek_window(key, k + r, &run);
+            some = (int)at_most(rows - r, run);
+            tile_table(t->features)
+                ->load(&src, (rect_t){0, some, 0, columns}, x + r * TILES_COLUMNS, TILES_COLUMNS,
+                       some, TILES_COLUMNS);
+        }
+        bulk->store(elements, 0, (int64_t)rows * TILES_COLUMNS, x);
+        (void)tiles_bulk_pack_codes(t->features, &dense, t->as, rows, columns, to);
+    }
+}
 
 static void pack_ranges(void *data, int worker)
 {
@@ -202,6 +198,12 @@ static void pack_ranges(void *data, int worker)
         const int64_t columns = at_most(t->N - n, t->some);
         unsigned char *to = t->to + n / TILES_COLUMNS * t->strip;
         groups_t from = t->from;
+        for (int64_t c = 0; t->window != NULL && c < columns; c += TILES_COLUMNS) {
+            pack_window(t, n + c, to + c / TILES_COLUMNS * t->strip);
+        }
+        if (t->window != NULL) {
+            continue;
+        }
         from.first = codes_at(&t->from, 0, n);
         if (!tiles_are_values(t->as)) {
             (void)tiles_bulk_pack_codes(t->features, &from, t->as, t->K, columns, to);
@@ -231,14 +233,21 @@ static void pack_tiles(const packing_t *p, const constant_key_t *key, void *memo
 {
     enum { SHARED_BYTES = 1 << 20, LEAST_COLUMNS = 256 };
     const int along = key->along, across = key->across, last = key->ndims - 1;
-    const int64_t K = along < 0 ? 1 : key->dims[along];
+    const int64_t N = across < 0 ? 1 : key->dims[across];
     const sinter_data_type_t type = (sinter_data_type_t)key->type;
     const tiled_t as = (tiled_t)key->tiled;
-    int64_t bytes = 0, N = 1; /* frame_pack has found that they do not overflow */
-    (void)columns_of(key->ndims, key->dims, across, along, &N);
+    int64_t K, matrices, bytes = 0; /* frame_pack has found that they do not overflow */
+    int64_t next = along < 0 ? 0 : key->strides[along] * key->dims[along];
+    bool even = true;
+    (void)rows_of(along, key->window, key->dims, &K);
+    (void)matrices_of(key->ndims, key->dims, across, along, key->window, &matrices);
+    for (int d = along - 1; key->window && d > 0; d--) {
+        even = even && (key->dims[d] == 1 || key->strides[d] == next);
+        next *= key->dims[d];
+    }
     (void)(tiles_are_values(as) ? tiles_of_values(as, type, K, N, &bytes)
                                 : tiles_of_codes(tiles_bits(as, type), K, N, &bytes));
-    const bool shared = bytes >= SHARED_BYTES && p->threads.parallel_for == NULL &&
+    const bool shared = bytes >= SHARED_BYTES / matrices && p->threads.parallel_for == NULL &&
                         p->threads.most > 1 && team_usable(&p->threads) > 1;
     tiles_task_t task = {.from = {.data = key->data,
                                   .type = dtype_traits(type),
@@ -251,20 +260,23 @@ static void pack_tiles(const packing_t *p, const constant_key_t *key, void *memo
                          .N = N,
                          .some = N,
                          .to = memory,
-                         .strip = bytes / tiles_strips(N)};
-    if (!lies_as_one(key)) {
-        task.N = task.some = across < 0 ? 1 : key->dims[across];
-        for (int64_t m = 0; m < N / task.N; m++, task.to += tiles_strips(task.N) * task.strip) {
-            task.from.first = m * key->strides[last - 2];
-            atomic_store(&task.next, 0);
-            pack_ranges(&task, 0);
-        }
-    } else if (shared) {
+                         .strip = bytes / tiles_strips(N),
+                         .window = even ? NULL : key};
+    const bool as_one = matrices == 1 || (!key->window && lies_as_one(key));
+    for (int64_t m = 0; m < matrices && !as_one; m++, task.to += bytes) {
+        task.from.first = m * key->strides[key->window ? 0 : last - 2];
+        atomic_store(&task.next, 0);
+        pack_ranges(&task, 0);
+    }
+    if (as_one) {
+        task.N = task.some = N * matrices;
+    }
+    if (as_one && shared) {
         /* Some ranges for each thread: the threads may not all be there at once. */
-        const int64_t some = N / (4 * p->threads.most) / LEAST_COLUMNS * LEAST_COLUMNS;
+        const int64_t some = task.N / (4 * p->threads.most) / LEAST_COLUMNS * LEAST_COLUMNS;
         task.some = some > LEAST_COLUMNS ? some : LEAST_COLUMNS;
         team_run(&p->threads, pack_ranges, &task);
-    } else {
+    } else if (as_one) {
         pack_ranges(&task, 0);
     }
 }
@@ -282,10 +294,10 @@ static void unpack_tiles(const constant_key_t *key, void *memory)
     const int64_t K = along < 0 ? 1 : key->dims[along], N = key->dims[key->across];
     const unsigned char *from = key->data;
     int64_t matrices = 1, bytes = 0;
-    (void)columns_of(key->ndims, key->dims, key->across, along, &matrices);
+    (void)matrices_of(key->ndims, key->dims, key->across, along, false, &matrices);
     (void)(tiles_are_values(as) ? tiles_of_values(as, type, K, N, &bytes)
                                 : tiles_of_codes(tiles_bits(as, type), K, N, &bytes));
-    for (int64_t m = 0; m < matrices / N; m++, from += bytes) {
+    for (int64_t m = 0; m < matrices; m++, from += bytes) {
         to.first = m > 0 ? m * key->packed[last - 2] : 0;
         if (tiles_are_values(as)) {
             tiles_unpack_values(from, as, K, N, &to);
@@ -309,13 +321,6 @@ static void pack(const constant_key_t *key, void *memory, const void *user)
     }
     const int batch = key->ndims - 2, along = key->packed[batch] == 1 ? batch : batch + 1;
     const sinter_data_type_t type = (sinter_data_type_t)key->type;
-    if (key->strip > 0 && type != sinter_f32) {
-        matmul_pack_taps(plan->features, key, memory);
-        return;
-    }
-    if (key->strip > 0) {
-        memset(memory, 0, (size_t)(key->dims[0] * key->packed[0]) * sizeof(float));
-    }
     int64_t idx[SINTER_MAX_NDIMS] = {0};
     for (int d = 0; d >= 0;) {
         int64_t from = 0, to = 0;
@@ -323,12 +328,8 @@ static void pack(const constant_key_t *key, void *memory, const void *user)
             from += idx[k] * key->strides[k];
             to += idx[k] * key->packed[k];
         }
-        if (key->strip > 0) {
-            pack_strips(key, from, (float *)memory + to, tile_table(plan->features));
-        } else {
-            pack_matrix(key, along, from, to, tile_table(plan->features),
-                        dtype_bulk(type, plan->features), memory);
-        }
+        pack_matrix(key, along, from, to, tile_table(plan->features),
+                    dtype_bulk(type, plan->features), memory);
         for (d = batch - 1; d >= 0 && ++idx[d] == key->dims[d]; d--) {
             idx[d] = 0;
         }
@@ -344,7 +345,6 @@ static bool key_of(const bound_t *base, const bound_t *packed, const plan_value_
     key->data = base->data;
     key->type = (int32_t)base->dtype;
     key->ndims = base->ndims;
-    key->strip = packed->strip;
     for (int d = 0; d < base->ndims; d++) {
         key->dims[d] = base->dims[d];
         key->strides[d] = base->strides[d];
@@ -359,15 +359,13 @@ static bool key_of(const bound_t *base, const bound_t *packed, const plan_value_
         key->tiled = packed->tiled;
         key->across = value->across;
         key->along = value->along;
+        key->window = value->window;
         if (!dtype_bytes(base->dtype, span, &n) || !tiles_of(value, base, &elems)) {
             return false;
         }
         key->extent = (size_t)n;
         *bytes = (size_t)elems;
         return true;
-    }
-    if (packed->strip > 0 && !mul_i64(packed->dims[0], packed->strides[0], &elems)) {
-        return false;
     }
     if (base->tiled != NOT_TILED) {
         key->tiled = base->tiled;

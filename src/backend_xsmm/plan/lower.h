@@ -130,8 +130,6 @@ bool lower_is_constant(const plan_t *plan, int value);
 /* The value packed along dim, with lines that begin at multiples of `line` elements; or the value
  * itself, if it is not constant or is contiguous along dim already. */
 int lower_pack(plan_t *plan, int value, int dim, int line);
-/* The value with its columns in strips of so many; or the value itself, if it is not constant. */
-int lower_pack_strips(plan_t *plan, int value, int strip);
 /* As tiles: dims and set as in plan_value_t. The value must be constant. */
 int lower_pack_tiles(plan_t *plan, int value, tiled_t what, int across, int along, int set);
 /* Finds the limits of the masks (column_limit_t). Returns the graph value under the masks that the

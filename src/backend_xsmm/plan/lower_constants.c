@@ -37,15 +37,6 @@ int lower_pack(plan_t *plan, int value, int dim, int line)
     return plan->n_values - 1;
 }
 
-int lower_pack_strips(plan_t *plan, int value, int strip)
-{
-    if (!lower_is_constant(plan, value)) {
-        return value;
-    }
-    add_packed(plan, value, plan->values[value].lt.ndims - 1)->strip = strip;
-    return plan->n_values - 1;
-}
-
 int lower_pack_tiles(plan_t *plan, int value, tiled_t what, int across, int along, int set)
 {
     plan_value_t *packed = add_packed(plan, value, along);

@@ -33,7 +33,6 @@ static sinter_status_t emit_convolution(emitter_t *e, const node_t *n, matmul_pa
         return sinter_out_of_memory;
     }
     p->conv = c;
-    p->taps = -1;
     c->channel = shape_channel_dim(n, image);
     c->groups = weights->dims[0];
     c->transposed = n->kind == sinter_op_conv_transpose;
@@ -175,15 +174,16 @@ static const char *refuse_tail(const tail_groups_t *t)
 }
 
 /* Makes B tiles where kernels read them: they are given, or become copies of constants. Where the
- * library may choose, matmul_refuse_copy says whether tiles are worth it. */
+ * library may choose, matmul_refuse_copy says whether tiles are worth it. Scales and zero points of
+ * a convolution stay as they are. */
 static void take_tiles(plan_t *plan, const step_t *step, matmul_params_t *m)
 {
     operand_t *b = &m->b;
-    const bool given = plan->values[b->data].tiled != NOT_TILED,
+    const bool given = plan->values[b->data].tiled != NOT_TILED, values = m->conv == NULL,
                chosen = given && plan->sub.values[b->data].chosen;
     m->why_no_tiles = !given && (!lower_is_constant(plan, b->data) ||
-                                 (b->scale >= 0 && !lower_is_constant(plan, b->scale)) ||
-                                 (b->zp >= 0 && !lower_is_constant(plan, b->zp)) ||
+                                 (values && b->scale >= 0 && !lower_is_constant(plan, b->scale)) ||
+                                 (values && b->zp >= 0 && !lower_is_constant(plan, b->zp)) ||
                                  (b->high >= 0 && !lower_is_constant(plan, b->high)))
                           ? "B is not constant"
                           : matmul_refuse_tiles(plan, step);
@@ -195,6 +195,10 @@ static void take_tiles(plan_t *plan, const step_t *step, matmul_params_t *m)
         const int last = plan->values[b->data].lt.ndims - 1, across = m->trans_b ? last - 1 : last,
                   along = m->trans_b ? last : last - 1, set = plan->n_values;
         b->data = lower_pack_tiles(plan, b->data, TILED_CODES, across, along, set);
+        plan->values[set].window = !values;
+        if (!values) {
+            return;
+        }
         b->high =
             b->high < 0 ? -1 : lower_pack_tiles(plan, b->high, TILED_CODES, across, along, set);
         b->scale = b->scale < 0 ? -1
@@ -208,19 +212,10 @@ static void take_tiles(plan_t *plan, const step_t *step, matmul_params_t *m)
 
 static void layouts(plan_t *plan, step_t *step)
 {
-    const int dim = matmul_packs_along(plan, step), strip = matmul_packs_strips(plan, step),
-              taps = matmul_packs_taps(plan, step);
+    const int dim = matmul_packs_along(plan, step);
     operand_t *b = &step->p.matmul.b;
     take_tiles(plan, step, &step->p.matmul);
-    if (plan->values[b->data].tiled != NOT_TILED) {
-        return;
-    }
-    if (taps > 0 && lower_is_constant(plan, b->data)) {
-        step->p.matmul.taps = lower_pack_strips(plan, b->data, taps);
-        plan->values[step->p.matmul.taps].taps = true;
-    } else if (strip > 0) {
-        b->data = lower_pack_strips(plan, b->data, strip);
-    } else if (dim >= 0) {
+    if (plan->values[b->data].tiled == NOT_TILED && dim >= 0) {
         b->data = lower_pack(plan, b->data, dim,
                              64 * 8 / dtype_traits(plan->values[b->data].lt.data_type)->bits);
         b->scale = lower_pack(plan, b->scale, b->scale_dim[dim], 1);
@@ -256,15 +251,14 @@ static void refuse_tiles(const plan_t *plan, const step_t *step, int value, text
 static void report(const plan_t *plan, const step_t *step, textbuf_t *text)
 {
     const matmul_params_t *m = &step->p.matmul;
-    const int packed[] = {m->b.data, m->b.high, m->b.scale, m->b.zp,
-                          m->conv != NULL ? m->taps : -1};
+    const int packed[] = {m->b.data, m->b.high, m->b.scale, m->b.zp};
     if (plan->values[m->b.data].shows == IN_BLOCKS) {
         text_add(text, "  reads tensor %llu in place, in the blocks that its dims say\n",
                  (unsigned long long)plan->values[plan->values[m->b.data].base].lt.id);
     }
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 4; i++) {
         const plan_value_t *v = packed[i] >= 0 ? &plan->values[packed[i]] : NULL;
-        if (i < 4 && v != NULL && v->kind == PV_INPUT && v->tiled != NOT_TILED) {
+        if (v != NULL && v->kind == PV_INPUT && v->tiled != NOT_TILED) {
             text_add(text, "  reads tensor %llu in tiles, as it was given\n",
                      (unsigned long long)v->lt.id);
         }
@@ -274,8 +268,6 @@ static void report(const plan_t *plan, const step_t *step, textbuf_t *text)
         text_add(text, "  reads tensor %llu, which is constant, ", (unsigned long long)v->lt.id);
         if (v->tiled != NOT_TILED) {
             text_add(text, "in tiles: a copy in the constant cache\n");
-        } else if (v->strip > 0) {
-            text_add(text, "in strips of %d columns: a copy in the constant cache\n", v->strip);
         } else {
             text_add(text, "with dim %d contiguous: a copy in the constant cache\n", v->along);
         }

@@ -41,12 +41,14 @@ enum {
     BLOCKS_LEAST = 16, /* elements of a block, but for the last one, */
     BLOCKS_LONGEST = 128,
     BLOCKS_MOST = BLOCKS_K / BLOCKS_LEAST,
+    BLOCKS_LONG = 1152, /* bytes from one long row of A to the next */
     BLOCKS_NARROW = 16, /* the largest |w| of sums of four pairs in 16 bits, */
     BLOCKS_NIBBLE = 8,  /* of sums of eight, */
     BLOCKS_SIX = 32,    /* of sums of two */
     BLOCKS_ROWS = 4,    /* there is memory for rows of A and C up to a multiple of this */
     BLOCKS_FETCHES = 3, /* operands that are fetched: codes, scales, zero points */
-    BLOCKS_ORDER = 16   /* bytes that are brought into another order together */
+    BLOCKS_ORDER = 16,  /* bytes that are brought into another order together */
+    BLOCKS_VECTOR = 64  /* bytes behind the last one that gather may touch */
 };
 
 /* How elements are stored. */
@@ -59,9 +61,12 @@ typedef struct blocks_form {
 } blocks_form_t;
 
 /* A strip of B over at most BLOCKS_K elements. Rows of A over as many are a limb_rows_t of
- * [row][BLOCKS_K] bytes or words and [row][BLOCKS_MOST] scales, sums of bytes, and o of codes. */
+ * [row][BLOCKS_K] bytes or words and [row][BLOCKS_MOST] scales, sums of bytes, and o of codes. Long
+ * rows of A have up to BLOCKS_LONG bytes and one scale for all. A strip of B for them has lines of
+ * 16 columns, so that tiles of s8 are such a strip. */
 typedef struct blocks_b {
     int8_t *byte;   /* bytes: [k / 4][column][4]; words: [k / 2][column][2] */
+    int64_t apart;  /* of long rows: bytes from TILES_COLUMNS columns to the next ones */
     float *scale;   /* [block][column] */
     int32_t *start; /* bytes, [block][column]: initial value of each accumulator: -zp_a * sum(w) */
     int32_t *zp;    /* bytes, [block][column]: z, as a float where these are no integers */
@@ -79,6 +84,7 @@ typedef struct blocks_codes {
     const unsigned char *data; /* of the first column, or of a tile of the first strip */
     int64_t stride;            /* bytes from column to column, or from strip to strip */
     int skip;                  /* elements of a tile that are not wanted */
+    int64_t apart;             /* of tiles, for long rows: as in blocks_b_t; else 0 */
     int columns, n, block;     /* elements of a column and of a block of it */
     int bits;                  /* 4 or 8 */
     int kept;                  /* of 8 bits, in tiles, as tiles_kept says; 0: all */
@@ -101,8 +107,10 @@ typedef struct blocks_fetch {
 /* A product of n elements of K, in blocks. */
 typedef struct blocks_product {
     int rows, n, block;
-    int columns; /* of B; more may be computed, up to a multiple of 32 */
+    int columns; /* of B; more may be computed, up to a multiple of 32, or of `together` */
     bool words;
+    bool long_rows; /* of A: B has one block and no zero points */
+    bool first;     /* of long rows: c = the products, not += */
     const limb_rows_t *a;
     const blocks_b_t *b;
     float *c; /* [row][ldc] */
@@ -119,7 +127,30 @@ typedef struct blocks_weights {
     float *zp_offset; /* with zps, [row]: the sum of the products, rounded as they are, times zps */
 } blocks_weights_t;
 
+/* Rows that are copied from bytes: row r, up to n elements, is the runs at from[r] + run[i], one
+ * after the other. */
+typedef struct blocks_gather {
+    const uint8_t *const *from;
+    const int64_t *run;
+    const int *length; /* of each run */
+    int rows, runs, n, block;
+    int apart;            /* bytes between rows of A */
+    bool words;           /* they become words less `zero`; both are signed bytes */
+    const uint8_t *order; /* as in blocks_form_t */
+    uint8_t zero;         /* the byte of 0, which also follows the last element */
+    bool sums;            /* they are wanted */
+} blocks_gather_t;
+
+/* Codes of results: to[i] = saturate(round(f(x[i] + bias[i]) / scale) + zp); 0 for NaN. */
+typedef struct blocks_codes_of {
+    const float *bias; /* NULL: none */
+    bool relu;         /* f; else nothing */
+    bool is_signed;
+    float scale, zp;
+} blocks_codes_of_t;
+
 typedef struct blocks_table {
+    int together;    /* columns that long rows meet at a time */
     bool sums_bytes; /* one instruction sums products of bytes, of whatever w */
     /* Quantises n elements of each of `rows` rows, which begin ldx floats apart. False: some are
      * NaN or infinite, or too small. */
@@ -141,9 +172,15 @@ typedef struct blocks_table {
     void (*pack_codes)(const blocks_codes_t *codes, bool words, int8_t *byte, int32_t *start);
     /* The same of tiles. Bytes stay in order; words are in that of codes of 8 bits. */
     void (*pack_tiles)(const blocks_codes_t *codes, bool words, int8_t *byte, int32_t *start);
+    /* Of tiles of s8, for long rows: what pack_tiles leaves in start. */
+    void (*sum_tiles)(const blocks_codes_t *codes, int32_t *start);
     /* c[row][column] += the products. Rows up to a multiple of BLOCKS_ROWS may be anything, and
      * become anything. */
     void (*product)(const blocks_product_t *p);
+    /* BLOCKS_VECTOR bytes behind each run may be read, and behind the last row be written. */
+    void (*gather)(const blocks_gather_t *how, const limb_rows_t *to);
+    /* n results; up to a multiple of BLOCKS_STRIP may be read. */
+    void (*store)(const blocks_codes_of_t *how, const float *x, int n, unsigned char *to);
 } blocks_table_t;
 
 /* NULL: this ISA has none. */

@@ -1,12 +1,9 @@
-/* Matmul of many rows and convolution in integers with AVX2 alone: pairs of products in 16 bits. */
+/* Matmul of many rows in integers with AVX2 alone: pairs of products in 16 bits. */
 #if defined(__x86_64__)
 
 #include "numeric/ints_avx2.h"
 
 #define TABLE blocks_table_avx2
 #include "backend_xsmm/ukernels/matmul_blocks.inc"
-
-#define TAPS_TABLE taps_table_avx2
-#include "backend_xsmm/ukernels/matmul_taps.inc"
 
 #endif

@@ -1,4 +1,4 @@
-/* Matmul of many rows and convolution in integers with AVX-VNNI: vectors of 256 bits. */
+/* Matmul of many rows in integers with AVX-VNNI: vectors of 256 bits. */
 #if defined(__x86_64__)
 
 #define TARGET __attribute__((target("avx2,fma,f16c,avxvnni")))
@@ -7,8 +7,5 @@
 
 #define TABLE blocks_table_avx2_vnni
 #include "backend_xsmm/ukernels/matmul_blocks.inc"
-
-#define TAPS_TABLE taps_table_avx2_vnni
-#include "backend_xsmm/ukernels/matmul_taps.inc"
 
 #endif

@@ -1,12 +1,9 @@
-/* Matmul of many rows and convolution in integers with AVX-512 VNNI. */
+/* Matmul of many rows in integers with AVX-512 VNNI. */
 #if defined(__x86_64__)
 
 #include "numeric/ints_avx512.h"
 
 #define TABLE blocks_table_avx512_vnni
 #include "backend_xsmm/ukernels/matmul_blocks.inc"
-
-#define TAPS_TABLE taps_table_avx512_vnni
-#include "backend_xsmm/ukernels/matmul_taps.inc"
 
 #endif

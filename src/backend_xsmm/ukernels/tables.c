@@ -7,7 +7,6 @@
 #include "backend_xsmm/ukernels/matmul_blocks.h"
 #include "backend_xsmm/ukernels/matmul_columns.h"
 #include "backend_xsmm/ukernels/matmul_rows.h"
-#include "backend_xsmm/ukernels/matmul_taps.h"
 #include "backend_xsmm/ukernels/tile_isa.h"
 #include "backend_xsmm/ukernels/tiles.h"
 
@@ -18,7 +17,6 @@ typedef enum family {
     FAMILY_codes,
     FAMILY_tiles,
     FAMILY_blocks,
-    FAMILY_taps,
     FAMILY_rows,
     FAMILY_columns,
     FAMILY_decode
@@ -31,7 +29,6 @@ typedef tile_table_t tile_family_t;
 typedef codes_table_t codes_family_t;
 typedef tiles_table_t tiles_family_t;
 typedef blocks_table_t blocks_family_t;
-typedef taps_table_t taps_family_t;
 typedef rows_floats_t rows_family_t[CODE_TYPES];
 typedef columns_floats_t columns_family_t[CODE_TYPES];
 typedef decode_ops_t decode_family_t[CODE_TYPES];
@@ -69,7 +66,6 @@ TABLE(FAMILY_tile, tile_table_t, tile_table)
 TABLE(FAMILY_codes, codes_table_t, codes_table)
 TABLE(FAMILY_tiles, tiles_table_t, tiles_table)
 TABLE(FAMILY_blocks, blocks_table_t, blocks_table)
-TABLE(FAMILY_taps, taps_table_t, taps_table)
 
 /* Families with a row for each data type: one without a layout is missing. */
 #define TABLE_OF_TYPE(family, row_t, name)                                                \

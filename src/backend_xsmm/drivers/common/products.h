@@ -34,7 +34,6 @@ static inline limb_rows_t carve_limbs(unsigned char *base, size_t *at, size_t hi
 #define ONE_LIMB_NAME "8-bit integers"
 #define TWO_LIMBS_NAME "16-bit integers (two 8-bit limbs)"
 #define EXACT_CODES_NAME "exact products of codes"
-#define EXACT_TAPS_NAME "exact products of codes, tap by tap"
 #define DECODED_FMA "f32 FMA on decoded registers"
 
 static inline const char *integers_name(integers_t kind)

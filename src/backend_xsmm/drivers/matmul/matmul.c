@@ -149,22 +149,6 @@ static int widest_for(int64_t N)
     return N >= 0 && N <= matmul_widths[0] ? 0 : N >= 0 && N <= matmul_widths[1] ? 1 : 2;
 }
 
-/* Weights of a convolution that are plain floats: with 256-bit vectors products are faster where
- * what a call reads of B is contiguous. */
-int matmul_packs_strips(const plan_t *plan, const step_t *step)
-{
-    const matmul_params_t *m = &step->p.matmul;
-    const lt_t *b = &plan->values[m->b.data].lt;
-    const bool floats = m->b.scale < 0 && m->b.zp < 0 && m->b.high < 0 &&
-                        b->data_type == sinter_f32 && b->ndims > 0;
-    enum { NARROWEST = 8 }; /* else most of a strip is zeros */
-    return m->conv != NULL && floats && step->tail == NULL && b->dims[b->ndims - 1] >= NARROWEST &&
-                   has_features(plan->features, NEEDS_AVX2) &&
-                   !has_features(plan->features, NEEDS_AVX512)
-               ? call_columns(widest_for(b->dims[b->ndims - 1]), plan->features)
-               : 0;
-}
-
 static const char *make_kernel(matmul_config_t *c, int width, int height, features_t features)
 {
     const int n = call_columns(width, features), ldb = lies_by_call(c, features) ? n : MM_LDB;
@@ -228,10 +212,7 @@ const char *matmul_configure(const kernel_t *self, const problem_t *p, int most_
     c->blocks = integers ? blocks_table(self->needs) : NULL;
     c->words = c->blocks != NULL && blocks_in_words(p, c->blocks, c->kind);
     c->kind = c->words && c->kind == ONE_LIMB ? TWO_LIMBS : c->kind;
-    c->taps = m->conv != NULL && c->kind == EXACT_CODES && c->blocks != NULL
-                  ? taps_table(self->needs)
-                  : NULL;
-    c->taps_words = c->taps != NULL && taps_in_words(p, c->blocks->sums_bytes);
+    c->image = c->blocks != NULL && m->conv != NULL && c->kind == EXACT_CODES;
     c->rows = most > MM_HEIGHT ? (int)((most + MM_HEIGHT - 1) / MM_HEIGHT * MM_HEIGHT)
                                : matmul_ladder[height_for((int)most)];
     c->widest = widest_for(N);
@@ -305,9 +286,7 @@ size_t matmul_buffers(const matmul_config_t *c, const step_t *step, unsigned cha
                  loaded = rows < tall ? rows : tall;
     out->a = carve(scratch, &at, loaded * MM_LDA, sizeof(float));
     out->b = carve(scratch, &at, MM_K * MM_LDB, sizeof(float));
-    out->acc =
-        carve(scratch, &at, (blocks_rows(c->rows) + (c->taps != NULL ? TAPS_GRAIN : 0)) * MM_PANEL,
-              sizeof(float));
+    out->acc = carve(scratch, &at, blocks_rows(c->rows) * MM_PANEL, sizeof(float));
     out->chains = carve(scratch, &at, c->chained ? rows * MM_PANEL : 0, sizeof(float));
     if (c->bf16) {
         out->a16 = carve(scratch, &at, loaded * MM_LDA, sizeof(uint16_t));
@@ -315,9 +294,6 @@ size_t matmul_buffers(const matmul_config_t *c, const step_t *step, unsigned cha
     }
     if (c->blocks != NULL) {
         blocks_buffers(c, scratch, &at, &out->blocks);
-    }
-    if (c->taps != NULL) {
-        taps_buffers(scratch, &at, &out->taps);
     }
     out->chain = carve(scratch, &at,
                        step->p.matmul.conv != NULL ? chain_tile_scratch_bytes(step->post)
@@ -336,13 +312,11 @@ size_t matmul_share_bytes(const problem_t *p, const matmul_config_t *c)
 size_t matmul_shared(const matmul_config_t *c, const matmul_state_t *st)
 {
     blocks_whole_t whole;
-    taps_shared_t taps;
     if (st->whole) {
         const int64_t blocks = (st->K + st->k_block - 1) / st->k_block;
         return (size_t)(blocks * c->rows * MM_LDA) * sizeof(float);
     }
-    return st->taps.on ? taps_share(c, st, NULL, &taps)
-                       : blocks_share(c, &st->blocks, NULL, &whole);
+    return blocks_share(c, &st->blocks, NULL, &whole);
 }
 
 /* ---- choose ---------------------------------------------------------------------------------- */
@@ -454,18 +428,17 @@ static void choose_strips_of_tiles(const matmul_config_t *c, matmul_state_t *st)
                 st->n_blocks == 1 && st->n_panels > 1;
 }
 
-/* Tiles of a product whose B lies in strips, and is not loaded: as even as possible for the shares,
- * with accumulators that fit the second cache beside A and B. What a share has to do grows by
- * loading A and starting the chain for each panel, and by fetching B for each block. Costs are in
- * products, by element of a row or a column of B. */
-static void choose_tiles_of_strips(matmul_state_t *st, const matmul_config_t *c, int strip,
-                                   int shares)
+/* Of a convolution whose B lies in tiles: as even as possible for the shares, with accumulators
+ * that fit the second cache beside A and B. What a share has to do grows by loading A and starting
+ * the chain for each panel, and by fetching B for each block. Costs are in products, by element of
+ * a row or a column of B. */
+static void choose_tiles_of_patches(matmul_state_t *st, const matmul_config_t *c, int shares)
 {
     enum { ACCUMULATORS = 32768, MORE_BLOCKS = 8 };
     const double of_b = 6, of_a = 6 + 4800 / (double)at_least(st->K, 1);
     double least = 0;
     st->width = c->widest;
-    st->strip = strip;
+    st->strip = matmul_widths[st->width];
     for (int panel = MM_PANEL; panel >= st->strip; panel /= 2) {
         const int64_t most = at_most(ACCUMULATORS / panel, c->rows) / MM_UNIT * MM_UNIT,
                       panels = (st->N + panel - 1) / panel,
@@ -557,19 +530,14 @@ sinter_status_t matmul_bind(const kernel_t *self, const problem_t *p, const matm
     if (m->conv != NULL) {
         patches_turn(m->conv, &st->post);
     }
-    const bound_t *b = &p->frame->v[m->b.data];
     st->tiled.table = NULL;
     st->whole = st->left = false;
-    st->strips = b->strip > 0;
-    if (st->strips && st->rows > 0 && st->N > 0) {
-        st->strip_stride = b->strides[0] / ((st->N - 1) / b->strip + 1);
-        choose_tiles_of_strips(st, c, b->strip, p->frame->shares);
+    if (m->conv != NULL && m->tiled && p->step->tail == NULL && st->rows > 0) {
+        choose_tiles_of_patches(st, c, p->frame->shares);
     } else {
         choose_tiles(st, c, p->frame->shares, st->tail.rows, st->tail.cols);
     }
     blocks_bind(c, st);
-    const bool packed = m->conv != NULL && m->taps >= 0 && c->taps == taps_table(p->plan->features);
-    taps_bind(c, packed ? &p->frame->v[m->taps] : NULL, p->frame->shares, st);
     return matmul_count(p->step, st);
 }
 
@@ -596,37 +564,15 @@ static const char *refuse_unpacked(int kind, const void *config, void *state)
     return matmul_is_unpacked(config, st) ? NULL : "";
 }
 
-static const char *refuse_taps(int kind, const void *config, void *state)
-{
-    const taps_state_t *st = &((const matmul_state_t *)state)->taps;
-    (void)kind, (void)config;
-    return st->on ? NULL : st->why != NULL ? st->why : "";
-}
-
 /* How panels are multiplied. */
-const way_row_t ways_matmul_products[] = {{EXACT_TAPS_NAME, refuse_taps, 0},
-                                          INTEGER_WAYS(refuse_integers),
+const way_row_t ways_matmul_products[] = {INTEGER_WAYS(refuse_integers),
                                           {"f32 FMA on unpacked tiles", refuse_unpacked, 0},
                                           {"bf16 brgemm", refuse_brgemm, 1},
                                           {"f32 brgemm", refuse_brgemm, 0},
                                           {"own f32 gemm", NULL, 0}};
 
-static const char *refuse_strips(int kind, const void *config, void *state)
-{
-    const matmul_state_t *st = state;
-    (void)kind, (void)config;
-    return st->strips ? NULL : "";
-}
-
-/* Where products of floats find the weights of a convolution. */
-const way_row_t ways_matmul_weights[] = {{"strips of the constant cache", refuse_strips, 0},
-                                         {"loading for each block of rows", NULL, 0}};
-
 void matmul_add_ways(const matmul_config_t *c, matmul_state_t *st, choice_t *choice)
 {
-    if (st->patches.on && st->blocks.block == 0) {
-        take_way(ways_matmul_weights, "weights", c, st, choice);
-    }
     take_way(ways_matmul_products, "products", c, st, choice);
     choice->shares_bytes = st->shares_bytes;
 }

@@ -22,7 +22,6 @@
 #include "backend_xsmm/drivers/common/products.h"
 #include "backend_xsmm/drivers/common/quant_tail.h"
 #include "backend_xsmm/drivers/matmul/matmul_blocks.h"
-#include "backend_xsmm/drivers/matmul/taps.h"
 #include "backend_xsmm/kernel.h"
 #include "backend_xsmm/ukernels/eltwise.h"
 #include "backend_xsmm/ukernels/tile.h"
@@ -67,8 +66,7 @@ typedef struct matmul_config {
     const blocks_table_t *blocks; /* NULL: floats only */
     integers_t kind;              /* of products in integers */
     bool words;                   /* whose factors are words, else bytes */
-    const taps_table_t *taps;     /* NULL: no convolution of codes */
-    bool taps_words;              /* whose factors are words, else bytes */
+    bool image;                   /* and rows of A are gathered from bytes */
     int rows;                     /* of the buffers, a multiple of a height */
     int tall;                     /* rows of A that are loaded at a time */
     bool chained;                 /* K may be longer than MM_CHAIN */
@@ -158,15 +156,12 @@ typedef struct matmul_state {
     int n_mat, mat_dim[SINTER_MAX_NDIMS]; /* batch dims that B has */
     int64_t mat_extent[SINTER_MAX_NDIMS];
     int width, strip;          /* index of the strip's width in matmul_widths, and the width */
-    bool strips;               /* B lies in strips of the columns of a call, and is not loaded */
-    int64_t strip_stride;      /* elements from one to the next */
     int piece;                 /* columns of B that are loaded at a time: a strip or a panel */
     int panel, block, k_block; /* columns of a panel; rows of a block of A, and of B */
     bool whole; /* A is loaded once, into shared memory: [K block][rows of buffers][MM_LDA] */
     bool left;  /* and the step before has done that */
     int64_t n_panels, n_blocks, mats, items;
     blocks_state_t blocks;
-    taps_state_t taps;
     bool shares_bytes; /* results of several shares may lie in one byte */
 } matmul_state_t;
 
@@ -177,8 +172,6 @@ typedef struct matmul_buffers {
     uint16_t *a16, *b16;
     blocks_buffers_t blocks;
     blocks_whole_t whole;
-    taps_buffers_t taps;
-    taps_shared_t taps_shared;
     void *chain, *tail;
 } matmul_buffers_t;
 
@@ -221,10 +214,15 @@ const char *matmul_configure_best(const kernel_t *self, const problem_t *p, int 
 void matmul_note(textbuf_t *note, const kernel_t *self, const matmul_config_t *c, const char *why);
 /* Scratch of each thread for panels. */
 size_t matmul_share_bytes(const problem_t *p, const matmul_config_t *c);
-/* Whether products of floats unpack B from tiles, and multiply it strip by strip. */
+/* Whether products of floats take B from tiles, and multiply it strip by strip. */
 static inline bool matmul_is_unpacked(const matmul_config_t *c, const matmul_state_t *st)
 {
     return st->tiled.table != NULL && !c->bf16;
+}
+/* Whether they need not unpack it. */
+static inline bool matmul_is_direct(const matmul_config_t *c, const matmul_state_t *st)
+{
+    return matmul_is_unpacked(c, st) && st->tiled.plain == sinter_f32;
 }
 /* All of st, for panels. */
 sinter_status_t matmul_bind(const kernel_t *self, const problem_t *p, const matmul_config_t *c,
@@ -336,25 +334,22 @@ void experts_seek(matmul_task_t *t, int64_t i);
 
 /* ---- convolution: matmul_patches.c ----------------------------------------------------------- */
 
-typedef struct patches_load {
-    bool codes, zps; /* codes without scales; of weights: less their zero points */
-    float padding;   /* what stands in the padding */
-} patches_load_t;
+/* What weights are loaded as: values, codes, or codes less their zero points. */
+typedef enum patches_load { PATCHES_VALUES, PATCHES_CODES, PATCHES_LESS_ZPS } patches_load_t;
 
 /* Dims, and all of A. B is bound. */
 sinter_status_t patches_bind(const problem_t *problem, matmul_state_t *st);
 /* Makes the channels the last dim of a chain over the output. */
 void patches_turn(const conv_params_t *c, chain_bound_t *chain);
 /* A[first..first + n)[k..k + kn) into buf.a. */
-void patches_load(matmul_task_t *t, const patches_load_t *how, int first, int n, int64_t k, int kn);
-/* Which pixel a tap meets, for each row of the task: -1 in the padding. apart: pixels from element
- * to element, by the dims of the image. */
-void patches_find(matmul_task_t *t, int64_t tap, const int64_t *apart, int64_t *pixel);
+void patches_load(matmul_task_t *t, int first, int n, int64_t k, int kn);
 /* The matrix [channels of the group, results' channels] of one tap. */
 matrix_t patches_weights(const matmul_state_t *st, int64_t group, int64_t tap);
 /* Rows at.row.. of K by columns of the task's group, as tile_table's load does. */
-void patches_load_b(const matmul_task_t *t, const patches_load_t *how, rect_t at, float *to,
-                    int64_t ld, int pad_rows, int pad_columns);
+void patches_load_b(const matmul_task_t *t, patches_load_t what, rect_t at, float *to, int64_t ld,
+                    int pad_rows, int pad_columns);
+/* Why weights of a convolution are not one matrix in tiles. */
+const char *patches_refuse_tiles(const plan_t *plan, const step_t *step);
 /* Why exact products of codes are not for this convolution. */
 const char *patches_refuse_integers(const matmul_state_t *st);
 

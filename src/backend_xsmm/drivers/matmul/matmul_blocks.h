@@ -8,6 +8,18 @@
 #include "backend_xsmm/ukernels/matmul_blocks.h"
 #include "backend_xsmm/ukernels/tile.h"
 
+/* The image of a convolution as bytes, [batch][place]..[channel]: elements of A, and what stands in
+ * for those that are missing. */
+typedef struct blocks_image {
+    bool on;
+    uint8_t flip;                     /* what makes codes bytes as products want them */
+    int64_t bytes;                    /* of all */
+    int64_t least[SINTER_MAX_NDIMS];  /* by spatial dim: what a place is less than an element, */
+    int64_t places[SINTER_MAX_NDIMS]; /* and how many there are */
+    int64_t apart[SINTER_MAX_NDIMS];  /* bytes between places: batch, then spatial dims */
+    int64_t run;                      /* elements of K that follow one another */
+} blocks_image_t;
+
 /* One execute. */
 typedef struct blocks_state {
     /* Elements of a block, 0: not for integers; of blocks processed together; of those whose
@@ -27,12 +39,17 @@ typedef struct blocks_state {
     bool room;                  /* there is memory for all of A */
     bool once;                  /* A is quantised once, for all threads and panels */
     bool left;                  /* the step before has done so already, for the same A */
+    blocks_image_t image;       /* A is gathered from it, */
+    bool long_rows;             /* in long rows, */
+    bool in_place;              /* which meet tiles where these lie */
+    int strip;                  /* columns of B that are multiplied by one call */
 } blocks_state_t;
 
-/* All of A, in memory that threads share. */
+/* All of A, or the image, in memory that threads share. */
 typedef struct blocks_whole {
     limb_rows_t a; /* [piece][matrix][row]... */
     bool *usable;  /* [piece][matrix][row / MM_HEIGHT] */
+    uint8_t *image;
 } blocks_whole_t;
 
 typedef struct blocks_buffers {
@@ -57,6 +74,8 @@ bool blocks_of_codes(const problem_t *p);
 bool blocks_in_words(const problem_t *p, const blocks_table_t *table, integers_t kind);
 /* st->blocks, from the rest of the state. */
 void blocks_bind(const struct matmul_config *c, struct matmul_state *st);
+/* Bytes of a row of A. */
+int blocks_row(const blocks_state_t *st);
 /* What blocks_quantise makes of the A of two steps is the same, if A is. */
 bool blocks_alike(const struct matmul_config *a, const blocks_state_t *a_blocks,
                   const struct matmul_config *b, const blocks_state_t *b_blocks);
@@ -70,5 +89,17 @@ void blocks_buffers(const struct matmul_config *c, unsigned char *base, size_t *
                     blocks_buffers_t *out);
 /* Adds the product to the task's sums. */
 void blocks_panel(struct matmul_task *t);
+
+/* ---- convolution: matmul_image.c ------------------------------------------------------------- */
+
+/* st->image, from the rest of the states, where A is codes. False: it is too large. */
+bool image_bind(const struct matmul_config *c, const struct matmul_state *all, blocks_state_t *st);
+/* The one scale and the one zero point of the image as bytes are. False: they are not for integers,
+ * or no byte is the zero point. */
+bool image_coefs(const struct matmul_task *t, float *scale, float *zp);
+/* This thread's part of the image. */
+void image_make(const struct matmul_task *t, int tid, int nth);
+/* kn elements from k on of the task's rows, at most MM_HEIGHT of them. */
+void image_gather(struct matmul_task *t, int64_t k, int kn, const limb_rows_t *to);
 
 #endif

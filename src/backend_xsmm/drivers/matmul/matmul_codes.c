@@ -71,21 +71,7 @@ bool matmul_load_codes(matmul_task_t *t, int64_t k, int kn, int step, float *sca
                        int ld)
 {
     const matmul_places_t columns = {k, (kn + step - 1) / step, step};
-    if (t->st->patches.on) { /* one scale and one zero point for all */
-        const groups_t *of[2] = {&t->st->a.base.scale, &t->st->a.base.zp};
-        float value[2] = {0, 0};
-        for (int i = 0; i < 2; i++) {
-            if (of[i]->type != NULL) {
-                of[i]->type->codec.load_f32(of[i]->data, of[i]->first, 0, 1, &value[i]);
-            }
-        }
-        patches_load(t, &(patches_load_t){.codes = true, .padding = value[1]}, 0, t->rows, k, kn);
-        for (int i = 0; i < t->rows * ld; i++) {
-            scale[i] = value[0];
-            zp[i] = value[1];
-        }
-    }
-    for (int r = t->st->patches.on ? t->rows : 0, n; r < t->rows; r += n) {
+    for (int r = 0, n; r < t->rows; r += n) {
         matrix_t a;
         int64_t m;
         n = matmul_stretch(t, r, &a, &m);

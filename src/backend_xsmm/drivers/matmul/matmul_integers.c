@@ -13,8 +13,9 @@
 enum {
     PART_ROWS = 24, /* of A that are multiplied by one call */
     PANEL_STRIPS = MM_PANEL / BLOCKS_STRIP,
-    COEF_BLOCKS = 32,     /* whose coefficients are loaded together: each by itself costs a call */
-    WHOLE_MOST = 64 << 20 /* bytes of A that are kept: beyond that each panel quantises its own */
+    COEF_BLOCKS = 32,       /* whose coefficients are loaded together: each costs a call */
+    FIRST_CACHE = 24 << 10, /* bytes of B that stay there while long rows are multiplied */
+    WHOLE_MOST = 64 << 20   /* bytes of A that are kept: beyond that each panel quantises its own */
 };
 
 /* ---- selection ------------------------------------------------------------------------------- */
@@ -165,13 +166,14 @@ static void bind_whole(const matmul_config_t *c, const matmul_state_t *all, bloc
     st->pieces = (all->K + st->k - 1) / st->k;
     st->mats = all->mats;
     st->rows = (all->rows / MM_HEIGHT + 1) * MM_HEIGHT;
-    st->room = mul_i64(st->pieces, st->mats, &bytes) && mul_i64(bytes, st->rows, &bytes) &&
-               mul_i64(bytes, row_bytes, &bytes) && bytes <= WHOLE_MOST;
+    st->room = !st->image.on && mul_i64(st->pieces, st->mats, &bytes) &&
+               mul_i64(bytes, st->rows, &bytes) && mul_i64(bytes, row_bytes, &bytes) &&
+               bytes <= WHOLE_MOST;
     st->once = st->room && all->n_panels > 1;
 }
 
 /* Codes of 4 or 8 bits that are contiguous along K, in columns that begin with whole bytes; or in
- * tiles. */
+ * tiles, whose last elements may meet zeros of an image. */
 static void bind_direct(const matmul_state_t *all, blocks_state_t *st)
 {
     const groups_t *codes = &all->b.base.codes;
@@ -181,8 +183,9 @@ static void bind_direct(const matmul_state_t *all, blocks_state_t *st)
     const bool lines = codes->row.stride == 1 && stride > 0 && stride < INT32_MAX / 16 &&
                        matrices_on_bytes(&all->b, false);
     float x[16];
-    st->direct = !all->patches.on && codes->block == 0 && (bits == 4 || bits == 8) &&
-                 (tiles || lines) && st->block % each == 0 && all->K % each == 0;
+    st->direct = codes->block == 0 && (bits == 4 || bits == 8) &&
+                 (tiles || (lines && !all->patches.on)) && st->block % each == 0 &&
+                 (all->K % each == 0 || (tiles && st->image.on));
     st->order = st->direct ? blocks_order(tiles ? 8 : bits, st->words) : NULL;
     if (st->direct && bits == 4) {
         dtype_nibble_values(&codes->type->codec, x);
@@ -209,7 +212,7 @@ static void bind_codes(const matmul_state_t *all, blocks_state_t *st)
     st->codes = true;
     st->a_steps = blocks_steps(all->a.base.codes.dtype);
     st->a_bias = type->cls == DTYPE_INT && type->digits == type->bits ? 0 : 128;
-    st->own = has_many_zps(&all->a);
+    st->own = !all->patches.on && has_many_zps(&all->a);
 }
 
 /* What bytes of B are, and what corrects their products. Where no instruction sums products of
@@ -258,7 +261,26 @@ void blocks_bind(const matmul_config_t *c, matmul_state_t *all)
     if (c->kind == EXACT_CODES) {
         bind_codes(all, st);
     }
+    if (st->codes && all->patches.on && all->rows > 0 && !image_bind(c, all, st)) {
+        st->why = "the image is too large";
+        st->block = 0;
+        return;
+    }
     bind_direct(all, st);
+    st->long_rows =
+        st->image.on && st->direct && !st->shifted && (st->words || c->blocks->sums_bytes);
+    if (st->long_rows) {
+        const int64_t most = BLOCKS_LONG / (st->words ? 2 : 1), pieces = (K - 1) / most + 1;
+        st->k = (int)(((K - 1) / pieces / TILES_K + 1) * TILES_K);
+        st->block = st->k;
+        st->span = COEF_BLOCKS * st->k;
+        st->in_place = !st->words && b->codes.dtype == sinter_s8 && tiles_kept(b->codes.tiled) == 0;
+    }
+    st->strip = BLOCKS_STRIP;
+    while (st->long_rows && st->strip > c->blocks->together &&
+           st->strip * st->k * (st->words ? 2 : 1) > FIRST_CACHE) {
+        st->strip /= 2;
+    }
     bind_whole(c, all, st);
 }
 
@@ -272,12 +294,24 @@ bool blocks_alike(const matmul_config_t *a, const blocks_state_t *a_blocks,
            x->rows == y->rows;
 }
 
+int blocks_row(const blocks_state_t *st)
+{
+    return st->long_rows ? BLOCKS_LONG : BLOCKS_K * (st->words ? 2 : 1);
+}
+
+/* Some rows of A from one on. */
+static limb_rows_t rows_from(const blocks_state_t *st, const limb_rows_t *a, int64_t row)
+{
+    return limb_rows_from(a, row * blocks_row(st), row * BLOCKS_MOST);
+}
+
 /* Room for `rows` rows of A. */
 static limb_rows_t carve_rows(const matmul_config_t *c, size_t rows, unsigned char *base,
                               size_t *at)
 {
     const size_t blocks = rows * BLOCKS_MOST;
-    return carve_limbs(base, at, rows * BLOCKS_K * (c->words ? 2 : 1), 0, blocks,
+    const size_t bytes = c->image ? BLOCKS_LONG : BLOCKS_K * (c->words ? 2 : 1);
+    return carve_limbs(base, at, rows * bytes + BLOCKS_VECTOR, 0, blocks,
                        c->kind == EXACT_CODES ? blocks : 0);
 }
 
@@ -288,15 +322,17 @@ size_t blocks_share(const matmul_config_t *c, const blocks_state_t *st, unsigned
     size_t at = 0;
     out->a = carve_rows(c, rows, base, &at);
     out->usable = carve(base, &at, rows / MM_HEIGHT, sizeof(bool));
+    out->image = carve(base, &at, st->image.on ? (size_t)st->image.bytes + BLOCKS_VECTOR : 0, 1);
     return at;
 }
 
 void blocks_buffers(const matmul_config_t *c, unsigned char *base, size_t *at,
                     blocks_buffers_t *out)
 {
-    const size_t coefs = PANEL_STRIPS * COEF_BLOCKS * BLOCKS_STRIP, wide = c->words ? 2 : 1;
+    const size_t coefs = PANEL_STRIPS * COEF_BLOCKS * BLOCKS_STRIP,
+                 row = c->image ? BLOCKS_LONG : BLOCKS_K * (c->words ? 2 : 1);
     out->a = carve_rows(c, blocks_rows(c->rows), base, at);
-    out->b.byte = carve(base, at, BLOCKS_K * wide, BLOCKS_STRIP);
+    out->b.byte = carve(base, at, row, BLOCKS_STRIP);
     out->b.start = carve(base, at, BLOCKS_MOST * BLOCKS_STRIP, sizeof(int32_t));
     out->b.scale = carve(base, at, coefs, sizeof(float));
     out->b.zp = carve(base, at, coefs, sizeof(int32_t));
@@ -326,6 +362,14 @@ static bool encode_rows(matmul_task_t *t, int64_t k, int kn, const limb_rows_t *
 static bool quantise_rows(matmul_task_t *t, int64_t k, int kn, const limb_rows_t *to)
 {
     const blocks_state_t *st = &t->st->blocks;
+    if (st->image.on) {
+        float scale, zp;
+        const bool usable = image_coefs(t, &scale, &zp);
+        if (usable) {
+            image_gather(t, k, kn, to);
+        }
+        return usable;
+    }
     if (st->codes) {
         return encode_rows(t, k, kn, to);
     }
@@ -353,7 +397,7 @@ void blocks_quantise(matmul_task_t *t, int tid, int nth)
         matmul_seek_rows(t, mat, row, (int)at_most(t->st->rows - row, MM_HEIGHT));
         for (int64_t p = 0; p < st->pieces; p++) {
             const int64_t k = p * st->k, to = whole_row(st, p, mat, row);
-            const limb_rows_t a = blocks_from(&whole->a, t->c->words, to);
+            const limb_rows_t a = rows_from(st, &whole->a, to);
             whole->usable[to / MM_HEIGHT] =
                 quantise_rows(t, k, (int)at_most(t->st->K - k, st->k), &a);
         }
@@ -367,9 +411,9 @@ static bool load_a(const matmul_task_t *t, int64_t k, int kn, limb_rows_t *a)
     const int64_t first = st->once ? whole_row(st, k / st->k, t->mat, t->row0) : 0;
     matmul_task_t some = *t;
     bool usable = true;
-    *a = st->once ? blocks_from(&t->buf.whole.a, t->c->words, first) : t->buf.blocks.a;
+    *a = st->once ? rows_from(st, &t->buf.whole.a, first) : t->buf.blocks.a;
     for (int r = 0; r < t->rows && usable; r += MM_HEIGHT) {
-        const limb_rows_t to = blocks_from(a, t->c->words, r);
+        const limb_rows_t to = rows_from(st, a, r);
         some.row0 = t->row0 + r;
         some.rows = (int)at_most(t->rows - r, MM_HEIGHT);
         usable = st->once ? t->buf.whole.usable[(first + r) / MM_HEIGHT]
@@ -439,14 +483,14 @@ static bool load_coefs(const matmul_task_t *t, int64_t k, int64_t kn, int c)
     const tiled_b_t *tiled = &t->st->tiled;
     const int all = rows.n * BLOCKS_STRIP;
     float *scale = buf->b.scale + coefs_at(c, 0), *zp = buf->zp + coefs_at(c, 0);
-    if (tiled->table != NULL) {
+    if (tiled->table != NULL && t->b.scale.tiled != NOT_TILED) {
         load_tiled(t, &tiled->scale, &rows, &columns, scale);
     } else {
         load_scaled(t, &t->b.scale, &t->b.scale_scale, &rows, &columns, scale);
     }
     if (t->b.zp.type == NULL) {
         memset(zp, 0, (size_t)all * sizeof *zp);
-    } else if (tiled->table != NULL) {
+    } else if (tiled->table != NULL && t->b.zp.tiled != NOT_TILED) {
         load_tiled(t, &tiled->zp, &rows, &columns, zp);
     } else {
         load_scaled(t, &t->b.zp, &t->b.zp_scale, &rows, &columns, zp);
@@ -489,8 +533,8 @@ static void pack(const matmul_task_t *t, const matrix_t *codes, int64_t k, int n
     const blocks_b_t *b = &t->buf.blocks.b;
     const rect_t at = {k, n, c, cols};
     if (t->st->patches.on) {
-        patches_load_b(t, &(patches_load_t){.codes = true, .zps = st->folded}, at, t->buf.b,
-                       BLOCKS_STRIP, (n + 3) / 4 * 4, BLOCKS_STRIP);
+        patches_load_b(t, st->folded ? PATCHES_LESS_ZPS : PATCHES_CODES, at, t->buf.b, BLOCKS_STRIP,
+                       (n + 3) / 4 * 4, BLOCKS_STRIP);
     } else {
         t->c->tile->load(codes, at, t->buf.b, BLOCKS_STRIP, (n + 3) / 4 * 4, BLOCKS_STRIP);
     }
@@ -507,6 +551,27 @@ static void pack(const matmul_task_t *t, const matrix_t *codes, int64_t k, int n
     }
 }
 
+static const unsigned char *tiles_at(const groups_t *codes, int64_t k, int64_t c)
+{
+    return codes->data + c / TILES_COLUMNS * codes->strip +
+           k / TILES_K * tiles_bytes(tiles_bits(codes->tiled, codes->dtype));
+}
+
+/* Bytes from 16 columns to the next ones, for long rows. */
+static int64_t strips_apart(const blocks_state_t *st)
+{
+    return st->long_rows ? st->k / (st->words ? 2 : 4) * TILES_LINE : 0;
+}
+
+/* Columns that are multiplied by one call from column c of the panel on. In place, no call reads
+ * beyond the last strip: two strips at a time, then one. */
+static int columns_at(const matmul_task_t *t, int c)
+{
+    const blocks_state_t *st = &t->st->blocks;
+    const int n = (int)at_most(t->cols - c, st->strip), together = t->c->blocks->together;
+    return st->in_place && n > together ? n / together * together : n;
+}
+
 /* The same without a detour by floats. */
 static void pack_codes(const matmul_task_t *t, int64_t k, int n, int64_t c, int cols,
                        const float *zp)
@@ -515,17 +580,16 @@ static void pack_codes(const matmul_task_t *t, int64_t k, int n, int64_t c, int 
     const blocks_buffers_t *buf = &t->buf.blocks;
     const groups_t *codes = &t->b.codes;
     const bool tiles = codes->tiled != NOT_TILED;
-    const int bits = codes->type->bits, kept = tiles_kept(codes->tiled),
-              bytes = tiles_bytes(tiles_bits(codes->tiled, codes->dtype));
+    const int bits = codes->type->bits, kept = tiles_kept(codes->tiled);
     const unsigned char *data =
-        tiles ? codes->data + c / TILES_COLUMNS * codes->strip + k / TILES_K * bytes
-              : groups_byte(codes, codes_at(codes, k, c));
+        tiles ? tiles_at(codes, k, c) : groups_byte(codes, codes_at(codes, k, c));
     const blocks_codes_t columns = {.data = data,
                                     .stride =
                                         tiles ? codes->strip : codes->column.stride * bits / 8,
                                     .skip = (int)(k % TILES_K),
+                                    .apart = strips_apart(st),
                                     .columns = cols,
-                                    .n = n,
+                                    .n = (n + 3) / 4 * 4,
                                     .block = st->block,
                                     .bits = bits,
                                     .kept = kept,
@@ -535,18 +599,21 @@ static void pack_codes(const matmul_task_t *t, int64_t k, int n, int64_t c, int 
                                     .zp = st->folded ? zp : NULL,
                                     .zp_less = st->words ? st->offset : 0,
                                     .factor = buf->factor};
-    (tiles ? t->c->blocks->pack_tiles : t->c->blocks->pack_codes)(&columns, st->words, buf->b.byte,
-                                                                  buf->b.start);
+    if (st->in_place) {
+        t->c->blocks->sum_tiles(&columns, buf->b.start);
+    } else {
+        (tiles ? t->c->blocks->pack_tiles : t->c->blocks->pack_codes)(&columns, st->words,
+                                                                      buf->b.byte, buf->b.start);
+    }
 }
 
 /* kn elements of the strip at column c of the panel, from block i of a span on. */
 static void load_b(const matmul_task_t *t, int64_t k, int kn, int c, int i)
 {
     const blocks_state_t *st = &t->st->blocks;
-    const int cols = (int)at_most(t->cols - c, BLOCKS_STRIP),
-              some = BLOCKS_LONGEST / st->block * st->block;
+    const int cols = columns_at(t, c), some = BLOCKS_LONGEST / st->block * st->block;
     if (st->direct) {
-        pack_codes(t, k, kn, t->n0 + c, cols, t->buf.blocks.zp + coefs_at(c, i));
+        pack_codes(t, k, kn, t->n0 + c, cols, t->buf.blocks.zp + coefs_at(c, i) + c % BLOCKS_STRIP);
         return;
     }
     matrix_t codes = matrix_of_codes(&t->b);
@@ -613,7 +680,7 @@ static void fetch_b(const matmul_task_t *t, int64_t k, int64_t c, int part, int 
         to[0].lines = to[1].lines = to[2].lines = 0;
         return;
     }
-    const int columns = (int)at_most(t->cols - c, BLOCKS_STRIP);
+    const int columns = columns_at(t, c);
     const rect_t codes = {k, (int)at_most(left, st->k), column, columns},
                  coefs = {k, k % st->span == 0 ? (int)at_most(left, st->span) : 0, column, columns};
     to[0] = part_of(t, &t->b.codes, codes, part, parts);
@@ -628,28 +695,37 @@ static void fetch_b(const matmul_task_t *t, int64_t k, int64_t c, int part, int 
 static void multiply(const matmul_task_t *t, int64_t k, int kn, int c, int i, const limb_rows_t *a)
 {
     const blocks_state_t *st = &t->st->blocks;
-    const bool last = c + BLOCKS_STRIP >= t->cols;
-    const int parts = (t->rows + PART_ROWS - 1) / PART_ROWS;
+    const int columns = columns_at(t, c);
+    const bool last = c + columns >= t->cols;
+    /* Long rows stay in the second-level cache, while some columns of B stay in the first. */
+    const int part = st->long_rows ? t->rows : PART_ROWS, parts = (t->rows + part - 1) / part;
     blocks_b_t b = t->buf.blocks.b;
-    b.scale += coefs_at(c, i);
-    b.zp += coefs_at(c, i);
+    b.apart = strips_apart(st);
+    if (st->in_place) {
+        b.byte = (int8_t *)(uintptr_t)tiles_at(&t->b.codes, k, t->n0 + c);
+        b.apart = columns > TILES_COLUMNS ? t->b.codes.strip : 0;
+    }
+    b.scale += coefs_at(c, i) + (size_t)(c % BLOCKS_STRIP);
+    b.zp += coefs_at(c, i) + (size_t)(c % BLOCKS_STRIP);
     b.shifted = st->shifted;
     b.floats = st->floats;
     b.own = st->own;
     b.nibbles = st->nibbles;
     b.six = st->six;
-    for (int r = 0; r < t->rows; r += PART_ROWS) {
-        const limb_rows_t rows = blocks_from(a, t->c->words, r);
-        blocks_product_t p = {.rows = (int)at_most(t->rows - r, PART_ROWS),
+    for (int r = 0; r < t->rows; r += part) {
+        const limb_rows_t rows = rows_from(st, a, r);
+        blocks_product_t p = {.rows = (int)at_most(t->rows - r, part),
                               .n = kn,
                               .block = st->block,
-                              .columns = BLOCKS_STRIP,
+                              .columns = columns,
                               .words = st->words,
+                              .long_rows = st->long_rows,
+                              .first = k == 0,
                               .a = &rows,
                               .b = &b,
                               .c = t->buf.acc + (size_t)r * MM_PANEL + c,
                               .ldc = MM_PANEL};
-        fetch_b(t, last ? k + st->k : k, last ? 0 : c + BLOCKS_STRIP, r / PART_ROWS, parts, p.next);
+        fetch_b(t, last ? k + st->k : k, last ? 0 : c + columns, r / part, parts, p.next);
         t->c->blocks->product(&p);
     }
 }
@@ -688,14 +764,21 @@ void blocks_panel(matmul_task_t *t)
                 fits[c / BLOCKS_STRIP] = load_coefs(t, k, at_most(K - k, st->span), c);
             }
             if (usable && fits[c / BLOCKS_STRIP]) {
-                load_b(t, k, kn, c, i);
-                multiply(t, k, kn, c, i, &a);
+                const int end = (int)at_most(c + BLOCKS_STRIP, t->cols);
+                for (int s = c; s < end; s += columns_at(t, s)) {
+                    load_b(t, k, kn, s, i);
+                    multiply(t, k, kn, s, i, &a);
+                }
             } else {
                 report_detour(t->worker, usable ? "some by floats (scales or zero points of B do "
                                                   "not suit integers)"
                                                 : "some by floats (rows of A do not suit "
                                                   "integers)");
-                matmul_add(t, k, kn, c, (int)at_most(t->cols - c, BLOCKS_STRIP));
+                const int n = (int)at_most(t->cols - c, BLOCKS_STRIP);
+                for (int r = 0; r < t->rows && st->long_rows && k == 0; r++) {
+                    memset(t->buf.acc + (size_t)r * MM_PANEL + c, 0, BLOCKS_STRIP * sizeof(float));
+                }
+                matmul_add(t, k, kn, c, n);
             }
         }
     }

@@ -42,14 +42,19 @@ static void bind_image(patches_t *p, matrices_t *a)
     }
 }
 
-/* Products of integers ask for coefficients by elements of K, of which the channels are a part. */
-static void bind_weights(matrices_t *b)
+/* Products of integers ask for coefficients by elements of K, of which the channels are a part. In
+ * tiles, K is all of a patch. */
+static void bind_weights(int64_t K, matrices_t *b)
 {
+    groups_t *codes = &b->base.codes;
     groups_t *const parts[] = {&b->base.scale, &b->base.zp};
     for (int i = 0; i < 2; i++) {
         if (parts[i]->row.group >= b->dims[b->ndims - 2]) {
             parts[i]->row.stride = 0;
         }
+    }
+    if (codes->tiled != NOT_TILED) {
+        tiles_of_codes(tiles_bits(codes->tiled, codes->dtype), K, TILES_COLUMNS, &codes->strip);
     }
 }
 
@@ -63,7 +68,6 @@ sinter_status_t patches_bind(const problem_t *problem, matmul_state_t *st)
     p->first = c->channel == 1 ? 2 : 1;
     SG_TRY(operand_bind(&m->a, problem->frame, &st->a));
     bind_image(p, &st->a);
-    bind_weights(&st->b);
     p->channels = x->dims[p->channel] / c->groups;
     p->taps = 1;
     st->nb = out->ndims - 2;
@@ -85,9 +89,11 @@ sinter_status_t patches_bind(const problem_t *problem, matmul_state_t *st)
     }
     st->M = st->row_extent[p->n];
     st->N = st->b.dims[st->b.ndims - 1];
-    return mul_i64(p->taps, p->channels, &st->K)
-               ? sinter_success
-               : sg_fail(sinter_invalid_shape, "convolution: elements of a patch overflow");
+    if (!mul_i64(p->taps, p->channels, &st->K)) {
+        return sg_fail(sinter_invalid_shape, "convolution: elements of a patch overflow");
+    }
+    bind_weights(st->K, &st->b);
+    return sinter_success;
 }
 
 void patches_turn(const conv_params_t *c, chain_bound_t *chain)
@@ -137,15 +143,10 @@ static int64_t element(const patch_dim_t *d, int64_t result, int64_t tap)
     return at >= 0 && at % d->over == 0 && at / d->over < d->in ? at / d->over : -1;
 }
 
-static void fill(float *to, int rows, int columns, float value)
+static void clear(float *to, int rows, int columns)
 {
     for (int r = 0; r < rows; r++, to += MM_LDA) {
-        if (value == 0) {
-            memset(to, 0, (size_t)columns * sizeof *to);
-        }
-        for (int i = 0; i < columns && value != 0; i++) {
-            to[i] = value;
-        }
+        memset(to, 0, (size_t)columns * sizeof *to);
     }
 }
 
@@ -163,14 +164,14 @@ static void place(const matmul_state_t *st, const int64_t *from, int part, int64
 
 /* A rectangle of A within one tap and one stretch of rows: the task's index is that of the first
  * row. */
-static void load_tap(const matmul_task_t *t, const patches_load_t *how, int rows, int64_t tap,
-                     int64_t channel, int channels, float *to)
+static void load_tap(const matmul_task_t *t, int rows, int64_t tap, int64_t channel, int channels,
+                     float *to)
 {
     const matmul_state_t *st = t->st;
     const patches_t *p = &st->patches;
     const int last = p->n - 1;
     int64_t at[SINTER_MAX_NDIMS];
-    matrix_t a = how->codes ? matrix_of_codes(&st->a.base) : st->a.base;
+    matrix_t a = st->a.base;
     bool inside = true;
     walk_seek(p->n, p->kernel, tap, at);
     const met_t met = meet(&p->dim[last], at[last], t->idx[1 + last], rows);
@@ -183,10 +184,10 @@ static void load_tap(const matmul_task_t *t, const patches_load_t *how, int rows
     from[p->first + last] = met.from;
     const int n = inside ? met.n : 0;
     if (n == 0 || met.apart > 1) {
-        fill(to, n < rows ? rows : 0, channels, how->padding);
+        clear(to, n < rows ? rows : 0, channels);
     } else {
-        fill(to, met.row, channels, how->padding);
-        fill(to + (size_t)(met.row + n) * MM_LDA, rows - met.row - n, channels, how->padding);
+        clear(to, met.row, channels);
+        clear(to + (size_t)(met.row + n) * MM_LDA, rows - met.row - n, channels);
     }
     if (n > 0) {
         place(st, from, IN_CODES, met.step, &a.codes);
@@ -196,7 +197,7 @@ static void load_tap(const matmul_task_t *t, const patches_load_t *how, int rows
     }
 }
 
-void patches_load(matmul_task_t *t, const patches_load_t *how, int first, int n, int64_t k, int kn)
+void patches_load(matmul_task_t *t, int first, int n, int64_t k, int kn)
 {
     const patches_t *p = &t->st->patches;
     for (int r = 0, rows; r < n; r += rows) {
@@ -204,35 +205,7 @@ void patches_load(matmul_task_t *t, const patches_load_t *how, int first, int n,
         for (int64_t at = k, some; at < k + kn; at += some) {
             const int64_t tap = at / p->channels, channel = at % p->channels;
             some = at_most(p->channels - channel, k + kn - at);
-            load_tap(t, how, rows, tap, channel, (int)some,
-                     t->buf.a + (size_t)r * MM_LDA + (at - k));
-        }
-    }
-}
-
-void patches_find(matmul_task_t *t, int64_t tap, const int64_t *apart, int64_t *pixel)
-{
-    const patches_t *p = &t->st->patches;
-    const int last = p->n - 1;
-    int64_t at[SINTER_MAX_NDIMS];
-    walk_seek(p->n, p->kernel, tap, at);
-    for (int r = 0, rows; r < t->rows; r += rows) {
-        rows = (int)at_most(matmul_seek_row(t, r), t->rows - r);
-        const met_t met = meet(&p->dim[last], at[last], t->idx[1 + last], rows);
-        int64_t line = t->idx[0] * apart[0] + met.from * apart[p->first + last];
-        bool inside = true;
-        for (int i = 0; i < last; i++) {
-            const int64_t e = element(&p->dim[i], t->idx[1 + i], at[i]);
-            inside = inside && e >= 0;
-            line += e * apart[p->first + i];
-        }
-        if (!inside || met.n < rows) {
-            for (int i = 0; i < rows; i++) {
-                pixel[r + i] = -1;
-            }
-        }
-        for (int i = 0; i < (inside ? met.n : 0); i++) {
-            pixel[r + met.row + i * met.apart] = line + i * met.step * apart[p->first + last];
+            load_tap(t, rows, tap, channel, (int)some, t->buf.a + (size_t)r * MM_LDA + (at - k));
         }
     }
 }
@@ -244,23 +217,35 @@ matrix_t patches_weights(const matmul_state_t *st, int64_t group, int64_t tap)
     int64_t idx[SINTER_MAX_NDIMS];
     idx[0] = group;
     walk_seek(st->patches.n, st->patches.kernel, tap, idx + 1);
-    return matrix_at(&st->b, idx, st->b.ndims - 2);
+    matrix_t m = matrix_at(&st->b, idx, st->b.ndims - 2);
+    if (m.codes.tiled != NOT_TILED) { /* all taps are one matrix */
+        m.codes.data += group * tiles_strips(st->N) * m.codes.strip;
+    }
+    return m;
 }
 
-/* at: of all elements of K and the columns of the group. zps: codes less their zero points, without
- * scales; else values. */
-void patches_load_b(const matmul_task_t *t, const patches_load_t *how, rect_t at, float *to,
-                    int64_t ld, int pad_rows, int pad_columns)
+static matrix_t part_of(const matrix_t *w, patches_load_t what)
+{
+    matrix_t m = what == PATCHES_VALUES ? *w : matrix_of_codes(w);
+    m.zp = what == PATCHES_CODES ? m.zp : w->zp;
+    return m;
+}
+
+/* at: of all elements of K and the columns of the group. */
+void patches_load_b(const matmul_task_t *t, patches_load_t what, rect_t at, float *to, int64_t ld,
+                    int pad_rows, int pad_columns)
 {
     const patches_t *p = &t->st->patches;
     int done = 0;
+    if (t->b.codes.tiled != NOT_TILED) { /* one matrix */
+        const matrix_t m = part_of(&t->b, what);
+        t->c->tile->load(&m, at, to, ld, pad_rows, pad_columns);
+        return;
+    }
     for (int some; done < at.rows; done += some) {
         const int64_t tap = (at.row + done) / p->channels, channel = (at.row + done) % p->channels;
         const matrix_t w = patches_weights(t->st, t->mat, tap);
-        matrix_t m = how->codes ? matrix_of_codes(&w) : w;
-        if (how->codes && how->zps) {
-            m.zp = w.zp;
-        }
+        const matrix_t m = part_of(&w, what);
         some = (int)at_most(p->channels - channel, at.rows - done);
         t->c->tile->load(&m, (rect_t){channel, some, at.column, at.columns}, to + done * ld, ld,
                          some, pad_columns);
@@ -268,6 +253,33 @@ void patches_load_b(const matmul_task_t *t, const patches_load_t *how, rect_t at
     for (; done < pad_rows; done++) {
         memset(to + done * ld, 0, (size_t)pad_columns * sizeof *to);
     }
+}
+
+/* ---- tiles ----------------------------------------------------------------------------------- */
+
+const char *patches_refuse_tiles(const plan_t *plan, const step_t *step)
+{
+    const operand_t *b = &step->p.matmul.b;
+    const lt_t *lt = &plan->values[b->data].lt;
+    const int values[] = {b->scale, b->zp};
+    const int8_t *dims_of[] = {b->scale_dim, b->zp_dim};
+    if (lt->dims[lt->ndims - 1] == 1 && lt->dims[lt->ndims - 2] == 1) {
+        return "B is filters of single channels";
+    }
+    if (matmul_b_is_plain(step) ? !tiles_take_floats(lt->data_type)
+                                : tiles_type(lt->data_type) == NULL || b->scale < 0 ||
+                                      b->split != sinter_data_type_undef) {
+        return "no tiles for the data types of B";
+    }
+    for (int i = 0; i < 2; i++) {
+        for (int d = 1; d < lt->ndims - 1 && values[i] >= 0; d++) {
+            const int own = dims_of[i][d];
+            if (own >= 0 && plan->values[values[i]].lt.dims[own] != 1) {
+                return "scales or zero points of the weights differ within a patch";
+            }
+        }
+    }
+    return NULL;
 }
 
 /* ---- integers -------------------------------------------------------------------------------- */

@@ -141,9 +141,6 @@ const char *matmul_refuse_tiles(const plan_t *plan, const step_t *step)
                *zp = b->zp < 0 ? NULL : &plan->values[b->zp].lt;
     const int last = lt->ndims - 1, across = m->trans_b ? last - 1 : last,
               along = m->trans_b ? last : last - 1;
-    if (m->conv != NULL) {
-        return "rows of A are patches of an image";
-    }
     if (tiles_table(plan->features) == NULL) {
         return "without AVX2, products read B where it lies";
     }
@@ -153,9 +150,12 @@ const char *matmul_refuse_tiles(const plan_t *plan, const step_t *step)
     }
     const bool experts = m->experts >= 0;
     for (int d = 0; d <= last; d++) {
-        if (d < last - 1 ? lt->dims[d] != 1 && !experts : lt->dims[d] < 1) {
+        if (d < last - 1 && m->conv == NULL && !experts ? lt->dims[d] != 1 : lt->dims[d] < 1) {
             return "B is not one matrix";
         }
+    }
+    if (m->conv != NULL) {
+        return patches_refuse_tiles(plan, step);
     }
     if (experts && lt->dims[across] % TILES_COLUMNS != 0) {
         return "experts have columns that are no multiple of 16";
@@ -209,6 +209,9 @@ const char *matmul_refuse_copy(const plan_t *plan, const step_t *step)
         return lt->data_type != sinter_f8_e4m3 || m->experts >= 0
                    ? NULL
                    : refuse_e4m3(&problem, m->trans_b ? last : last - 1);
+    }
+    if (m->conv != NULL) { /* the image is what takes memory and time */
+        return N < TILES_COLUMNS / 2 ? "more than half of B's tiles would be empty" : NULL;
     }
     /* A block of a panel has at most as many rows, and B is unpacked again for each block. */
     enum { MOST = MM_ROWS };

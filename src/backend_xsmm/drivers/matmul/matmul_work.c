@@ -59,10 +59,37 @@ static void load_tile(const matmul_task_t *t, rect_t at, float *to, int64_t ld, 
                       int columns)
 {
     if (t->st->patches.on) {
-        patches_load_b(t, &(patches_load_t){.codes = false}, at, to, ld, rows, columns);
+        patches_load_b(t, PATCHES_VALUES, at, to, ld, rows, columns);
     } else {
         t->c->tile->load(&t->b, at, to, ld, rows, columns);
     }
+}
+
+/* n tiles of a strip of weights of a convolution, from tile `first` on: each column has one scale
+ * and one zero point, which do not lie in tiles. */
+static tiles_strip_t patches_coefs(const matmul_task_t *t, int64_t strip, int64_t first, int n,
+                                   tiles_coefs_t *to)
+{
+    const tiled_b_t *b = &t->st->tiled;
+    const int64_t column = strip * TILES_COLUMNS;
+    const matmul_places_t one = {0, 1, 1},
+                          columns = {column, (int)at_most(t->st->N - column, TILES_COLUMNS), 1};
+    const bool zps = t->b.zp.type != NULL;
+    matmul_load_coefs(t, &t->b.scale, &one, &columns, to->scale, TILES_COLUMNS);
+    if (zps) {
+        matmul_load_coefs(t, &t->b.zp, &one, &columns, to->zp, TILES_COLUMNS);
+    }
+    return (tiles_strip_t){.codes = t->b.codes.data + strip * b->strip + first * b->tile,
+                           .kept = b->kept,
+                           .zero = b->zero,
+                           .tiles = n,
+                           .scale = to->scale,
+                           .zp = zps && !b->offsets ? to->zp : NULL,
+                           .offset = zps && b->offsets ? to->zp : NULL,
+                           .group = b->tiles,
+                           .left = b->tiles - first,
+                           .zp_group = b->tiles,
+                           .zp_left = b->tiles - first};
 }
 
 /* The same of a strip of tiles, with all of its columns: to[rows][TILES_COLUMNS]. */
@@ -76,10 +103,13 @@ static void load_strip(const matmul_task_t *t, rect_t at, float *to, int rows)
         return;
     }
     if (b->plain != sinter_data_type_undef) {
-        b->table->load_plain(b->data + strip * b->strip, b->plain, first, tiles, to);
+        const unsigned char *own = t->b.codes.data + at.column / TILES_COLUMNS * b->strip;
+        b->table->load_plain(own, b->plain, first, tiles, to);
     } else {
         tiles_coefs_t coefs;
-        const tiles_strip_t some = matmul_coefs(b, strip, first, tiles, 1, &coefs);
+        const tiles_strip_t some = t->st->patches.on
+                                       ? patches_coefs(t, strip, first, tiles, &coefs)
+                                       : matmul_coefs(b, strip, first, tiles, 1, &coefs);
         b->table->load(&some, b->type, b->values, to);
     }
     memset(to + at.rows * TILES_COLUMNS, 0, (size_t)(rows - at.rows) * TILES_COLUMNS * sizeof *to);
@@ -91,7 +121,7 @@ static void load_rows(matmul_task_t *t, int first, int n, int64_t k, int kn)
     const int k_pad = round_up(kn, MM_GRAIN), full = n / MM_HEIGHT * MM_HEIGHT;
     const int padded = n > full ? full + matmul_ladder[height_for(n - full)] : full;
     if (t->st->patches.on) {
-        patches_load(t, &(patches_load_t){.codes = false}, first, n, k, kn);
+        patches_load(t, first, n, k, kn);
         clear_rest(t->buf.a, n, kn, padded, k_pad);
     }
     for (int r = t->st->patches.on ? n : 0; r < n;) {
@@ -142,22 +172,16 @@ static bool lies_by_call(const matmul_task_t *t)
 static int columns_together(const matmul_task_t *t, int columns, int *ld)
 {
     const matmul_state_t *st = t->st;
-    const int n = st->strips ? st->strip : t->c->jit ? t->c->columns[st->width] : columns;
-    *ld = st->strips || lies_by_call(t) ? n : MM_LDB;
+    const int n = t->c->jit ? t->c->columns[st->width] : columns;
+    *ld = lies_by_call(t) ? n : MM_LDB;
     return n;
 }
 
-/* Columns c + i.. of the panel and rows k.. of K: in their strip, or where buf.b holds them. */
-static const float *find_b(const matmul_task_t *t, int64_t k, int c, int i)
+/* Rows k.. of the tiles of columns c.. of the panel. */
+static const unsigned char *tiles_at(const matmul_task_t *t, int64_t k, int c)
 {
-    const matmul_state_t *st = t->st;
-    const groups_t *b = &st->b.base.codes;
-    if (!st->strips) {
-        return t->buf.b + i * (lies_by_call(t) ? MM_K : 1);
-    }
-    const int64_t at = t->mat * st->b.axis[0][IN_CODES].stride +
-                       (t->n0 + c + i) / st->strip * st->strip_stride + k * st->strip;
-    return (const float *)(const void *)groups_byte(b, at);
+    const tiled_b_t *b = &t->st->tiled;
+    return t->b.codes.data + (t->n0 + c) / TILES_COLUMNS * b->strip + k / TILES_K * b->tile;
 }
 
 /* Where the tiles lie that are unpacked after those of K block k and column c of the panel: in
@@ -168,36 +192,37 @@ static const unsigned char *tiles_after(const matmul_task_t *t, int64_t k, int c
     const bool last = k + t->st->k_block >= t->st->K;
     const int64_t column = t->n0 + c + (last && !t->st->whole ? t->st->panel : 0),
                   tile = (last && !t->st->whole ? 0 : k + t->st->k_block) / TILES_K;
-    return b->data + matmul_strip(t, column) * b->strip + tile * b->tile;
+    return t->b.codes.data + column / TILES_COLUMNS * b->strip + tile * b->tile;
 }
 
 /* acc[r..r + n)[columns c..c + columns) += A B over k_pad elements from k on, of what buf.a has and
- * buf.b: strips of tiles. */
+ * buf.b: strips of tiles. Tiles of f32 are multiplied where they lie. */
 static void product_of_tiles(const matmul_task_t *t, int r, int n, int c, int columns, int64_t k,
                              int k_pad)
 {
     const tiled_b_t *b = &t->st->tiled;
+    const bool direct = matmul_is_direct(t->c, t->st);
     for (int i = 0; i < columns; i += TILES_COLUMNS) {
-        b->table->multiply(&(tiles_product_t){.b = t->buf.b + i * MM_K,
-                                              .k = k_pad,
-                                              .rows = n,
-                                              .x = t->buf.a,
-                                              .out = t->buf.acc + (size_t)r * MM_PANEL + c + i,
-                                              .ldo = MM_PANEL,
-                                              .next = tiles_after(t, k, c + i),
-                                              .bytes = r == 0 ? k_pad / TILES_K * b->tile : 0});
+        b->table->multiply(&(tiles_product_t){
+            .b = direct ? (const float *)(const void *)tiles_at(t, k, c + i) : t->buf.b + i * MM_K,
+            .k = k_pad,
+            .rows = n,
+            .x = t->buf.a,
+            .out = t->buf.acc + (size_t)r * MM_PANEL + c + i,
+            .ldo = MM_PANEL,
+            .next = tiles_after(t, k, c + i),
+            .bytes = r == 0 ? k_pad / TILES_K * b->tile : 0});
     }
 }
 
-/* acc[r..r + n)[columns c..c + columns) += A B over k_pad elements from k on, of what buf.a has and
- * buf.b or the strips have. */
-static void product(const matmul_task_t *t, int r, int n, int c, int columns, int64_t k, int k_pad)
+/* acc[r..r + n)[columns c..c + columns) += A B over k_pad elements of what buf.a and buf.b have. */
+static void product(const matmul_task_t *t, int r, int n, int c, int columns, int k_pad)
 {
     float *acc = t->buf.acc + (size_t)r * MM_PANEL + c;
     int ld;
     const int step = columns_together(t, columns, &ld);
     for (int i = 0; i < columns; i += step) {
-        const float *b = find_b(t, k, c, i);
+        const float *b = t->buf.b + i * (lies_by_call(t) ? MM_K : 1);
         if (!t->c->jit) {
             t->c->tile->gemm(&(gemm_t){.m = n,
                                        .n = step,
@@ -340,7 +365,7 @@ static void multiply_rows(matmul_task_t *t, int64_t k, int kn, int c, int column
         if (matmul_is_unpacked(t->c, t->st)) {
             product_of_tiles(t, r, n, c, columns, k, round_up(kn, MM_GRAIN));
         } else {
-            product(t, r, n, c, columns, k, round_up(kn, MM_GRAIN));
+            product(t, r, n, c, columns, round_up(kn, MM_GRAIN));
         }
     }
 }
@@ -352,7 +377,7 @@ void matmul_add(matmul_task_t *t, int64_t k, int64_t kn, int c, int n)
         const int some = (int)at_most(kn - at, st->k_block);
         for (int i = c; i < c + n; i += st->piece) {
             const int columns = round_up((int)at_most(c + n - i, st->piece), st->strip);
-            if (!st->strips) {
+            if (!matmul_is_direct(t->c, st)) {
                 load_b(t, k + at, some, i, columns);
             }
             multiply_rows(t, k + at, some, i, columns, i == c);
@@ -411,7 +436,9 @@ void matmul_panel(matmul_task_t *t)
         matmul_floats(t);
         return;
     }
-    clear_sums(t);
+    if (!t->st->blocks.long_rows) {
+        clear_sums(t);
+    }
     blocks_panel(t);
 }
 
@@ -434,10 +461,35 @@ static int finish_stretch(matmul_task_t *t, int r)
     return rows;
 }
 
+/* The same where the chain is no more than a micro-kernel does. */
+static void finish_codes(matmul_task_t *t)
+{
+    const matmul_state_t *st = t->st;
+    const int row = st->row_dim[st->n_row - 1];
+    const bool repeat = chain_codes_repeat(&st->post);
+    blocks_codes_of_t how;
+    for (int r = 0, some; r < t->rows; r += some) {
+        some = (int)at_most(matmul_seek_row(t, r), t->rows - r);
+        for (int i = 0; i < some; i++, t->idx[row]++) {
+            if ((r == 0 && i == 0) || !repeat) {
+                const chain_codes_run_t run =
+                    chain_codes_run(&st->post, t->idx, t->cols, t->buf.chain);
+                how = (blocks_codes_of_t){run.bias, run.relu, run.is_signed, run.scale, run.zp};
+            }
+            t->c->blocks->store(&how, t->buf.acc + (size_t)(r + i) * MM_PANEL, t->cols,
+                                chain_codes_to(&st->post, t->idx));
+        }
+    }
+}
+
 void matmul_finish(matmul_task_t *t)
 {
     const matmul_state_t *st = t->st;
     t->idx[st->nb + 1] = t->n0 + (st->patches.on ? t->mat * st->N : 0);
+    if (st->blocks.image.on && !t->tail && chain_stores_codes(&st->post)) {
+        finish_codes(t);
+        return;
+    }
     const bool tiles = st->patches.on && !t->tail && st->post.chain->result < 0;
     for (int r = 0; r < t->rows && tiles;) {
         r += finish_stretch(t, r);
@@ -497,15 +549,13 @@ void matmul_work(const kernel_t *self, const problem_t *p, const void *config, c
     matmul_task_t t = {.c = config, .st = st, .worker = w, .tail = p->step->tail != NULL};
     (void)self;
     matmul_buffers(t.c, p->step, w->scratch, &t.buf);
-    if (st->taps.on) {
-        taps_work(&t);
-        return;
-    }
     blocks_share(t.c, &st->blocks, w->shared, &t.buf.whole);
     if (w->phase == 1) {
         items(&t, w->tid, w->nth);
     } else if (st->experts.ids != NULL && w->tid == 0) {
         experts_sort(st, w);
+    } else if (st->blocks.image.on) {
+        image_make(&t, w->tid, w->nth);
     } else if (st->whole && !st->left) {
         load_whole(&t, w->tid, w->nth);
     } else if (st->blocks.once && !st->blocks.left) {
