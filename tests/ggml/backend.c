@@ -749,6 +749,68 @@ static void check_router(int64_t tokens, bool biased)
     ggml_free(c);
 }
 
+/* The best experts of the best groups, as llama.cpp finds them for DeepSeek-V3: the experts of other
+ * groups become -infinity. */
+static void check_groups(int64_t tokens)
+{
+    enum { EACH = 3, GROUPS = 4, GOOD = 2, MANY = EACH * GROUPS, MOST = 40 };
+    struct ggml_context *c = make_context();
+    struct ggml_tensor *x = ggml_new_tensor_2d(c, GGML_TYPE_F32, MANY, tokens);
+    struct ggml_tensor *scores = ggml_scale(c, x, 2.0f);
+    struct ggml_tensor *groups = ggml_reshape_3d(c, scores, EACH, GROUPS, tokens);
+    struct ggml_tensor *two = ggml_get_rows(c, ggml_reshape_4d(c, groups, 1, EACH, GROUPS, tokens),
+                                            ggml_argsort_top_k(c, groups, 2));
+    struct ggml_tensor *sums = ggml_sum_rows(c, ggml_reshape_3d(c, two, 2, GROUPS, tokens));
+    struct ggml_tensor *good =
+        ggml_argsort_top_k(c, ggml_reshape_2d(c, sums, GROUPS, tokens), GOOD);
+    struct ggml_tensor *kept = ggml_get_rows(c, groups, good);
+    struct ggml_tensor *masked = ggml_set_rows(c, ggml_fill(c, groups, -INFINITY), kept, good);
+    struct ggml_tensor *ids = ggml_argsort_top_k(c, ggml_reshape_2d(c, masked, MANY, tokens), USED);
+    struct ggml_tensor *results[2] = {
+        ggml_cont(c, ids), ggml_get_rows(c, ggml_reshape_3d(c, scores, 1, MANY, tokens), ids)};
+    ggml_backend_buffer_t buffer = allocate(c);
+    float in[MANY * MOST], out[USED * MOST];
+    int32_t chosen[USED * MOST];
+    uint32_t state = (uint32_t)tokens + 5;
+    random_floats(in, MANY * tokens, &state);
+    ggml_backend_tensor_set(x, in, 0, ggml_nbytes(x));
+    said_t said;
+    listen(&said);
+    bool right = compute_all(c, 2, results) == GGML_STATUS_SUCCESS;
+    listened(&said);
+    ggml_backend_tensor_get(results[0], chosen, 0, ggml_nbytes(results[0]));
+    ggml_backend_tensor_get(results[1], out, 0, ggml_nbytes(results[1]));
+    for (int64_t t = 0; t < tokens; t++) {
+        const float *of = in + MANY * t;
+        float sum[GROUPS];
+        for (int g = 0; g < GROUPS; g++) {
+            const float *e = of + EACH * g;
+            sum[g] = e[0] + e[1] + e[2] - fminf(e[0], fminf(e[1], e[2]));
+        }
+        for (int i = 0; i < USED; i++) {
+            int better = 0, groups_before = 0;
+            const int32_t id = chosen[USED * t + i];
+            right = right && id >= 0 && id < MANY && out[USED * t + i] == 2 * of[id];
+            for (int g = 0; g < GROUPS && right; g++) {
+                groups_before += sum[g] > sum[id / EACH];
+            }
+            for (int e = 0; e < MANY && right; e++) {
+                int before = 0;
+                for (int g = 0; g < GROUPS; g++) {
+                    before += sum[g] > sum[e / EACH];
+                }
+                better += before < GOOD && of[e] > of[id];
+            }
+            right = right && groups_before < GOOD && better == i;
+        }
+    }
+    char what[96];
+    snprintf(what, sizeof(what), "groups of experts, %d tokens", (int)tokens);
+    check(right && !strstr(said.text, "a graph ends"), what);
+    ggml_backend_buffer_free(buffer);
+    ggml_free(c);
+}
+
 /* ---- indices outside of a tensor ------------------------------------------------------------- */
 
 /* Rows written at `slot` of 8, by a graph: the neighbours in memory keep their numbers. */
@@ -1425,6 +1487,9 @@ int main(int argc, char **argv)
     check_counts();
     check_cache_types();
     check_shapes();
+    check_groups(1);
+    check_groups(5);
+    check_groups(40);
     for (int biased = 0; biased < 2; biased++) {
         check_router(1, biased);
         check_router(5, biased);
