@@ -117,8 +117,8 @@ static bool is_part(const tensor_t *t, const tensor_t *value, int64_t i)
            dim == 1 && start == i && count == 1;
 }
 
-/* What the experts of a token give, if t is the sum of that: ((part 0 + part 1) + part 2) ... of all
- * parts of a value of three dims. Else NULL. */
+/* The value of three dims of which t is the sum over dim 1, as ((part 0 + part 1) + part 2) ...:
+ * what the experts of a token give. NULL: t is something else. */
 static const tensor_t *summed_by(const gs_builder_t *b, const tensor_t *t)
 {
     const tensor_t *value = t->src[1]->op == GGML_OP_VIEW ? t->src[1]->src[0] : NULL;
@@ -286,11 +286,61 @@ static bool translate_repeat(gs_builder_t *b, const tensor_t *t)
 static const gs_special_t repeated = {
     .translate = translate_repeat, .refuse = refuse_repeat, .fixed = repeated_dims};
 
+/* The result may lie where the source does, if that is memory. A loop fills what no op has made. */
+static bool fill_takes_loop(const tensor_t *t)
+{
+    return t->view_src || gs_root(t->src[0])->op == GGML_OP_NONE;
+}
+
+static bool loop_fill(const tensor_t *t)
+{
+    const float value = gs_param(t, 0);
+    const int64_t count = ggml_nelements(t);
+    for (int64_t i = 0; i < count; i++) {
+        if (t->type == GGML_TYPE_F32) {
+            ((float *)t->data)[i] = value;
+        } else {
+            ((ggml_fp16_t *)t->data)[i] = ggml_fp32_to_fp16(value);
+        }
+    }
+    return true;
+}
+
+static const char *refuse_fill(const tensor_t *t)
+{
+    return (t->type == GGML_TYPE_F32 || t->type == GGML_TYPE_F16) && ggml_is_contiguous(t)
+               ? NULL
+               : "a result that is not f32 or f16, or has gaps";
+}
+
+/* The source is memory, which must not be an input. */
+static bool fill_all(gs_builder_t *b, const tensor_t *t)
+{
+    static const sinter_dim_t ones[GGML_MAX_DIMS] = {1, 1, 1, 1};
+    const int rank = gs_rank(t);
+    lt_t value, x;
+    if (gs_has_open(b, t)) {
+        return gs_fail(b, "a result in memory whose dims change");
+    }
+    if (!gs_scalar(b, gs_param(t, 0), &value) || !gs_reshape(b, &value, ones, 1, ones, rank, &x)) {
+        return false;
+    }
+    for (int d = 0; d < rank; d++) {
+        if (!repeat(b, rank - 1 - d, 1, t->ne[d], &x)) {
+            return false;
+        }
+    }
+    return gs_done(b, &x, rank, gs_plain_order(rank));
+}
+
 /* y = 0 * index + value: elements of the source, of which some may be NaN, are not read. */
 static bool translate_fill(gs_builder_t *b, const tensor_t *t)
 {
     const int rank = gs_rank(t);
     lt_t x, value, zero;
+    if (!gs_in_graph(b, t->src[0])) {
+        return fill_all(b, t);
+    }
     if (!gs_use_plain(b, t->src[0], rank, &x) || !gs_scalar(b, gs_param(t, 0), &value)) {
         return false;
     }
@@ -305,7 +355,10 @@ static bool translate_fill(gs_builder_t *b, const tensor_t *t)
            gs_done(b, &y, rank, gs_plain_order(rank));
 }
 
-static const gs_special_t fill = {.translate = translate_fill};
+static const gs_special_t fill = {.translate = translate_fill,
+                                  .refuse = refuse_fill,
+                                  .takes_loop = fill_takes_loop,
+                                  .loop = loop_fill};
 
 /* ---- GLU ------------------------------------------------------------------------------------- */
 

@@ -454,9 +454,9 @@ static enum ggml_status run_whole(gs_plans_t *plans, step_t *step, sinter_stream
     if (step->end - step->first == 1) {
         return fail_step(step, tensors, status);
     }
-    /* An execute that fails has written nothing, because indices that are computed within the graph,
-     * by sorting, are right ones. If the nodes fail, too, the data were wrong, and those of the next
-     * run may be right. */
+    /* An execute that fails has written nothing: indices from outside are checked before, and those
+     * that sorting within the graph gives are right. If the nodes fail, too, the data were wrong,
+     * and those of the next run may be right. */
     gs_say_reason(tensors->list[step->first]->name, "%d nodes run one by one: %s",
                   step->end - step->first, sinter_last_error_message());
     const enum ggml_status after = run_singly(plans, step, stream, tensors);

@@ -1,5 +1,5 @@
-/* GET_ROWS, SET_ROWS, copies and sorting: by Sinter, or, where blocks of ggml are involved, by loops around
- * ggml's own functions. */
+/* GET_ROWS, SET_ROWS, copies and sorting: by Sinter, or, where blocks of ggml are involved, by
+ * loops around ggml's own functions. */
 #include <stdlib.h>
 
 #include "layout.h"
@@ -27,8 +27,8 @@ static sinter_dim_t rows_of(const sinter_dim_t *dims, int rank)
     return open ? -1 : count;
 }
 
-/* at = indices into all tables, [tables, indices]: row i of table n is row n * rows + i of all. Dims
- * of the indices are `lists`. */
+/* at = indices into all tables, [tables, indices]: row i of table n is row n * rows + i of all. The
+ * indices have the dims `lists`. */
 static bool indices_of_all(gs_builder_t *b, const tensor_t *ids, const sinter_dim_t lists[3],
                            int64_t rows, lt_t *at)
 {

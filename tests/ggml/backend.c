@@ -683,8 +683,8 @@ static void check_experts_of(enum ggml_type type, int64_t unit)
 }
 
 /* A router and the sum of what its experts give, as llama.cpp builds them: one graph for any number
- * of tokens. An expert gives a vector that is its number plus one times 1, 2, 3 ... biased: they are
- * chosen by more than their probability. */
+ * of tokens. An expert gives a vector that is its number plus one times 1, 2, 3 ... biased: experts
+ * are chosen by more than their probability. */
 static void check_router(int64_t tokens, bool biased)
 {
     enum { WIDTH = 8, MANY = 7, MOST = 40 };
@@ -749,8 +749,8 @@ static void check_router(int64_t tokens, bool biased)
     ggml_free(c);
 }
 
-/* The best experts of the best groups, as llama.cpp finds them for DeepSeek-V3: the experts of other
- * groups become -infinity. */
+/* The best experts of the best groups, as llama.cpp finds them for DeepSeek-V3: the scores of all
+ * others become -infinity. */
 static void check_groups(int64_t tokens)
 {
     enum { EACH = 3, GROUPS = 4, GOOD = 2, MANY = EACH * GROUPS, MOST = 40 };
