@@ -232,6 +232,29 @@ static void check_strides(void)
     ggml_free(context);
 }
 
+/* More and more rows of memory, as of a cache: the second graph serves all of their numbers. */
+static void check_growth(void)
+{
+    ggml_backend_t kept = backend;
+    backend = ggml_backend_dev_init(device, NULL);
+    struct ggml_context *context = make_context();
+    struct ggml_tensor *memory = ggml_new_tensor_2d(context, GGML_TYPE_F32, 16, 32);
+    ggml_backend_buffer_t buffer = allocate(context);
+    fill(memory, 0);
+    bool good = true;
+    for (int rows = 2; rows < 10; rows++) {
+        good = good && twice(memory, rows, 16, 16);
+    }
+    said_t said;
+    listen(&said);
+    ggml_backend_free(backend);
+    listened(&said);
+    check(good && strstr(said.text, " 2 graphs compiled"), "rows of memory that grow");
+    backend = kept;
+    ggml_backend_buffer_free(buffer);
+    ggml_free(context);
+}
+
 /* The elements of `columns` x `rows` in rows of another length, times a vector of ones. */
 static bool sums_of_rows(int columns, int rows)
 {
@@ -1477,6 +1500,7 @@ int main(int argc, char **argv)
         return end();
     }
     check_strides();
+    check_growth();
     check_open_dims();
     check_after_failure(false);
     check_after_failure(true);
