@@ -57,7 +57,7 @@ const char *gs_unreadable(const tensor_t *t)
         return "its data type";
     }
     return gs_has_blocks(t)          ? "quantised data in a buffer of the host"
-           : gs_in_tiles(gs_root(t)) ? "weights in tiles, which MUL_MAT alone reads"
+           : gs_in_tiles(gs_root(t)) ? "weights in tiles, which products alone read"
                                      : gs_broken_blocks(t);
 }
 
