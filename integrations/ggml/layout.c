@@ -496,16 +496,6 @@ void gs_use_tiles(struct ggml_tensor *root)
     }
 }
 
-bool gs_takes_several(void)
-{
-    static const sinter_dim_t dims[3] = {2, TILE_ROWS, TILE_ELEMENTS};
-    sinter_logical_tensor_t lt;
-    return sinter_logical_tensor_init(&lt, 0, sinter_s8, 3, dims, sinter_tensor_property_undef) ==
-               sinter_success &&
-           sinter_logical_tensor_set_weights_layout(&lt, sinter_weights_codes, 0, 1) ==
-               sinter_success;
-}
-
 bool gs_in_tiles(const struct ggml_tensor *root)
 {
     return root->extra == &tiles_mark || must_tile(root);

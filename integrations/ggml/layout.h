@@ -53,8 +53,6 @@ size_t gs_tensor_bytes(const struct ggml_tensor *tensor);
 /* Lets weights that are not a view lie in tiles if their shape suits that: before their bytes are
  * set. */
 void gs_use_tiles(struct ggml_tensor *root);
-/* Whether Sinter reads several matrices in tiles as a tensor of three dims. */
-bool gs_takes_several(void);
 /* Of a tensor in a buffer of ours, or one that has no place yet. */
 bool gs_in_tiles(const struct ggml_tensor *root);
 /* Blocks of a tensor that is not a view, to planes or tiles and back. Several threads may do so at

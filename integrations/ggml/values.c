@@ -195,23 +195,6 @@ bool gs_dequantise_planes(gs_builder_t *b, const tensor_t *t, int rank, const in
     return gs_add_parts(b, sinter_op_dynamic_dequantize, n, parts);
 }
 
-/* A plane with the dims of t in an order. */
-static bool use_plane(gs_builder_t *b, const tensor_t *t, int plane, int rank, const int *order,
-                      lt_t *lt)
-{
-    gs_input_t in = gs_input_in_order(b, t, plane, rank, order);
-    if (!gs_in_tiles(gs_root(t)) || ggml_nrows(t) == t->ne[1] || gs_takes_several()) {
-        return gs_add_input(b, in, lt);
-    }
-    /* One matrix with the rows of all. */
-    const int columns = (int)(t->ne[0] / gs_plane_group(gs_layout_of(t->type), plane));
-    const sinter_dim_t from[2] = {ggml_nrows(t), columns}, to[3] = {t->ne[2], t->ne[1], columns};
-    in = gs_input_in_order(b, t, plane, 2, gs_plain_order(2));
-    in.size_dim[0] = GS_ALL_ROWS;
-    lt_t matrix;
-    return gs_add_input(b, in, &matrix) && gs_reshape(b, &matrix, from, 2, to, 3, lt);
-}
-
 /* A quantised tensor in memory as floats. */
 static bool use_quantised(gs_builder_t *b, const tensor_t *t, int rank, const int *order, lt_t *y)
 {
@@ -219,7 +202,7 @@ static bool use_quantised(gs_builder_t *b, const tensor_t *t, int rank, const in
     lt_t planes[GS_PLANES];
     for (int p = 0; p < GS_PLANES; p++) {
         if (layout->planes[p].type != sinter_data_type_undef &&
-            !use_plane(b, t, p, rank, order, &planes[p])) {
+            !gs_add_input(b, gs_input_in_order(b, t, p, rank, order), &planes[p])) {
             return false;
         }
     }
@@ -244,7 +227,8 @@ bool gs_use_gathered(gs_builder_t *b, const tensor_t *t, int rank, const lt_t *i
     }
     for (int p = 0; p < GS_PLANES; p++) {
         if (layout->planes[p].type != sinter_data_type_undef &&
-            (!use_plane(b, t, p, rank, order, &all) || !gather(b, &all, ids, &planes[p]))) {
+            (!gs_add_input(b, gs_input_in_order(b, t, p, rank, order), &all) ||
+             !gather(b, &all, ids, &planes[p]))) {
             return false;
         }
     }

@@ -73,15 +73,14 @@ static lt_t in_tiles(const lt_t *lt, bool codes, bool transposed)
 }
 
 /* Why a part does not lie in tiles, behind its name; NULL: it does, or can. */
-static const char *refuse_part(const value_t *v, bool codes, bool transposed, bool experts)
+static const char *refuse_part(const value_t *v, bool codes, bool transposed)
 {
     const lt_t tiles = in_tiles(&v->lt, codes, transposed);
     return lt_is_opaque(&v->lt)   ? NULL
            : v->producer >= 0     ? "is computed in the partition"
            : !is_any(v)           ? "has strides"
            : v->why_dense != NULL ? "does not"
-           : layout_verify(&tiles, "") != sinter_success ||
-                   (!experts && layout_of(&tiles).matrices > 1)
+           : layout_verify(&tiles, "") != sinter_success
                ? "is no matrix of known dims, or of another type"
                : NULL;
 }
@@ -93,7 +92,7 @@ static sinter_status_t choose(graph_t *g, const node_t *matmul, const parts_t *p
     int of = -1;
     for (int i = 0; i < parts->n && why == NULL; i++) {
         of = parts->value[i];
-        why = refuse_part(&g->values[of], parts->codes[i], transposed, parts->experts);
+        why = refuse_part(&g->values[of], parts->codes[i], transposed);
     }
     textbuf_t text;
     text_init(&text, &g->arena);

@@ -21,7 +21,7 @@ static const lt_t *tensor_of(const graph_t *g, int value)
 
 /* Whether a part of B lies in tiles of codes, or of values, whose columns and K are these dims; -1:
  * it has one element along them. */
-static bool lies_so(const lt_t *lt, bool codes, int across, int along)
+static bool lies_so(const lt_t *lt, bool codes, int across, int along, int64_t matrices)
 {
     if (!lt_is_opaque(lt)) {
         return false;
@@ -29,16 +29,17 @@ static bool lies_so(const lt_t *lt, bool codes, int across, int along)
     const layout_t l = layout_of(lt);
     return !tiles_are_values(l.what) == codes &&
            (l.across == across || (across < 0 && lt->dims[l.across] == 1)) &&
-           (l.along == along || (along < 0 && lt->dims[l.along] == 1));
+           (l.along == along || (along < 0 && lt->dims[l.along] == 1)) && l.matrices == matrices;
 }
 
 /* Scales or offsets of B, or what they are dequantised from: the factors have a value for each
  * column, as the codes do, and groups of them lie along one dim alone. */
-static bool values_lie_so(const graph_t *g, const node_t *dq, int port, int across, int along)
+static bool values_lie_so(const graph_t *g, const node_t *dq, int port, int across, int along,
+                          int64_t matrices)
 {
     const node_t *inner = dq->in_dequant != NULL ? dq->in_dequant[port] : NULL;
     if (inner == NULL) {
-        return lies_so(tensor_of(g, dq->in[port]), false, across, along);
+        return lies_so(tensor_of(g, dq->in[port]), false, across, along, matrices);
     }
     const lt_t *codes = tensor_of(g, inner->in[0]), *factors = tensor_of(g, inner->in[1]);
     const quant_geom_t *geom = &inner->quant->geom;
@@ -46,8 +47,10 @@ static bool values_lie_so(const graph_t *g, const node_t *dq, int port, int acro
     for (int d = 0; d < geom->ndims; d++) {
         grouped += geom->scale_group[d] > 1;
     }
-    return grouped <= 1 && across >= 0 && along >= 0 && lies_so(codes, false, across, along) &&
-           lies_so(factors, false, across, along) && factors->dims[across] == codes->dims[across];
+    return grouped <= 1 && across >= 0 && along >= 0 &&
+           lies_so(codes, false, across, along, matrices) &&
+           lies_so(factors, false, across, along, matrices) &&
+           factors->dims[across] == codes->dims[across];
 }
 
 /* A MatMul reads B so if all parts of it have the layouts that belong to transpose_b, and groups
@@ -63,7 +66,8 @@ static bool reads_b(const graph_t *g, const node_t *n)
     const bool transposed = node_bool(n, sinter_op_attr_transpose_b, false);
     const int last = b->ndims - 1, across = transposed ? last - 1 : last,
               along = transposed ? last : last - 1;
-    if (last < 1 || !lies_so(b, true, across, along) || (!experts && layout_of(b).matrices > 1)) {
+    const int64_t matrices = last > 1 ? b->dims[last - 2] : 1;
+    if (last < 1 || !lies_so(b, true, across, along, matrices)) {
         return false;
     }
     if (dq == NULL) {
@@ -73,10 +77,10 @@ static bool reads_b(const graph_t *g, const node_t *n)
     const quant_geom_t *geom = &q->geom;
     return q->split == sinter_data_type_undef && q->scale_input >= 0 &&
            values_lie_so(g, dq, q->scale_input, experts ? across : geom->scale_dim[across],
-                         experts ? along : geom->scale_dim[along]) &&
+                         experts ? along : geom->scale_dim[along], matrices) &&
            (q->zp_input < 0 ||
             values_lie_so(g, dq, q->zp_input, experts ? across : geom->zp_dim[across],
-                          experts ? along : geom->zp_dim[along]));
+                          experts ? along : geom->zp_dim[along], matrices));
 }
 
 /* A Gather takes rows of a matrix so, which are the columns of its tiles. */

@@ -602,8 +602,9 @@ int fz_quantized(fz_t *f, int x)
 
 /* ---- tiles ----------------------------------------------------------------------------------- */
 
-/* An input of known dims, one matrix, of a type that tiles have. */
-static int fits_tiles(const fz_tensor_t *t, int codes, int ndims)
+/* An input of known dims, of a type that tiles have: one matrix, or several with a multiple of 16
+ * columns. */
+static int fits_tiles(const fz_tensor_t *t, int codes, int ndims, int transposed)
 {
     const int bits = gr_dtype(t->type)->bits, number = is_int(t->type) && bits <= 8;
     const int plain = t->type == sinter_f32 || t->type == sinter_f16 || t->type == sinter_bf16;
@@ -615,9 +616,10 @@ static int fits_tiles(const fz_tensor_t *t, int codes, int ndims)
               t->property != sinter_tensor_property_host_scalar;
 
     for (int d = 0; one && d < ndims; d++) {
-        one = !fz_is_symbol(t->dims[d]) && (d >= ndims - 2 || t->dims[d] == 1);
+        one = !fz_is_symbol(t->dims[d]) && (d >= ndims - 3 || t->dims[d] == 1);
     }
-    return one;
+    return one && (ndims < 3 || t->dims[ndims - 3] == 1 ||
+                   t->dims[transposed ? ndims - 2 : ndims - 1] % 16 == 0);
 }
 
 void fz_perhaps_in_tiles(fz_t *f, int x, int transpose_b, int percent)
@@ -626,7 +628,8 @@ void fz_perhaps_in_tiles(fz_t *f, int x, int transpose_b, int percent)
     const int drawn = (int)(random_mix(f->seed + (uint64_t)x) % 100) < percent;
 
     if (!f->tensors[x].produced) { /* plain floats */
-        f->tensors[x].tiles = drawn && fits_tiles(&f->tensors[x], 1, f->tensors[x].ndims) ? 1 : 0;
+        f->tensors[x].tiles =
+            drawn && fits_tiles(&f->tensors[x], 1, f->tensors[x].ndims, transpose_b) ? 1 : 0;
         f->tensors[x].turned = transpose_b;
         return;
     }
@@ -640,7 +643,7 @@ void fz_perhaps_in_tiles(fz_t *f, int x, int transpose_b, int percent)
         fits = op->attrs[i].id != sinter_op_attr_split_type;
     }
     for (int i = 0; fits && i < op->n_in; i++) {
-        fits = fits_tiles(&f->tensors[op->in[i]], i == 0, f->tensors[op->in[0]].ndims);
+        fits = fits_tiles(&f->tensors[op->in[i]], i == 0, f->tensors[op->in[0]].ndims, transpose_b);
     }
     if (!fits || !drawn) {
         return;
@@ -669,7 +672,8 @@ void fz_some_in_tiles(fz_t *f, int percent)
         fz_tensor_t *t = &f->tensors[i];
         const uint64_t h = random_mix(f->seed ^ (uint64_t)(i + 1) << 32);
 
-        if (!t->tiles && fits_tiles(t, 0, t->ndims) && (int)(h % 100) < percent) {
+        if (!t->tiles && fits_tiles(t, 0, t->ndims, (int)(h >> 32 & 1)) &&
+            (int)(h % 100) < percent) {
             t->tiles = 2;
             t->turned = (int)(h >> 32 & 1);
         }

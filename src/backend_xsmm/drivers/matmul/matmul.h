@@ -193,11 +193,19 @@ typedef struct matmul_task {
     bool tail;
 } matmul_task_t;
 
-/* The strip that a column of the task's B lies in. */
+/* Which of several matrices that lie in tiles is the task's B. */
+static inline int64_t matmul_matrix(const matmul_task_t *t)
+{
+    const matrices_t *b = &t->st->b;
+    return t->st->experts.ids != NULL                  ? t->mat
+           : b->ndims > 2 && b->dims[b->ndims - 3] > 1 ? t->idx[t->st->nb - 1]
+                                                       : 0;
+}
+
+/* The strip that a column of it lies in; but of weights of a convolution. */
 static inline int64_t matmul_strip(const matmul_task_t *t, int64_t column)
 {
-    const int64_t before = t->st->experts.ids != NULL ? t->mat * (t->st->N / TILES_COLUMNS) : 0;
-    return before + column / TILES_COLUMNS;
+    return matmul_matrix(t) * (t->st->N / TILES_COLUMNS) + column / TILES_COLUMNS;
 }
 
 /* For kernels that have other ways besides panels; their states begin with a matmul_state_t, their
@@ -273,6 +281,8 @@ void matmul_choose_panel(matmul_state_t *st, int shares);
 sinter_status_t matmul_count(const step_t *step, matmul_state_t *st);
 /* n rows from row0 on of matrix mat. */
 void matmul_seek_rows(matmul_task_t *t, int64_t mat, int64_t row0, int n);
+/* t->b, as far as it lies in tiles, becomes the matrix that matmul_matrix says. */
+void matmul_seek_tiles(matmul_task_t *t);
 /* The items of a phase, and item i. */
 int64_t matmul_items(const matmul_task_t *t);
 void matmul_seek(matmul_task_t *t, int64_t i);

@@ -133,15 +133,6 @@ void experts_sort(const matmul_state_t *st, const worker_t *w)
     rows.first[0] = 0;
 }
 
-/* Moves a part of B to expert e. */
-static void seek_part(groups_t *part, const groups_t *base, int64_t e, int64_t N)
-{
-    if (base->tiled != NOT_TILED) {
-        *part = *base;
-        part->data += e * (N / TILES_COLUMNS) * base->strip;
-    }
-}
-
 int64_t experts_items(const matmul_state_t *st, const worker_t *w)
 {
     return experts_rows(st, w).block[st->experts.n] * st->n_panels;
@@ -165,9 +156,5 @@ void experts_seek(matmul_task_t *t, int64_t i)
     t->n0 = i % st->n_panels * st->panel;
     t->cols = (int)at_most(st->N - t->n0, st->panel);
     t->b = matrix_at(&st->b, &e, 1);
-    seek_part(&t->b.codes, &st->b.base.codes, e, st->N);
-    seek_part(&t->b.scale, &st->b.base.scale, e, st->N);
-    seek_part(&t->b.zp, &st->b.base.zp, e, st->N);
-    seek_part(&t->b.scale_scale, &st->b.base.scale_scale, e, st->N);
-    seek_part(&t->b.zp_scale, &st->b.base.zp_scale, e, st->N);
+    matmul_seek_tiles(t);
 }

@@ -75,7 +75,7 @@ static bool are_zero_points(const plan_t *plan, const operand_t *b)
  * of K, or but for zero points of halves of tiles. Columns of a strip have values of their own, or
  * share as many values as one load brings. */
 static const char *refuse_values(const plan_t *plan, const operand_t *b, int value,
-                                 const int8_t *dim_of, int across, int along, bool experts)
+                                 const int8_t *dim_of, int across, int along, bool several)
 {
     const bool halves = value == b->scale || b->offsets;
     const lt_t *lt = &plan->values[value].lt, *data = &plan->values[b->data].lt;
@@ -86,8 +86,10 @@ static const char *refuse_values(const plan_t *plan, const operand_t *b, int val
         return "columns of B share scales or zero points in groups that are not 2, 4, 8 or a "
                "multiple of 16 of them";
     }
-    if (experts && values != N) {
-        return "columns of experts share scales or zero points";
+    const int of_matrix = several ? dim_of[data->ndims - 3] : -1;
+    if (several &&
+        (values != N || of_matrix < 0 || lt->dims[of_matrix] != data->dims[data->ndims - 3])) {
+        return "matrices of B, or their columns, share scales or zero points";
     }
     const int64_t groups = dim_of[along] < 0 ? 1 : lt->dims[dim_of[along]];
     const int64_t group = groups > 1 ? quant_group_size(K, groups, b->group_size[along]) : TILES_K;
@@ -148,17 +150,17 @@ const char *matmul_refuse_tiles(const plan_t *plan, const step_t *step)
         (zp != NULL && !lt_dims_known(zp))) {
         return "dims of B are not known";
     }
-    const bool experts = m->experts >= 0;
     for (int d = 0; d <= last; d++) {
-        if (d < last - 1 && m->conv == NULL && !experts ? lt->dims[d] != 1 : lt->dims[d] < 1) {
-            return "B is not one matrix";
+        if (d < last - 2 && m->conv == NULL ? lt->dims[d] != 1 : lt->dims[d] < 1) {
+            return "matrices of B have several dims, or no elements";
         }
     }
     if (m->conv != NULL) {
         return patches_refuse_tiles(plan, step);
     }
-    if (experts && lt->dims[across] % TILES_COLUMNS != 0) {
-        return "experts have columns that are no multiple of 16";
+    const bool several = last > 1 && (lt->dims[last - 2] > 1 || m->experts >= 0);
+    if (several && lt->dims[across] % TILES_COLUMNS != 0) {
+        return "several matrices of B have columns that are no multiple of 16";
     }
     if (matmul_b_is_plain(step)) {
         return tiles_take_floats(lt->data_type) ? NULL : "no tiles for the data types of B";
@@ -170,10 +172,10 @@ const char *matmul_refuse_tiles(const plan_t *plan, const step_t *step)
         (zp != NULL && !are_zero_points(plan, b))) {
         return "no tiles for the data types of B";
     }
-    const char *why = refuse_values(plan, b, b->scale, b->scale_dim, across, along, experts);
+    const char *why = refuse_values(plan, b, b->scale, b->scale_dim, across, along, several);
     return why != NULL || b->zp < 0
                ? why
-               : refuse_values(plan, b, b->zp, b->zp_dim, across, along, experts);
+               : refuse_values(plan, b, b->zp, b->zp_dim, across, along, several);
 }
 
 /* Few rows of A, or an unknown number, times columns of f8_e4m3 that lie along K: the rows kernels

@@ -96,7 +96,7 @@ static tiles_strip_t patches_coefs(const matmul_task_t *t, int64_t strip, int64_
 static void load_strip(const matmul_task_t *t, rect_t at, float *to, int rows)
 {
     const tiled_b_t *b = &t->st->tiled;
-    const int64_t strip = matmul_strip(t, at.column), first = at.row / TILES_K;
+    const int64_t first = at.row / TILES_K;
     const int tiles = rows / TILES_K;
     if (at.row % TILES_K != 0) {
         t->c->tile->load(&t->b, at, to, TILES_COLUMNS, rows, TILES_COLUMNS);
@@ -107,9 +107,10 @@ static void load_strip(const matmul_task_t *t, rect_t at, float *to, int rows)
         b->table->load_plain(own, b->plain, first, tiles, to);
     } else {
         tiles_coefs_t coefs;
-        const tiles_strip_t some = t->st->patches.on
-                                       ? patches_coefs(t, strip, first, tiles, &coefs)
-                                       : matmul_coefs(b, strip, first, tiles, 1, &coefs);
+        const tiles_strip_t some =
+            t->st->patches.on
+                ? patches_coefs(t, at.column / TILES_COLUMNS, first, tiles, &coefs)
+                : matmul_coefs(b, matmul_strip(t, at.column), first, tiles, 1, &coefs);
         b->table->load(&some, b->type, b->values, to);
     }
     memset(to + at.rows * TILES_COLUMNS, 0, (size_t)(rows - at.rows) * TILES_COLUMNS * sizeof *to);
@@ -511,6 +512,22 @@ void matmul_seek_rows(matmul_task_t *t, int64_t mat, int64_t row0, int n)
     t->rows = n;
 }
 
+void matmul_seek_tiles(matmul_task_t *t)
+{
+    const matrix_t *base = &t->st->b.base;
+    const int64_t columns = matmul_matrix(t) * t->st->N;
+    groups_t *parts[] = {&t->b.codes, &t->b.high,        &t->b.scale,
+                         &t->b.zp,    &t->b.scale_scale, &t->b.zp_scale};
+    const groups_t *of[] = {&base->codes, &base->high,        &base->scale,
+                            &base->zp,    &base->scale_scale, &base->zp_scale};
+    for (int i = 0; i < 6; i++) {
+        if (of[i]->type != NULL && of[i]->tiled != NOT_TILED) {
+            *parts[i] = *of[i];
+            parts[i]->data += columns / of[i]->column.group / TILES_COLUMNS * of[i]->strip;
+        }
+    }
+}
+
 int64_t matmul_items(const matmul_task_t *t)
 {
     return t->st->experts.ids != NULL ? experts_items(t->st, t->worker) : t->st->items;
@@ -529,6 +546,9 @@ void matmul_seek(matmul_task_t *t, int64_t i)
     t->n0 = panel * st->panel;
     t->cols = (int)at_most(st->N - t->n0, st->panel);
     t->b = st->patches.on ? patches_weights(st, t->mat, 0) : matrix_at(&st->b, t->idx, st->nb);
+    if (!st->patches.on) {
+        matmul_seek_tiles(t);
+    }
 }
 
 static void items(matmul_task_t *t, int tid, int nth)
