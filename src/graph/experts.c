@@ -24,26 +24,13 @@ static const node_t *gather_of(const graph_t *g, int value)
                : NULL;
 }
 
-/* The dequantisation of the second operand; NULL: there is none. */
-static const node_t *dequant_of(const graph_t *g, const node_t *matmul)
-{
-    const int v = matmul->in[1], p = g->values[v].producer;
-    if (matmul->in_dequant != NULL && matmul->in_dequant[1] != NULL) {
-        return matmul->in_dequant[1];
-    }
-    return p >= 0 && g->nodes[p].kind == sinter_op_dynamic_dequantize && g->values[v].n_uses == 1 &&
-                   !g->values[v].is_output
-               ? &g->nodes[p]
-               : NULL;
-}
-
-/* The dequantisation of what a port of another one reads, which rides on that port or alone stands
+/* The dequantisation of what a port of a node reads, which rides on that port or alone stands
  * before it; NULL: there is none. */
-static const node_t *inner_of(const graph_t *g, const node_t *dq, int port)
+static const node_t *dequant_of(const graph_t *g, const node_t *n, int port)
 {
-    const int v = dq->in[port], p = g->values[v].producer;
-    if (dq->in_dequant != NULL && dq->in_dequant[port] != NULL) {
-        return dq->in_dequant[port];
+    const int v = n->in[port], p = g->values[v].producer;
+    if (n->in_dequant != NULL && n->in_dequant[port] != NULL) {
+        return n->in_dequant[port];
     }
     return p >= 0 && g->nodes[p].kind == sinter_op_dynamic_dequantize && g->values[v].n_uses == 1 &&
                    !g->values[v].is_output
@@ -61,7 +48,7 @@ static bool is_taken_by(const graph_t *g, int value, int indices)
  * themselves do so in tiles only, as do what these are multiplied with. */
 static bool values_are_taken_by(const graph_t *g, const node_t *dq, int port, int indices)
 {
-    const node_t *inner = inner_of(g, dq, port);
+    const node_t *inner = dequant_of(g, dq, port);
     if (inner == NULL) {
         return is_taken_by(g, dq->in[port], indices);
     }
@@ -78,7 +65,7 @@ int graph_experts(const graph_t *g, const node_t *matmul)
     if (matmul->kind != sinter_op_matmul) {
         return -1;
     }
-    const node_t *dq = dequant_of(g, matmul),
+    const node_t *dq = dequant_of(g, matmul, 1),
                  *codes = gather_of(g, dq != NULL ? dq->in[0] : matmul->in[1]);
     const lt_t *x = &g->values[matmul->in[0]].lt, *y = &g->values[matmul->out[0]].lt;
     if (codes == NULL || x->ndims < 2 || x->dims[x->ndims - 2] != 1 ||
