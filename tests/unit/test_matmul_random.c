@@ -443,7 +443,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; only == NULL && count > 0 && i < sizeof known / sizeof *known; i++) {
         run_case(known[i], getenv("SINTER_RANDOM_VERBOSE") != NULL);
     }
-    /* Known cases are at the ends of f32 on purpose: the share of loose bounds is that of others. */
+    /* These are at the ends of f32 on purpose: the share of loose bounds is that of the others. */
     fz_tally.loose = 0;
     fz_tally.outputs = 0;
     for (long i = 0; i < count && check_failed < 10; i++) {
