@@ -49,7 +49,7 @@ static bool frequencies(gs_builder_t *b, const tensor_t *t, lt_t *lt)
     }
     if (divisors->ne[0] == pairs) {
         some = all;
-    } else if (!gs_slice(b, &all, 1, 0, pairs, &some)) {
+    } else if (!gs_slice(b, &all, 0, 0, pairs, &some)) {
         return false;
     }
     return gs_binary(b, sinter_op_divide, &own, &some, lt);

@@ -342,6 +342,9 @@ gs_part_t gs_part_of(const tensor_t *view, int *dim, int64_t *start, int64_t *co
     }
     const runs_t of_view = runs_of(view->ne, view->nb);
     for (int d = 0; d < GGML_MAX_DIMS && some > 0; d++) {
+        if (from->nb[d] == 0) {
+            continue;
+        }
         const int64_t each = all / from->ne[d];
         int64_t ne[GGML_MAX_DIMS];
         memcpy(ne, from->ne, sizeof(ne));
@@ -360,6 +363,15 @@ gs_part_t gs_part_of(const tensor_t *view, int *dim, int64_t *start, int64_t *co
     return GS_PART_OTHER;
 }
 
+/* Whether an op has made what t is a view of, so that it may be a value. */
+static bool is_of_result(const tensor_t *t)
+{
+    while (gs_is_view(t) && t->src[0]) {
+        t = t->src[0];
+    }
+    return !gs_is_view(t);
+}
+
 uint64_t gs_kind_of_view(const tensor_t *t)
 {
     int perm[GGML_MAX_DIMS] = {0};
@@ -370,8 +382,9 @@ uint64_t gs_kind_of_view(const tensor_t *t)
     for (int i = 1; i < GGML_MAX_DIMS && of_rows; i++) {
         kind = kind << 2 | (uint64_t)perm[i];
     }
-    const gs_part_t part =
-        t->op == GGML_OP_VIEW && t->src[0] ? gs_part_of(t, &dim, &start, &count) : GS_PART_ALL;
+    const gs_part_t part = t->op == GGML_OP_VIEW && is_of_result(t)
+                               ? gs_part_of(t, &dim, &start, &count)
+                               : GS_PART_ALL;
     kind = kind << 2 | (uint64_t)part;
     return part == GS_PART_OF_DIM
                ? (kind << 2 | (uint64_t)dim) << 48 ^ (uint64_t)start << 24 ^ (uint64_t)count
