@@ -296,8 +296,8 @@ static bool rows_of_version(gs_builder_t *b, const tensor_t *t, const gs_value_t
     return true;
 }
 
-/* Dims with as few of them as possible: those of size 1 are left out, and those whose elements
- * follow one another are one. */
+/* The dims of a tensor without those of size 1; neighbours whose elements follow one another are
+ * merged into one. */
 typedef struct runs {
     int n;
     int64_t ne[GGML_MAX_DIMS];
@@ -428,7 +428,7 @@ static bool view_of_value(gs_builder_t *b, const tensor_t *t, gs_value_t *v)
     }
     if (part == GS_PART_OF_DIM) {
         const int axis = rank - 1 - dim;
-        /* Of the first parts of an ARGSORT, a value may have no more than these. */
+        /* The value of an ARGSORT may have only its first parts already, as TopK gives them. */
         if (start > 0 || source.ne[source.perm[dim]] != count) {
             if (!gs_slice(b, &x, axis, start, count, &y)) {
                 return false;

@@ -122,8 +122,8 @@ typedef struct experts {
     const bound_t *ids; /* of the expert of each row; NULL: a matrix B is for all rows of it */
     int64_t n;          /* experts */
     size_t at;          /* where shared memory has expert_rows_t */
-    /* Rows of A, each of which may go to several experts; what is added to the number of one by
-     * each step along a dim of rows. */
+    /* How many rows A has, each of which may go to several experts; how much the number of a row
+     * grows with each step along a dim of rows. */
     int64_t rows_of_a, step[SINTER_MAX_NDIMS];
     /* Rows of A become integers once, in shared memory from here on; 0 bytes: they do not. */
     size_t row_bytes, integers_at;
@@ -270,6 +270,9 @@ int matmul_piece(const tiled_b_t *b, int64_t t);
 /* Some lines of a plane from line `first` on, at most 2 TILES_PIECE, as floats, times `unit`. */
 void matmul_values(const tiled_b_t *b, const tiled_plane_t *from, int64_t strip, int64_t first,
                    int lines, float unit, float *to);
+/* n tiles of a strip from tile t on, whose codes begin there, with values that the caller has. */
+tiles_strip_t matmul_tiles_of(const tiled_b_t *b, const unsigned char *codes, int64_t t, int n,
+                              const tiles_coefs_t *values);
 /* n tiles of a strip, at most TILES_PIECE, from tile t on. Their coefficients are made in `to`, and
  * scales are times `unit`. */
 tiles_strip_t matmul_coefs(const tiled_b_t *b, int64_t strip, int64_t t, int n, float unit,

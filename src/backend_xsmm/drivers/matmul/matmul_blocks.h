@@ -14,7 +14,7 @@ typedef struct blocks_image {
     bool on;
     uint8_t flip;                     /* what makes codes bytes as products want them */
     int64_t bytes;                    /* of all */
-    int64_t least[SINTER_MAX_NDIMS];  /* by spatial dim: what a place is less than an element, */
+    int64_t least[SINTER_MAX_NDIMS];  /* by spatial dim: the element of place 0, */
     int64_t places[SINTER_MAX_NDIMS]; /* and how many there are */
     int64_t apart[SINTER_MAX_NDIMS];  /* bytes between places: batch, then spatial dims */
     int64_t run;                      /* elements of K that follow one another */

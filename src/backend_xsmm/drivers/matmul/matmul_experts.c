@@ -1,12 +1,12 @@
 /* Matmul with experts: each row of A meets one of several matrices B, which an index names. Rows
- * are sorted by expert, so that the weights of each are read once, whatever the number of rows, and
- * those of experts without rows never. */
+ * are sorted by expert. The weights of an expert are read once, however many rows it has; those of
+ * an expert without rows are not read. */
 #include "backend_xsmm/drivers/common/box.h"
 #include "backend_xsmm/drivers/common/chain_walk.h"
 #include "backend_xsmm/drivers/matmul/matmul.h"
 #include "base/status.h"
 
-/* Where the indices of rows lie, by the dims of the output: those that broadcast stand still. */
+/* Strides of the indices by the dims of rows: 0 along dims that the indices lack or broadcast. */
 static void strides_of_rows(const matmul_state_t *st, int64_t *strides)
 {
     const bound_t *ids = st->experts.ids;
@@ -16,7 +16,7 @@ static void strides_of_rows(const matmul_state_t *st, int64_t *strides)
     }
 }
 
-/* The expert at a place of the indices, counted from 0 on; -1: there is no such expert. */
+/* The expert that an index names, which may count from the end; -1: it names none. */
 static int64_t expert_at(const experts_t *e, int64_t place)
 {
     const int64_t i = index_at(e->ids, place), from_0 = i < 0 ? i + e->n : i;

@@ -464,29 +464,34 @@ static void load_plane(const tiled_b_t *b, const tiled_plane_t *from, int64_t st
                   to);
 }
 
-tiles_strip_t matmul_coefs(const tiled_b_t *b, int64_t strip, int64_t t, int n, float unit,
-                           tiles_coefs_t *to)
+tiles_strip_t matmul_tiles_of(const tiled_b_t *b, const unsigned char *codes, int64_t t, int n,
+                              const tiles_coefs_t *values)
 {
     const bool zps = b->zp.first.data != NULL;
-    load_plane(b, &b->scale, strip, t, n, unit, to->scale);
-    if (zps) {
-        load_plane(b, &b->zp, strip, t, n, 1, to->zp);
-    }
-    const int64_t codes = strip * b->strip + t * b->tile;
-    return (tiles_strip_t){.codes = b->data + codes,
-                           .high = b->high != NULL ? b->high + codes / 2 : NULL,
+    return (tiles_strip_t){.codes = codes,
+                           .high = b->high != NULL ? b->high + (codes - b->data) / 2 : NULL,
                            .kept = b->kept,
                            .zero = b->zero,
                            .tiles = n,
-                           .scale = to->scale,
-                           .zp = zps && !b->offsets ? to->zp : NULL,
-                           .offset = zps && b->offsets ? to->zp : NULL,
+                           .scale = values->scale,
+                           .zp = zps && !b->offsets ? values->zp : NULL,
+                           .offset = zps && b->offsets ? values->zp : NULL,
                            .group = b->scale.group,
                            .left = b->scale.group - t % b->scale.group,
                            .zp_group = b->zp.group,
                            .zp_left = b->zp.group - t % b->zp.group,
                            .halves = b->scale.halves,
                            .offset_halves = b->offsets && b->zp.halves};
+}
+
+tiles_strip_t matmul_coefs(const tiled_b_t *b, int64_t strip, int64_t t, int n, float unit,
+                           tiles_coefs_t *to)
+{
+    load_plane(b, &b->scale, strip, t, n, unit, to->scale);
+    if (b->zp.first.data != NULL) {
+        load_plane(b, &b->zp, strip, t, n, 1, to->zp);
+    }
+    return matmul_tiles_of(b, b->data + strip * b->strip + t * b->tile, t, n, to);
 }
 
 static int rows_at_once(const matmul_state_t *st)

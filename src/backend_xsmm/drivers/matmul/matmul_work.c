@@ -74,22 +74,11 @@ static tiles_strip_t patches_coefs(const matmul_task_t *t, int64_t strip, int64_
     const int64_t column = strip * TILES_COLUMNS;
     const matmul_places_t one = {0, 1, 1},
                           columns = {column, (int)at_most(t->st->N - column, TILES_COLUMNS), 1};
-    const bool zps = t->b.zp.type != NULL;
     matmul_load_coefs(t, &t->b.scale, &one, &columns, to->scale, TILES_COLUMNS);
-    if (zps) {
+    if (t->b.zp.type != NULL) {
         matmul_load_coefs(t, &t->b.zp, &one, &columns, to->zp, TILES_COLUMNS);
     }
-    return (tiles_strip_t){.codes = t->b.codes.data + strip * b->strip + first * b->tile,
-                           .kept = b->kept,
-                           .zero = b->zero,
-                           .tiles = n,
-                           .scale = to->scale,
-                           .zp = zps && !b->offsets ? to->zp : NULL,
-                           .offset = zps && b->offsets ? to->zp : NULL,
-                           .group = b->tiles,
-                           .left = b->tiles - first,
-                           .zp_group = b->tiles,
-                           .zp_left = b->tiles - first};
+    return matmul_tiles_of(b, t->b.codes.data + strip * b->strip + first * b->tile, first, n, to);
 }
 
 /* The same of a strip of tiles, with all of its columns: to[rows][TILES_COLUMNS]. */
