@@ -29,6 +29,7 @@ typedef struct context_options {
     const char *cache_type;
     bool cache_in_host; /* in memory of the host, which computes attention then */
     int sequences;      /* each with a cache for so many tokens; 0 is one */
+    int taken_back;     /* the most tokens that a sequence may take back */
 } context_options_t;
 
 /* A context with flash attention. */

@@ -53,7 +53,8 @@ LOGITS = {"gpt-oss, f32": ("gpt-oss", tiny_moe.F32, tiny_moe.F32, EXACT_BOUND),
 # The host's build for tests: with less optimisation it compiles faster, and nothing is timed.
 OPTIONS = {"CMAKE_CXX_FLAGS_RELEASE": "-O1", "CMAKE_C_FLAGS_RELEASE": "-O2", "GGML_NATIVE": "ON",
            "GGML_RPC": "ON", "LLAMA_BUILD_TESTS": "ON"}
-TARGETS = ["ggml", "llama", "ggml-rpc-server", "test-backend-ops"]
+TARGETS = ["ggml", "llama", "ggml-rpc-server", "test-backend-ops", "test-llama-archs",
+           "test-recurrent-state-rollback", "test-state-restore-fragmented", "test-save-load-state"]
 PROGRAMS = ["greedy", "logits", "perplexity", "backend"]
 TOKENS, SINGLE = 90, 20  # of the tiny model, and those that are decoded one by one
 # Types of caches that the host knows, and where layers and cache are: a part of the layers on this
@@ -67,6 +68,15 @@ LAYERS = 30
 PLACED_BOUND = math.sqrt(2 * LAYERS) * EIGHT_BITS
 # Sequences with a cache for each.
 SEQUENCES, SEQUENCE_CACHES = 3, ["f16", "q8_0"]
+# Tiny models of the host, whose test-llama-archs makes them with random weights of f32; those of
+# the second list can take tokens back, of the others the host's own backend cannot either.
+MADE = ["gpt-oss", "qwen3moe", "deepseek2", "qwen35", "qwen35moe", "qwen3next", "granitehybrid",
+        "mamba2", "kimi-linear"]
+TAKES_BACK = ["gpt-oss", "qwen3moe", "deepseek2", "qwen35", "qwen35moe"]
+# The host's own tests of states, and models from above.
+STATE_TESTS = {"test-recurrent-state-rollback": ["qwen35", "qwen35moe"],
+               "test-state-restore-fragmented": ["gpt-oss", "qwen3moe", "deepseek2", "qwen35"],
+               "test-save-load-state": ["gpt-oss", "deepseek2", "qwen35", "granitehybrid"]}
 PROMPT = "The capital of France is"
 MORE_PROMPTS = ["Once upon a time there was", "def fibonacci(n):", "1, 2, 3, 4, 5, 6, 7, 8, 9, 10,"]
 MODES = ["strict", "int8"]
@@ -315,11 +325,11 @@ def check_rpc(program_and_model, server, prompt, expected, environment):
 
 
 def logits(program, model, device, work, environment, layers="all", cache="f16", sequences=1,
-           tokens=TOKENS, single=SINGLE):
+           tokens=TOKENS, single=SINGLE, state="kept"):
     """Rows of logits, one for each token, and what the program said."""
     path = os.path.join(work, "logits.bin")
     said = run([program, model, device, layers, "2", cache, str(sequences), str(tokens),
-                str(single), path], env=environment)
+                str(single), state, path], env=environment)
     values = array.array("f")
     with open(path, "rb") as file:
         values.frombytes(file.read())
@@ -399,6 +409,47 @@ def check_sequences(program, model, work, environment):
     return failed
 
 
+def best(row):
+    return max(range(len(row)), key=row.__getitem__)
+
+
+def made_model(binaries, name, work):
+    """The file of a tiny model."""
+    run([os.path.join(binaries, "test-llama-archs"), "-a", name, "-s", "1", "-o", work])
+    model, = glob.glob(os.path.join(work, f"{name}-*.gguf"))
+    return model
+
+
+def check_states(program, binaries, work, environment):
+    """Two sequences of models of many architectures, over a prompt in chunks and single tokens,
+    also where sequences were saved and restored in between, or had tokens taken back: on this
+    backend the logits are those of the CPU backend, which only went on."""
+    failed = 0
+    strict = dict(environment, SINTER_GGML_FPMATH="strict")
+    for name in MADE:
+        model = made_model(binaries, name, work)
+        theirs, _ = logits(program, model, "cpu", work, strict, sequences=2)
+        for state in ["kept", "restored", *(["rolled-back"] if name in TAKES_BACK else [])]:
+            ours, _ = logits(program, model, "Sinter", work, strict, sequences=2, state=state)
+            errors = errors_of(ours, theirs)
+            same = sum(best(a) == best(b) for a, b in zip(ours, theirs))
+            good = len(errors) > 0 and all(error <= EXACT_BOUND for error in errors)
+            print(f"{name}, sequences {state}: errors of at most {max(errors):.3%}, bound "
+                  f"{EXACT_BOUND:.2%}; {same} of {len(ours)} best tokens are equal" +
+                  ("" if good else ": WRONG"), flush=True)
+            failed += not good
+    for test, names in STATE_TESTS.items():
+        for name in names:
+            said = run([os.path.join(binaries, test), "-m", made_model(binaries, name, work),
+                        "-ngl", "99", "-dev", "Sinter"],
+                       env=dict(strict, SINTER_VERBOSE="dispatch"))
+            # One that skips all, or another device, is no test.
+            good = "graphs compiled" in said and not re.search("FAIL|skipping", said)
+            print(f"{test}, {name}:", "right" if good else f"WRONG\n{said[-2000:]}", flush=True)
+            failed += not good
+    return failed
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sinter", required=True, help="a build folder of this project")
@@ -445,6 +496,7 @@ def test(arguments, work):
     failed += check_logits(programs["logits"], work, environment)
     failed += check_placement(programs["logits"], model, work, environment)
     failed += check_sequences(programs["logits"], model, work, environment)
+    failed += check_states(programs["logits"], binaries, work, environment)
     ops = arguments.ops.split(",") if arguments.ops else table_of_ops()
     failed += check_ops(binaries, ops, arguments.all_cases, environment) + (not ops)
     return 1 if failed else 0
