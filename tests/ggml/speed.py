@@ -51,7 +51,8 @@ LARGE = [Line(name, "f16", threads, *rest) for name, *rest in (
 # The shape and the types of make_gguf.py.
 MODELS = {f"{shape}-{types}": (shape, types) for shape, types in (
     ("llama3-8b", "q4_0"), ("llama3-8b", "q4_k_m"), ("llama3-8b", "q8_0"),
-    ("qwen3-30b-a3b", "q4_k_m"), ("gpt-oss-20b", "mxfp4"))}
+    ("qwen3-30b-a3b", "q4_k_m"), ("gpt-oss-20b", "mxfp4"), ("deepseek-v2-lite", "q4_k_m"),
+    ("qwen3.5-35b-a3b", "q4_k_m"), ("granite-4-h-tiny", "q4_k_m"))}
 # A warm-up is a run with at most so much: two batches, so that the growing cache is compiled.
 WARM_PROMPT, WARM_STEPS = 1024, 4
 PAUSE = 0.05  # seconds until the threads of the other process sleep
