@@ -5,6 +5,7 @@ experts. Everything is fetched from PyPI into a scratch folder; exit status 77 w
 possible."""
 import argparse
 import array
+import collections
 import fcntl
 import glob
 import math
@@ -54,7 +55,8 @@ LOGITS = {"gpt-oss, f32": ("gpt-oss", tiny_moe.F32, tiny_moe.F32, EXACT_BOUND),
 OPTIONS = {"CMAKE_CXX_FLAGS_RELEASE": "-O1", "CMAKE_C_FLAGS_RELEASE": "-O2", "GGML_NATIVE": "ON",
            "GGML_RPC": "ON", "LLAMA_BUILD_TESTS": "ON"}
 TARGETS = ["ggml", "llama", "ggml-rpc-server", "test-backend-ops", "test-llama-archs",
-           "test-recurrent-state-rollback", "test-state-restore-fragmented", "test-save-load-state"]
+           "test-recurrent-state-rollback", "test-state-restore-fragmented", "test-save-load-state",
+           "test-export-graph-ops"]
 PROGRAMS = ["greedy", "logits", "perplexity", "backend"]
 TOKENS, SINGLE = 90, 20  # of the tiny model, and those that are decoded one by one
 # Types of caches that the host knows, and where layers and cache are: a part of the layers on this
@@ -214,6 +216,30 @@ def check_ops(binaries, ops, all_cases, environment):
         for line in bad[:5]:
             print("   ", line)
         failed += bool(bad) or result.returncode != 0 or good == 0
+    return failed
+
+
+def check_nodes(binaries, work, environment):
+    """Each node of the graphs of tiny models by itself, as the host exports them."""
+    failed, nodes = 0, os.path.join(work, "nodes.txt")
+    # The host's program leaves tensors of integers as malloc gives them: here full of zeros.
+    zeros = dict(environment, MALLOC_PERTURB_="255")
+    for name in MADE:
+        run([os.path.join(binaries, "test-export-graph-ops"), "-m",
+             made_model(binaries, name, work), "-o", nodes, "-ngl", "0"])
+        out = subprocess.run([os.path.join(binaries, "test-backend-ops"), "test", "-b", "Sinter",
+                              "--test-file", nodes], capture_output=True, text=True, check=False,
+                             errors="replace", env=zeros).stdout
+        good = out.count(": \x1b[1;32mOK")
+        # It compares all of a tensor, of which SET_ROWS writes some rows.
+        bad = [line for line in out.splitlines()
+               if "(name=" in line and ": \x1b[1;31mFAIL" in line and " SET_ROWS(" not in line]
+        refused = collections.Counter(re.findall(r"^ *(\w+)\(.*not supported", out, re.MULTILINE))
+        print(f"nodes of {name}: {good} right, {len(bad)} wrong, not taken: "
+              f"{', '.join(f'{n} {op}' for op, n in refused.items()) or 'none'}", flush=True)
+        for line in bad[:5]:
+            print("   ", line)
+        failed += bool(bad) or good == 0
     return failed
 
 
@@ -497,6 +523,7 @@ def test(arguments, work):
     failed += check_placement(programs["logits"], model, work, environment)
     failed += check_sequences(programs["logits"], model, work, environment)
     failed += check_states(programs["logits"], binaries, work, environment)
+    failed += check_nodes(binaries, work, environment)
     ops = arguments.ops.split(",") if arguments.ops else table_of_ops()
     failed += check_ops(binaries, ops, arguments.all_cases, environment) + (not ops)
     return 1 if failed else 0
