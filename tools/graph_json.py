@@ -55,6 +55,10 @@ def output_shape(kind, inputs, attrs):
     if kind == "Gather":
         axis = attrs.get("axis", 0) % len(shapes[0])
         return shapes[0][:axis] + shapes[1] + shapes[0][axis + 1:]
+    if kind == "Slice":
+        parts = zip(attrs["axes"], attrs["starts"], attrs["ends"])
+        taken = {axis % len(shapes[0]): end - start for axis, start, end in parts}
+        return [taken.get(d, n) for d, n in enumerate(shapes[0])]
     if kind == "Concat":
         axis = attrs["axis"] % len(shapes[0])
         return shapes[0][:axis] + [sum(s[axis] for s in shapes)] + shapes[0][axis + 1:]

@@ -9,6 +9,7 @@ sinter_status_t pass_infer_shapes(graph_t *sub);
 sinter_status_t pass_matmul_2d(graph_t *sub);
 sinter_status_t pass_drop_dropout(graph_t *sub);
 sinter_status_t pass_plain_attention(graph_t *sub);
+sinter_status_t pass_raise_slices(graph_t *sub);
 sinter_status_t pass_drop_casts(graph_t *sub);
 sinter_status_t pass_widen(graph_t *sub);
 sinter_status_t pass_conv_weights(graph_t *sub);

@@ -30,7 +30,10 @@ typedef struct path {
  * quantises into memory. Quantised probabilities stay elementwise work of the attention step. */
 static bool codes_in_memory(const graph_t *g, const node_t *matmul, int codes)
 {
-    const int p = g->values[codes].producer;
+    int p = g->values[codes].producer;
+    while (p >= 0 && g->nodes[p].kind == sinter_op_slice) { /* a part of codes */
+        p = g->values[g->nodes[p].in[0]].producer;
+    }
     return p < 0 || graph_product_of_experts(g, &g->nodes[p]) != NULL ||
            ((op_flags(g->nodes[p].kind) & OP_QUANT) != 0 && !node_has_role(matmul, "pv"));
 }

@@ -241,6 +241,14 @@ static int take_above(matcher_t *m, int pattern_node, unsigned classes, const lt
         for (int i = 0; i < n_in; i++) {
             m->work_values[n++] = space != NULL && view ? ~node->in[i] : node->in[i];
         }
+        /* But a part of the codes has a part of the scales. */
+        const bool sliced = (pat_classes(node) & PAT_DEQUANT) != 0 && (classes & PAT_SLICE) != 0;
+        for (int i = 1; i < node->n_in && sliced; i++) {
+            if (fits_above(m, node->in[i], PAT_SLICE, NULL, leave)) {
+                match_add(m, m->g->values[node->in[i]].producer, pattern_node);
+                taken++;
+            }
+        }
     }
     return taken;
 }

@@ -15,6 +15,9 @@ unsigned pat_classes(const node_t *node)
     if ((flags & OP_VIEW) != 0) {
         return PAT_VIEW;
     }
+    if (node->kind == sinter_op_slice) {
+        return PAT_SLICE;
+    }
     if ((flags & OP_QUANT) != 0) {
         return node->n_out == 1 ? PAT_QUANT : PAT_DYNQUANT;
     }

@@ -23,14 +23,15 @@
  * once. The classes of ops that run as steps of their own kind (OP_MATMUL and so on) are those of
  * graph/op_schema.h; the other ones are these. */
 enum {
-    PAT_ELTWISE = 1,    /* elementwise ops that are in no class below PAT_SCALE */
-    PAT_SCALE = 2,      /* Multiply and Divide, which are in PAT_ELTWISE too */
-    PAT_CAST = 4,       /* TypeCast */
-    PAT_VIEW = 8,       /* StaticReshape, StaticTranspose, Reorder */
-    PAT_QUANT = 16,     /* Quantize, and DynamicQuantize with given scales */
-    PAT_DEQUANT = 32,   /* Dequantize, DynamicDequantize */
-    PAT_DYNQUANT = 64,  /* DynamicQuantize that computes its scales, which are further outputs */
-    PAT_ATTENTION = 128 /* of a partition: it runs as attention */
+    PAT_ELTWISE = 1,     /* elementwise ops that are in no class below PAT_SCALE */
+    PAT_SCALE = 2,       /* Multiply and Divide, which are in PAT_ELTWISE too */
+    PAT_CAST = 4,        /* TypeCast */
+    PAT_VIEW = 8,        /* StaticReshape, StaticTranspose, Reorder */
+    PAT_QUANT = 16,      /* Quantize, and DynamicQuantize with given scales */
+    PAT_DEQUANT = 32,    /* Dequantize, DynamicDequantize */
+    PAT_DYNQUANT = 64,   /* DynamicQuantize that computes its scales, which are further outputs */
+    PAT_ATTENTION = 128, /* of a partition: it runs as attention */
+    PAT_SLICE = OP_CLASSES + (1 << 8) /* Slice: the first bit behind the classes of ops */
 };
 unsigned pat_classes(const node_t *node);
 

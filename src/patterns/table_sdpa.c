@@ -3,6 +3,8 @@
 #include "patterns/tables.h"
 
 #define OPERAND (PAT_CAST | PAT_VIEW | PAT_DEQUANT | PAT_SCALE)
+/* K or V may be a part of a cache. Of latent attention, V is the first elements of K. */
+#define CACHE (OPERAND | PAT_SLICE)
 #define PROB (PAT_CAST | PAT_QUANT | PAT_DEQUANT)
 
 /* The score and probability programs run on registers for each tile, hence the limits. */
@@ -27,8 +29,8 @@ static const pat_node_t sdpa[] = {
     {.role = "p_post", .ops = PROB, .edge = PAT_BELOW, .of = 2, .port = 0, .max = MAX_PROB},
     {.role = "pv", .ops = OP_MATMUL, .edge = PAT_BELOW, .of = 3, .port = 0, .min = 1, .max = 1},
     PAT_PRE("q_pre", OPERAND, 0, 0),
-    PAT_PRE("k_pre", OPERAND, 0, 1),
-    PAT_PRE("v_pre", OPERAND, 4, 1),
+    PAT_PRE("k_pre", CACHE, 0, 1),
+    PAT_PRE("v_pre", CACHE, 4, 1),
     TAIL(4, 8),
 };
 static const pat_check_t sdpa_checks[] = {pat_within_limits,
@@ -66,8 +68,8 @@ static const pat_node_t sdpa_transposed[] = {
      .min = 1,
      .max = 1},
     PAT_PRE("q_pre", OPERAND, 0, 0),
-    PAT_PRE("k_pre", OPERAND, 0, 1),
-    PAT_PRE("v_pre", OPERAND, 7, -1),
+    PAT_PRE("k_pre", CACHE, 0, 1),
+    PAT_PRE("v_pre", CACHE, 7, -1),
     TAIL(7, 11),
 };
 static const pat_check_t transposed_checks[] = {pat_within_limits,  pat_plain_matmuls,
@@ -93,8 +95,8 @@ static const pat_node_t sdpa_mqa[] = {
      .max = PAT_MANY},
     {.role = "pv", .ops = OP_MATMUL, .edge = PAT_BELOW, .of = 4, .port = 1, .min = 1, .max = 1},
     PAT_PRE("q_pre", OPERAND, 0, 0),
-    PAT_PRE("k_pre", OPERAND, 0, 1),
-    PAT_PRE("v_pre", OPERAND, 5, 0),
+    PAT_PRE("k_pre", CACHE, 0, 1),
+    PAT_PRE("v_pre", CACHE, 5, 0),
     TAIL(5, 9),
 };
 static const pat_check_t mqa_checks[] = {pat_within_limits, NULL};

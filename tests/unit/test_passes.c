@@ -447,6 +447,62 @@ static void test_sink_dequant(sinter_engine_t *engine)
                "MatMul(f32[5 3], f32[3 2]) -> f32[5 2]!");
 }
 
+/* ---- slice(f(x)) = f(slice(x)) where f is a TypeCast or a dequantisation --------------------- */
+
+/* Elements from..to-1 along an axis. */
+static lt_t slice(mini_t *m, sinter_data_type_t type, lt_t x, int64_t axis, int64_t from,
+                  int64_t to)
+{
+    return mini_op(m, sinter_op_slice, type, &x, 1,
+                   ATTRS(S64S(starts, from), S64S(ends, to), S64S(axes, axis)));
+}
+
+static void test_raise_slices(sinter_engine_t *engine)
+{
+    const char *algebra = "slice(f(x)) = f(slice(x)) where f is a TypeCast or a dequantisation";
+    mini_t m;
+    lt_t k;
+    /* The values of latent attention: the other reader keeps all of the keys. */
+    mini_begin(&m, engine);
+    k = dequant(&m, "per_group", "2x?x64", "2x?x4", NULL);
+    OP(&m, abs, f16, k);
+    slice(&m, sinter_f16, k, -1, 16, 48);
+    EXPECT(&m, "DynamicDequantize(s8[2 ? 64], f16[2 ? 4]) -> f16[2 ? 64] | "
+               "Abs(f16[2 ? 64]) -> f16[2 ? 64]! | Slice(f16[2 ? 4]) -> f16[2 ? 2] | "
+               "Slice(s8[2 ? 64]) -> s8[2 ? 32] | "
+               "DynamicDequantize(s8[2 ? 32], f16[2 ? 2]) -> f16[2 ? 32]!");
+    /* Casts on the way; scales and zero points that all elements share. */
+    mini_begin(&m, engine);
+    slice(&m, sinter_f32, OP(&m, type_cast, f32, dequant(&m, "per_tensor", "5x8", "1", "1")), 0, 1,
+          3);
+    EXPECT(&m, "Slice(s8[5 8]) -> s8[2 8] | "
+               "DynamicDequantize(s8[2 8], f16[1], u8[1]) -> f16[2 8] | "
+               "TypeCast(f16[2 8]) -> f32[2 8]!");
+    mini_begin(&m, engine);
+    slice(&m, sinter_f16, dequant(&m, "per_group", "5x8", "5x1", NULL), 1, 2, 7);
+    EXPECT(&m, "Slice(s8[5 8]) -> s8[5 5] | "
+               "DynamicDequantize(s8[5 5], f16[5 1]) -> f16[5 5]!");
+    mini_begin(&m, engine);
+    slice(&m, sinter_f16, dequant(&m, "per_channel", "5x8", "8", NULL), 0, 0, 2);
+    EXPECT(&m, "Slice(s8[5 8]) -> s8[2 8] | DynamicDequantize(s8[2 8], f16[8]) -> f16[2 8]!");
+    /* The last group is short in all of the codes, and in their part. */
+    mini_begin(&m, engine);
+    slice(&m, sinter_f16, short_dequant(&m, "9x16", "9x3"), 1, 7, 16);
+    EXPECT(&m, "Slice(f16[9 3]) -> f16[9 2] | Slice(s8[9 16]) -> s8[9 9] | "
+               "DynamicDequantize(s8[9 9], f16[9 2]) -> f16[9 9]!");
+    /* A part that is not made of whole groups, or of channels. */
+    mini_begin(&m, engine);
+    slice(&m, sinter_f16, dequant(&m, "per_group", "5x64", "5x4", NULL), 1, 8, 32);
+    EXPECT(&m, "DynamicDequantize(s8[5 64], f16[5 4]) -> f16[5 64] | "
+               "Slice(f16[5 64]) -> f16[5 24]!");
+    mini_begin(&m, engine);
+    slice(&m, sinter_f16, dequant(&m, "per_channel", "5x8", "8", NULL), 1, 0, 2);
+    EXPECT(&m, "DynamicDequantize(s8[5 8], f16[8]) -> f16[5 8] | Slice(f16[5 8]) -> f16[5 2]!");
+    mini_begin(&m, engine);
+    slice(&m, sinter_f32, static_dequant(&m, "4x3"), 0, 0, 2);
+    EXPECT(&m, "Dequantize(s8[4 3]) -> f32[4 3] | Slice(f32[4 3]) -> f32[2 3]!");
+}
+
 /* ---- f(view(x)) = view(f(x)) for elementwise f of one tensor --------------------------------- */
 
 static void test_sink_views(sinter_engine_t *engine)
@@ -728,6 +784,7 @@ int main(void)
     test_plain_attention(engine);
     test_drop_casts(engine);
     test_widen(engine);
+    test_raise_slices(engine);
     test_sink_dequant(engine);
     test_sink_views(engine);
     test_sink_quantise(engine);

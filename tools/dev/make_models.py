@@ -8,6 +8,7 @@ import attention_models
 import dequantise_models
 import expert_models
 import image_models
+import latent_models
 import layer_models
 import matmul_models
 import row_models
@@ -352,7 +353,8 @@ def models():
     """Name -> graph."""
     return network_models() | guide_models() | image_models.models() | quantise_models(
     ) | dequantise_models.models() | attention_models.models() | row_models.models(
-    ) | layer_models.models() | weight_models.models() | expert_models.models()
+    ) | layer_models.models() | weight_models.models() | expert_models.models(
+    ) | latent_models.models()
 
 
 def network_models():
@@ -456,7 +458,7 @@ def lists():
     own = {name: "\n".join([lines[0] + header, *lines[1:]]) + "\n" for name, lines in texts.items()}
     return own | dequantise_models.lists() | attention_models.lists(
     ) | matmul_models.lists() | row_models.lists() | layer_models.lists() | weight_models.lists(
-    ) | expert_models.lists()
+    ) | expert_models.lists() | latent_models.lists()
 
 
 def main():

@@ -319,6 +319,18 @@ def sdpa_int4_v_only(g, nomatch):
     return compressed_sdpa(g, "f16", "s4", declare(g, "p" if nomatch else None))
 
 
+@pattern("sdpa-latent", 3)
+def sdpa_latent(g, nomatch):
+    """The values are the first elements of the keys, which all heads share."""
+    q = g.input("f32", [1, 3, 5, 48])
+    k = dequantize_groups(g, "s8", [1, 1, 9, 48], [1, 1, 1, 16], to="f32")
+    s = binary(g, "Multiply", matmul(g, q, k, transpose_b=True), g.input("f32", [1]))
+    v = g.op("Slice", [k], "f32", starts=[0], ends=[32], axes=[3])
+    if nomatch:  # the values must be written: DynamicDequantize, Slice, attention over f32
+        g.output(v)
+    return g.output(matmul(g, softmax(g, s), v))
+
+
 @pattern("sdpa-fp6-planes", 2)
 def sdpa_fp6_planes(g, nomatch):
     q, cache = g.input("bf16", [1, 3, 5, 64]), [64 * 3 * 12, 64 * 12, 64, 1]

@@ -61,8 +61,8 @@ static const char *refuse_bf16(const kernel_t *self, const problem_t *problem)
     const int64_t D = problem_dim(problem, p->q.data, p->trans_q ? 2 : 1),
                   Dv = problem_dim(problem, p->v.data, p->trans_v ? 2 : 1);
     (void)self;
-    return why == NULL && (D < 1 || Dv < 1 || D > ATT_CHUNK)
-               ? "needs head sizes known at compile, 1 to 512"
+    return why == NULL && (D < 1 || Dv < 1 || D > ATT_HEAD)
+               ? "needs head sizes known at compile, 1 to 576"
                : why;
 }
 
@@ -267,8 +267,8 @@ static const char *jit(attention_config_t *c, int64_t rows, int64_t D, int64_t D
                        features_t features)
 {
     const char *why = NULL;
-    if (D < 1 || Dv < 1 || D > ATT_CHUNK) {
-        return D > ATT_CHUNK ? "head size above 512" : "head size not known at compile or 0";
+    if (D < 1 || Dv < 1 || D > ATT_HEAD) {
+        return D > ATT_HEAD ? "head size above 576" : "head size not known at compile or 0";
     }
     c->qk_columns = product_columns(features);
     c->pv_columns =
@@ -293,16 +293,17 @@ static const char *jit(attention_config_t *c, int64_t rows, int64_t D, int64_t D
  * stay in L2; those that are processed in chunks load K for one strip at a time. */
 static void size_blocks(attention_config_t *c, int64_t rows, int64_t T, int64_t D, int64_t Dv)
 {
-    const bool decode = c->decode, chunks = D < 0 || D > ATT_CHUNK;
-    c->dk = D >= 0 && D < ATT_CHUNK ? round_up(D ? D : 1, 16) : ATT_CHUNK;
+    const bool decode = c->decode, chunks = D < 0 || D > ATT_HEAD;
+    c->dk = chunks ? ATT_CHUNK : round_up(D ? D : 1, 16);
     c->dv = Dv >= 0 && Dv < ATT_CHUNK ? round_up(Dv ? Dv : 1, decode ? 128 : 16)
                                       : ATT_CHUNK; /* decoding order: up to 128 elements */
     const int wide = c->dk > c->dv ? c->dk : c->dv, part = wide <= 128 ? 1 : wide <= 256 ? 2 : 4;
     const int tk = decode ? DECODE_TOKENS : ATT_TK / part;
     c->tk = T >= 0 && T < tk ? round_up(T ? T : 1, decode ? 2 * DECODE_LANES : 16) : tk;
-    c->rows = chunks ? ATT_STRIP : round_up(ATT_ROWS / part, ATT_STRIP);
-    if (rows >= 0 && rows < c->rows) {
-        c->rows = round_up(rows ? rows : 1, ATT_STRIP);
+    c->rows = chunks ? ATT_STRIP : wide > 256 ? ATT_WIDE_ROWS : ATT_ROWS / part;
+    if (rows >= 0) { /* blocks of about the same size */
+        const int64_t blocks = at_least((rows + c->rows - 1) / c->rows, 1);
+        c->rows = round_up(at_least((rows + blocks - 1) / blocks, 1), ATT_STRIP);
     }
     for (int i = ATT_LADDER - 1; i >= 0 && rows >= 0 && ladder[i] >= rows; i--) {
         c->rows = ladder[i];
@@ -506,7 +507,11 @@ static sinter_status_t geometry(const attention_params_t *p, const attention_con
     }
     d->block = c->rows;
     d->n_blocks = (d->rows + d->block - 1) / d->block;
-    while (frame->shares > 1 && d->block > c->strip &&
+    const bool few = frame->shares > 1 && d->block > c->strip &&
+                     d->n_kv * d->n_blocks * d->n_chunks < ATT_ITEMS * frame->shares;
+    /* Smaller blocks would decode the same tiles for each of them. */
+    d->by_tokens = few && p->prob == NULL && d->T >= ATT_LONG * d->block;
+    while (few && !d->by_tokens && d->block > c->strip &&
            d->n_kv * d->n_blocks * d->n_chunks < ATT_ITEMS * frame->shares) {
         d->block = round_up(d->block / 2, c->strip);
         d->n_blocks = (d->rows + d->block - 1) / d->block;
@@ -663,7 +668,7 @@ static void choose_division(const attention_params_t *p, const attention_config_
         (d->n_blocks == 1 && d->items % frame->shares != 0 && d->items < ATT_ITEMS * frame->shares);
     d->piece = d->items > 0 && d->Dv > 0 && !choice->shares_bytes ? piece_of(p, c, frame, st) : 0;
     d->by_weight = frame->shares > 1 && d->items > 0 && !choice->shares_bytes && d->piece == 0 &&
-                   (limits_vary(p, frame) || (uneven && !p->prob));
+                   (d->by_tokens || limits_vary(p, frame) || (uneven && !p->prob));
     if (d->piece > 0) {
         add_way(choice, "heads", ways_attention_heads, NULL);
     }

@@ -44,9 +44,12 @@ enum {
     ATT_TK = 256,                       /* most columns in a K tile; a chain's block */
     ATT_GRAIN = 16,                     /* strips see whole grains of columns */
     ATT_PIECE_ITEMS = 64,               /* attention with more items takes no pieces */
-    ATT_CHUNK = TAIL_ATTENTION_COLUMNS, /* D and Dv beyond this are processed in chunks */
+    ATT_WIDE_ROWS = 144,                /* the same of heads of more than 256 elements */
+    ATT_HEAD = 576,                     /* D beyond this is processed in chunks of ATT_CHUNK, */
+    ATT_CHUNK = TAIL_ATTENTION_COLUMNS, /* and Dv beyond this, too */
     ATT_LADDER = 8,                     /* strip heights that get JIT kernels */
-    ATT_ITEMS = 4 /* blocks are made smaller until each thread has this many items */
+    ATT_ITEMS = 4, /* blocks are made smaller until each thread has this many items, */
+    ATT_LONG = 8   /* unless there are this many times as many tokens as rows in a block */
 };
 
 /* JIT kernels for strips of `rows` rows. */
@@ -101,8 +104,9 @@ typedef struct attention_dims {
     int64_t group, rows;                     /* G; S * G */
     int64_t n_kv, n_blocks, n_chunks, items; /* items = n_kv * n_blocks * n_chunks */
     int block;                               /* rows in a block */
-    bool by_weight;                          /* shares are ranges of columns, not items in turn */
-    int64_t piece; /* columns of a piece; 0: items are not processed in pieces */
+    bool by_tokens; /* blocks stay as large as they are, and shares divide their tokens */
+    bool by_weight; /* shares are ranges of columns, not items in turn */
+    int64_t piece;  /* columns of a piece; 0: items are not processed in pieces */
 } attention_dims_t;
 
 typedef struct span {

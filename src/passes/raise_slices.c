@@ -1,0 +1,225 @@
+/* slice(f(x)) = f(slice(x)) where f is a TypeCast or a dequantisation
+ *
+ *   codes, scales -> DynamicDequantize -> Slice     becomes     codes -> Slice   \
+ *                                                               scales -> Slice -> DynamicDequantize
+ *
+ * so that a product reads the part where it lies, as codes. Multi-head latent attention has such a
+ * slice: its values are the first elements of its keys. */
+#include <string.h>
+
+#include "graph/layout.h"
+#include "graph/quant.h"
+#include "graph/quant_view.h"
+#include "graph/schema.h"
+#include "graph/shape.h"
+#include "numeric/dtype.h"
+#include "passes/passes.h"
+
+/* What a Slice takes of each dim of its input. */
+typedef struct taken {
+    int ndims;
+    int64_t start[SINTER_MAX_NDIMS], step[SINTER_MAX_NDIMS], n[SINTER_MAX_NDIMS];
+    bool all[SINTER_MAX_NDIMS]; /* the whole dim, known or not */
+} taken_t;
+
+static sinter_status_t taken_of(const graph_t *g, const node_t *slice, taken_t *taken)
+{
+    const lt_t *in = &g->values[slice->in[0]].lt;
+    const attr_t *starts = node_attr(slice, sinter_op_attr_starts),
+                 *axes = node_attr(slice, sinter_op_attr_axes);
+    taken->ndims = in->ndims;
+    for (int d = 0; d < in->ndims; d++) {
+        SG_TRY(slice_of_dim(slice, in, d, &taken->start[d], &taken->step[d], &taken->n[d]));
+        taken->all[d] = dim_known(in->dims[d]) && taken->n[d] == in->dims[d] && taken->step[d] == 1;
+    }
+    for (int d = 0; d < in->ndims; d++) { /* a dim that is not known is whole if no axis names it */
+        bool named = false;
+        for (size_t i = 0; i < starts->n; i++) {
+            int axis;
+            SG_TRY(shape_axis(slice, axes != NULL ? axes->s64[i] : (int64_t)i, in, &axis));
+            named = named || axis == d;
+        }
+        taken->all[d] = taken->all[d] || !named;
+    }
+    return sinter_success;
+}
+
+/* Elements of dim d that share a scale or zero point; 0: not known, or their number varies. */
+static int64_t group_of(const lt_t *data, const quant_dims_t *dims, int d)
+{
+    if (dims->size[d] > 0) {
+        return dims->size[d];
+    }
+    return dims->n[d] > 0 && dim_known(data->dims[d]) && data->dims[d] % dims->n[d] == 0
+               ? data->dims[d] / dims->n[d]
+               : 0;
+}
+
+/* The part of scales or zero points, dims being their groups over `data`, that the taken elements
+ * have: starts, ends and axes of a Slice of them. False: the part is not made of whole groups.
+ * n_axes 0: they stay as they are. */
+static bool part_of_scales(const lt_t *data, const quant_dims_t *dims, const taken_t *taken,
+                           int64_t *starts, int64_t *ends, int64_t *axes, size_t *n_axes)
+{
+    *n_axes = 0;
+    for (int d = 0; d < taken->ndims; d++) {
+        const int64_t group = group_of(data, dims, d), start = taken->start[d], n = taken->n[d];
+        if (taken->all[d] || dims->n[d] == 1) {
+            continue;
+        }
+        if (group == 0 || taken->step[d] != 1 || !dim_known(n) || n == 0 || start % group != 0 ||
+            (n % group != 0 && start + n != data->dims[d])) {
+            return false;
+        }
+        starts[*n_axes] = start / group;
+        ends[*n_axes] = (start + n + group - 1) / group;
+        axes[(*n_axes)++] = d;
+    }
+    return true;
+}
+
+/* Appends Slice(in) with these lists, which it copies; *out becomes its result. */
+static sinter_status_t add_slice(graph_t *g, int in, const int64_t *starts, const int64_t *ends,
+                                 const int64_t *axes, size_t n, int *out)
+{
+    static const sinter_op_attr_t ids[] = {sinter_op_attr_starts, sinter_op_attr_ends,
+                                           sinter_op_attr_axes};
+    const int64_t *const lists[] = {starts, ends, axes};
+    attr_t *attrs = ARENA_NEW(&g->arena, attr_t, 3);
+    const lt_t from = g->values[in].lt;
+    int64_t dims[SINTER_MAX_NDIMS];
+    memcpy(dims, from.dims, sizeof dims);
+    for (int i = 0; i < 3 && attrs != NULL; i++) {
+        int64_t *copy = ARENA_NEW(&g->arena, int64_t, n);
+        if (copy == NULL) {
+            return sinter_out_of_memory;
+        }
+        memcpy(copy, lists[i], n * sizeof *copy);
+        attrs[i] = (attr_t){.id = ids[i], .n = n, .s64 = copy};
+    }
+    for (size_t i = 0; i < n; i++) {
+        dims[axes[i]] = ends[i] - starts[i];
+    }
+    *out = pass_value_like(g, in, from.ndims, dims);
+    return attrs == NULL || *out < 0 ? sinter_out_of_memory
+                                     : pass_add_unary(g, sinter_op_slice, in, *out, attrs, 3);
+}
+
+/* slice(in), by the slice's own attributes. */
+static sinter_status_t slice_of(graph_t *g, int slice, int in, int *out)
+{
+    const node_t s = g->nodes[slice];
+    const lt_t to = g->values[s.out[0]].lt;
+    *out = pass_value_like(g, in, to.ndims, to.dims);
+    return *out < 0 ? sinter_out_of_memory
+                    : pass_add_unary(g, sinter_op_slice, in, *out, s.attrs, s.n_attrs);
+}
+
+static void drop(graph_t *g, int node)
+{
+    g->nodes[node].dead = true;
+    g->values[g->nodes[node].out[0]].producer = -1;
+}
+
+/* slice(cast(x)) = cast(slice(x)) */
+static sinter_status_t over_cast(graph_t *g, int slice, int cast)
+{
+    int part;
+    const node_t c = g->nodes[cast];
+    const int out = g->nodes[slice].out[0];
+    SG_TRY(slice_of(g, slice, c.in[0], &part));
+    drop(g, slice);
+    return pass_add_unary(g, c.kind, part, out, c.attrs, c.n_attrs);
+}
+
+/* Codes of less than a byte begin with a whole one. */
+static bool begins_byte(const lt_t *codes, const taken_t *taken)
+{
+    bool whole = true;
+    for (int d = 0; d < taken->ndims; d++) {
+        whole = whole && taken->start[d] * dtype_traits(codes->data_type)->bits % 8 == 0;
+    }
+    return whole;
+}
+
+/* slice(dequant(x, s, z)) = dequant(slice(x), slice(s), slice(z)), if whole groups are taken. */
+static sinter_status_t over_dequant(graph_t *g, int slice, int dequant)
+{
+    const node_t dq = g->nodes[dequant];
+    const lt_t data = g->values[dq.in[0]].lt;
+    const int ports[2] = {dq.quant->scale_input, dq.quant->zp_input};
+    int64_t starts[2][SINTER_MAX_NDIMS], ends[2][SINTER_MAX_NDIMS], axes[2][SINTER_MAX_NDIMS];
+    size_t n_axes[2] = {0, 0};
+    quant_dims_t dims[2];
+    taken_t taken;
+    SG_TRY(taken_of(g, &g->nodes[slice], &taken));
+    if (lt_is_opaque(&data) || !begins_byte(&data, &taken) || dq.quant->high_port >= 0) {
+        return sinter_success;
+    }
+    for (int i = 0; i < 2; i++) {
+        if (i == 1 && !dq.quant->has_zp) {
+            continue;
+        }
+        const bool known = quant_full_dims(g, &dq, i == 1, &dims[i]);
+        const lt_t *lt = ports[i] < 0 ? NULL : &g->values[dq.in[ports[i]]].lt;
+        if (!known ||
+            !part_of_scales(&data, &dims[i], &taken, starts[i], ends[i], axes[i], &n_axes[i]) ||
+            (n_axes[i] > 0 && (lt == NULL || lt->ndims != data.ndims || lt_is_opaque(lt)))) {
+            return sinter_success;
+        }
+    }
+    int *in = ARENA_NEW(&g->arena, int, dq.n_in + 1);
+    if (in == NULL) {
+        return sinter_out_of_memory;
+    }
+    memcpy(in, dq.in, sizeof(int) * (size_t)dq.n_in);
+    for (int i = 0; i < 2; i++) {
+        if (n_axes[i] > 0) {
+            SG_TRY(add_slice(g, dq.in[ports[i]], starts[i], ends[i], axes[i], n_axes[i],
+                             &in[ports[i]]));
+        }
+    }
+    SG_TRY(slice_of(g, slice, dq.in[0], &in[0]));
+    /* The Slice's place in the graph becomes that of the dequantisation of the part. */
+    node_t *part = &g->nodes[slice];
+    const int out = part->out[0];
+    *part = dq;
+    part->in = in;
+    part->out = in + dq.n_in;
+    part->out[0] = out;
+    if (dq.quant->type == QUANT_PER_GROUP) {
+        const lt_t *taken_codes = &g->values[in[0]].lt;
+        const s64_list_t none = {0, NULL}, sizes = {(size_t)data.ndims, dims[0].size};
+        for (int d = 0; d < data.ndims; d++) {
+            const int64_t n = taken.n[d];
+            dims[0].size[d] =
+                dims[0].n[d] == 1 && dims[0].size[d] > 0 && dim_known(n) ? n : dims[0].size[d];
+        }
+        SG_TRY(quant_regroup(&g->arena, part, QUANT_PER_GROUP, none,
+                             quant_dims_ragged(taken_codes, &dims[0]) ? sizes : none));
+    } else {
+        part->quant = quant_copy(&g->arena, part->quant);
+        if (part->quant == NULL) {
+            return sinter_out_of_memory;
+        }
+    }
+    return graph_find_groups(g, part);
+}
+
+/* slice(f(x)) = f(slice(x)) where f is a TypeCast or a dequantisation */
+sinter_status_t pass_raise_slices(graph_t *sub)
+{
+    for (int i = 0; i < sub->n_nodes; i++) {
+        const node_t *n = &sub->nodes[i];
+        const int p = n->kind == sinter_op_slice && !n->dead ? sub->values[n->in[0]].producer : -1;
+        if (p < 0 || sub->values[n->in[0]].lt.ndims < 0) {
+            continue;
+        }
+        if (sub->nodes[p].kind == sinter_op_type_cast) {
+            SG_TRY(over_cast(sub, i, p));
+        } else if ((op_flags(sub->nodes[p].kind) & OP_DEQUANT) != 0) {
+            SG_TRY(over_dequant(sub, i, p));
+        }
+    }
+    return sinter_success;
+}
