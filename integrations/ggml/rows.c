@@ -272,13 +272,12 @@ static const tensor_t *reader_of(const gs_builder_t *b, const tensor_t *t, int *
                 src->op == GGML_OP_NONE) {
                 continue;
             }
-            int perm[GGML_MAX_DIMS];
-            int64_t heads;
-            if (src->data != t->data || gs_view_of_rows(src, perm, &heads)) {
+            gs_rows_t rows;
+            if (src->data != t->data || gs_view_of_rows(src, &rows)) {
                 return NULL;
             }
             for (int d = 1; d < GGML_MAX_DIMS; d++) {
-                if (perm[d] == 2 && src->ne[d] > 1 && src->ne[d] <= t->ne[1]) {
+                if (rows.perm[d] == 2 && src->ne[d] > 1 && src->ne[d] <= t->ne[1]) {
                     *dim = d;
                     return src;
                 }

@@ -237,22 +237,43 @@ bool gs_use_gathered(gs_builder_t *b, const tensor_t *t, int rank, const lt_t *i
 
 /* ---- views ----------------------------------------------------------------------------------- */
 
-const char *gs_view_of_rows(const tensor_t *t, int perm[GGML_MAX_DIMS], int64_t *heads)
+/* Whether some dim of the view goes from head to head, through all of a row. */
+static bool has_heads(const tensor_t *t, int64_t heads, size_t head)
+{
+    bool found = false;
+    for (int i = 1; i < GGML_MAX_DIMS; i++) {
+        found = found || (t->nb[i] == head && t->ne[i] == heads);
+    }
+    return found;
+}
+
+const char *gs_view_of_rows(const tensor_t *t, gs_rows_t *rows)
 {
     const tensor_t *root = gs_root(t);
     const size_t row = ggml_row_size(root->type, root->ne[0]);
     const size_t head = ggml_row_size(t->type, t->ne[0]);
-    if (t->type != root->type || t->ne[0] == 0 || root->ne[0] % t->ne[0] != 0) {
+    int *perm = rows->perm;
+    if (t->type != root->type || t->ne[0] == 0 || t->ne[0] > root->ne[0]) {
         return "memory that an earlier node writes";
     }
-    *heads = root->ne[0] / t->ne[0];
+    const int64_t heads = root->ne[0] / t->ne[0];
+    *rows = (gs_rows_t){.heads = 1};
+    if (heads > 1 && root->ne[0] % t->ne[0] == 0 && has_heads(t, heads, head)) {
+        rows->heads = heads;
+    } else {
+        const size_t begin = (size_t)((const char *)t->data - (const char *)root->data) % row;
+        rows->start = (int64_t)(begin / ggml_type_size(t->type)) * ggml_blck_size(t->type);
+        if (begin % ggml_type_size(t->type) != 0 || rows->start + t->ne[0] > root->ne[0]) {
+            return "memory that an earlier node writes";
+        }
+    }
     bool found[GGML_MAX_DIMS] = {true};
     int left[GGML_MAX_DIMS], n = 0;
     perm[0] = 0;
     for (int i = 1; i < GGML_MAX_DIMS; i++) {
-        const int base = *heads > 1 && t->nb[i] == head && t->ne[i] == *heads ? 1
-                         : t->nb[i] == row && t->ne[i] > 1                    ? 2
-                                                                              : 0;
+        const int base = rows->heads > 1 && t->nb[i] == head && t->ne[i] == rows->heads ? 1
+                         : t->nb[i] == row && t->ne[i] > 1                              ? 2
+                                                                                        : 0;
         if (base && !found[base]) {
             perm[i] = base;
             found[base] = true;
@@ -261,9 +282,6 @@ const char *gs_view_of_rows(const tensor_t *t, int perm[GGML_MAX_DIMS], int64_t 
         } else {
             return "a view of memory that an earlier node writes";
         }
-    }
-    if (*heads > 1 && !found[1]) {
-        return "a part of the rows that an earlier node writes";
     }
     for (int base = 1; base < GGML_MAX_DIMS; base++) {
         if (!found[base]) {
@@ -277,15 +295,18 @@ const char *gs_view_of_rows(const tensor_t *t, int perm[GGML_MAX_DIMS], int64_t 
 static bool rows_of_version(gs_builder_t *b, const tensor_t *t, const gs_value_t *version,
                             gs_value_t *v)
 {
-    int64_t heads = 0;
+    gs_rows_t rows;
     *v = (gs_value_t){.known = true, .id = version->id, .type = version->type, .rank = 2};
-    const char *why = gs_view_of_rows(t, v->perm, &heads);
-    if (why || version->id == 0 || t->data != version->begin) {
+    const char *why = gs_view_of_rows(t, &rows);
+    if (why || version->id == 0 ||
+        (const char *)t->data !=
+            (const char *)version->begin + ggml_row_size(t->type, rows.start)) {
         return gs_fail(b, "%s", why ? why : "memory that an earlier node writes");
     }
     memcpy(v->dims, version->dims, sizeof(v->dims));
+    memcpy(v->perm, rows.perm, sizeof(v->perm));
     v->ne[0] = t->ne[0];
-    v->ne[1] = heads;
+    v->ne[1] = rows.heads;
     v->ne[2] = version->dims[0];
     v->ne[3] = 1;
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
@@ -293,6 +314,17 @@ static bool rows_of_version(gs_builder_t *b, const tensor_t *t, const gs_value_t
             return gs_fail(b, "other rows than an earlier node writes");
         }
     }
+    if (rows.heads * t->ne[0] == version->dims[1]) {
+        return true;
+    }
+    lt_t all, part;
+    sinter_logical_tensor_init_unknown(&all, v->id, v->type, SINTER_UNKNOWN_NDIMS,
+                                       sinter_tensor_property_undef);
+    if (!gs_slice(b, &all, 1, rows.start, t->ne[0], &part)) {
+        return false;
+    }
+    v->id = part.id;
+    v->dims[1] = t->ne[0];
     return true;
 }
 
@@ -374,14 +406,15 @@ static bool is_of_result(const tensor_t *t)
 
 uint64_t gs_kind_of_view(const tensor_t *t)
 {
-    int perm[GGML_MAX_DIMS] = {0};
+    gs_rows_t rows;
     int dim = 0;
-    int64_t heads = 0, start = 0, count = 0;
-    const bool of_rows = !gs_view_of_rows(t, perm, &heads);
+    int64_t start = 0, count = 0;
+    const bool of_rows = !gs_view_of_rows(t, &rows);
     uint64_t kind = (uint64_t)of_rows;
     for (int i = 1; i < GGML_MAX_DIMS && of_rows; i++) {
-        kind = kind << 2 | (uint64_t)perm[i];
+        kind = kind << 2 | (uint64_t)rows.perm[i];
     }
+    kind = kind << 1 | (uint64_t)(of_rows && rows.heads > 1);
     const gs_part_t part = t->op == GGML_OP_VIEW && is_of_result(t)
                                ? gs_part_of(t, &dim, &start, &count)
                                : GS_PART_ALL;
