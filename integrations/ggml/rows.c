@@ -273,6 +273,9 @@ static const tensor_t *reader_of(const gs_builder_t *b, const tensor_t *t, int *
                 continue;
             }
             gs_rows_t rows;
+            while (gs_turns(src) && gs_view_of_rows(src, &rows)) {
+                src = src->src[0];
+            }
             if (src->data != t->data || gs_view_of_rows(src, &rows)) {
                 return NULL;
             }

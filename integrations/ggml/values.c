@@ -247,6 +247,11 @@ static bool has_heads(const tensor_t *t, int64_t heads, size_t head)
     return found;
 }
 
+bool gs_turns(const tensor_t *t)
+{
+    return t->op == GGML_OP_PERMUTE || t->op == GGML_OP_TRANSPOSE;
+}
+
 const char *gs_view_of_rows(const tensor_t *t, gs_rows_t *rows)
 {
     const tensor_t *root = gs_root(t);
@@ -426,6 +431,7 @@ uint64_t gs_kind_of_view(const tensor_t *t)
 
 static bool value_of(gs_builder_t *b, const tensor_t *t, gs_value_t *v);
 
+
 /* A view of a value: the same elements in other dims, or parts of it along one dim. */
 static bool view_of_value(gs_builder_t *b, const tensor_t *t, gs_value_t *v)
 {
@@ -435,7 +441,7 @@ static bool view_of_value(gs_builder_t *b, const tensor_t *t, gs_value_t *v)
         return false;
     }
     *v = source;
-    if (t->op == GGML_OP_PERMUTE || t->op == GGML_OP_TRANSPOSE) {
+    if (gs_turns(t)) {
         static const int swap[4] = {1, 0, 2, 3};
         for (int i = 0; i < GGML_MAX_DIMS; i++) {
             v->perm[t->op == GGML_OP_TRANSPOSE ? swap[i] : t->op_params[i]] = source.perm[i];
@@ -496,7 +502,9 @@ static bool value_of(gs_builder_t *b, const tensor_t *t, gs_value_t *v)
             return false;
         }
     } else if (version) {
-        if (!rows_of_version(b, t, version, v)) {
+        gs_rows_t rows;
+        const bool turned = gs_turns(t) && gs_view_of_rows(t, &rows);
+        if (turned ? !view_of_value(b, t, v) : !rows_of_version(b, t, version, v)) {
             return false;
         }
     } else if (gs_layout_of(t->type)) {

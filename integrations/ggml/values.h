@@ -43,6 +43,8 @@ bool gs_copy_to_output(gs_builder_t *b);
 /* y = x, converted where its type is another one. */
 bool gs_convert(gs_builder_t *b, const lt_t *x, const lt_t *y);
 
+/* A view that has the dims of its source in another order. */
+bool gs_turns(const tensor_t *t);
 /* How a view sees the rows of its root, in which heads lie side by side: dim i of the view is
  * number perm[i] of elements, heads, rows and a dim of 1. With one head, its elements may be a part
  * of the row, from `start` on: latent attention has its values there. */
