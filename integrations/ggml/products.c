@@ -52,11 +52,20 @@ static bool wants_exact(const tensor_t *t)
            (activation != GGML_PREC_DEFAULT && activation < EIGHT_BITS);
 }
 
+/* A part of a cache, or what a node has made: keys or values of attention, whose scores have four
+ * dims, so that no view stands between them and the softmax. */
+static bool is_cache(const gs_builder_t *b, const tensor_t *t)
+{
+    const ggml_backend_buffer_t buffer = gs_root(t)->buffer;
+    return gs_in_graph(b, t) || gs_version_of(b, t) ||
+           (gs_is_view(t) && buffer && buffer->usage != GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+}
+
 static bool translate_mul_mat(gs_builder_t *b, const tensor_t *t)
 {
     const tensor_t *weights = t->src[0], *activation = t->src[1];
     const int64_t groups = weights->ne[2];
-    const bool shared = groups == 1 && weights->ne[3] == 1,
+    const bool shared = groups == 1 && weights->ne[3] == 1 && !is_cache(b, weights),
                grouped = !shared && activation->ne[2] > groups;
     const int rank = shared ? gs_rank(t) : 4;
     lt_t x, w, y;
