@@ -155,10 +155,10 @@ typedef struct rotary_params {
 } rotary_params_t;
 
 /* Gather (data, indices) or ScatterRows (data, slots as indices, updates) along an axis; negative:
- * counted from the end. */
+ * counted from the end. batch: of the first so many dims each index has indices of its own. */
 typedef struct index_params {
     int data, indices, updates, out;
-    int axis;
+    int axis, batch;
 } index_params_t;
 
 /* A Reorder between tiles and strides. */

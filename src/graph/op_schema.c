@@ -282,12 +282,18 @@ CARD card_rotary_embedding = {IN(3, 4, FLT32, FLT32, FLT32 | INDEX, INDEX),
                               .index_port = 3};
 CARD card_hadamard_transform = {IN(1, 1, FLT32), OUT(1, 1, FLT32), ATTRS(NUM_MIN(block_size, 0, 0)),
                                 .check = check_hadamard_transform, .flags = OP_ROTARY};
-CARD card_gather = {IN(2, 2, ANY, INDEX),         OUT(1, 1, ANY),
-                    ATTRS(NUM(axis, 0)),          .check = check_same_first,
-                    .flags = OP_MOVE | OP_GATHER, .index_port = 1};
-CARD card_scatter_rows = {IN(3, 3, ANY, INDEX, ANY),     OUT(1, 1, ANY),
-                          ATTRS(NUM(axis, 0)),           .check = check_scatter_rows,
-                          .flags = OP_MOVE | OP_SCATTER, .index_port = 1};
+CARD card_gather = {IN(2, 2, ANY, INDEX),
+                    OUT(1, 1, ANY),
+                    ATTRS(NUM(axis, 0), NUM_MIN(batch_dims, 0, 0)),
+                    .check = check_same_first,
+                    .flags = OP_MOVE | OP_GATHER,
+                    .index_port = 1};
+CARD card_scatter_rows = {IN(3, 3, ANY, INDEX, ANY),
+                          OUT(1, 1, ANY),
+                          ATTRS(NUM(axis, 0), NUM_MIN(batch_dims, 0, 0)),
+                          .check = check_scatter_rows,
+                          .flags = OP_MOVE | OP_SCATTER,
+                          .index_port = 1};
 CARD card_slice = {
     IN(1, 1, ANY),        OUT(1, 1, ANY),   ATTRS(NEED(starts), NEED(ends), MAY(axes), MAY(steps)),
     .check = check_slice, .flags = OP_MOVE, .limit = limit_slice};

@@ -67,22 +67,50 @@ sinter_status_t check_hadamard_transform(const node_t *node, const lt_t *in, con
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
+static sinter_status_t unify(const node_t *node, lt_t *lt, int d, int64_t *with)
+{
+    return dims_unify(&lt->dims[d], with)
+               ? sinter_success
+               : FAIL_SHAPE(node,
+                            "dimension %d of tensor %" PRIu64 " is %" PRId64 ", expected %" PRId64,
+                            d, lt->id, lt->dims[d], *with);
+}
+
+/* The first *n dims of data and indices are the same; they end before the axis. */
+static sinter_status_t batch_dims_of(const node_t *node, lt_t *data, lt_t *indices, int axis,
+                                     int *n)
+{
+    const int64_t given = node_s64(node, sinter_op_attr_batch_dims, 0);
+    if (given > axis || given > indices->ndims) {
+        return FAIL_SHAPE(node,
+                          "batch_dims is %" PRId64 ", but the axis is %d, and tensor %" PRIu64
+                          " has %d dimensions",
+                          given, axis, indices->id, (int)indices->ndims);
+    }
+    *n = (int)given;
+    for (int d = 0; d < *n; d++) {
+        SG_TRY(unify(node, indices, d, &data->dims[d]));
+    }
+    return sinter_success;
+}
+
 sinter_status_t shape_gather(const node_t *node, lt_t *in, lt_t *out)
 {
     int64_t dims[SINTER_MAX_NDIMS];
-    int axis, n = 0;
+    int axis, batch, n = 0;
     if (in[0].ndims < 0 || in[1].ndims < 0) {
         return sinter_success;
     }
     SG_TRY(shape_axis(node, node_s64(node, sinter_op_attr_axis, 0), &in[0], &axis));
-    if (in[0].ndims - 1 + in[1].ndims > SINTER_MAX_NDIMS) {
+    SG_TRY(batch_dims_of(node, &in[0], &in[1], axis, &batch));
+    if (in[0].ndims - 1 + in[1].ndims - batch > SINTER_MAX_NDIMS) {
         return FAIL_SHAPE(node, "the output would have %d dimensions, %d are possible",
-                          in[0].ndims - 1 + in[1].ndims, SINTER_MAX_NDIMS);
+                          in[0].ndims - 1 + in[1].ndims - batch, SINTER_MAX_NDIMS);
     }
     for (int d = 0; d < axis; d++) {
         dims[n++] = in[0].dims[d];
     }
-    for (int d = 0; d < in[1].ndims; d++) {
+    for (int d = batch; d < in[1].ndims; d++) {
         dims[n++] = in[1].dims[d];
     }
     for (int d = axis + 1; d < in[0].ndims; d++) {
@@ -93,19 +121,20 @@ sinter_status_t shape_gather(const node_t *node, lt_t *in, lt_t *out)
 
 sinter_status_t shape_scatter_rows(const node_t *node, lt_t *in, lt_t *out)
 {
-    int axis;
+    int axis, batch;
     if (in[0].ndims < 0 || in[2].ndims < 0 || in[1].ndims < 0) {
         return sinter_success;
     }
     SG_TRY(shape_axis(node, node_s64(node, sinter_op_attr_axis, 0), &in[0], &axis));
-    if (in[1].ndims != 1 || in[2].ndims != in[0].ndims) {
+    SG_TRY(batch_dims_of(node, &in[0], &in[1], axis, &batch));
+    if (in[1].ndims != batch + 1 || in[2].ndims != in[0].ndims) {
         return FAIL_SHAPE(node,
-                          "slots, tensor %" PRIu64 ", must have one dimension, and updates, tensor "
-                          "%" PRIu64 ", as many as the data",
-                          in[1].id, in[2].id);
+                          "slots, tensor %" PRIu64 ", must have one dimension behind the %d of "
+                          "batch_dims, and updates, tensor %" PRIu64 ", as many as the data",
+                          in[1].id, batch, in[2].id);
     }
     for (int d = 0; d < in[0].ndims; d++) {
-        int64_t *with = d == axis ? &in[1].dims[0] : &in[0].dims[d];
+        int64_t *with = d == axis ? &in[1].dims[batch] : &in[0].dims[d];
         if (!dims_unify(&in[2].dims[d], with)) {
             return FAIL_SHAPE(node,
                               "dimension %d of updates, tensor %" PRIu64 ", is %" PRId64
@@ -211,15 +240,6 @@ sinter_status_t shape_top_k(const node_t *node, lt_t *in, lt_t *out)
         dims[d] = d == axis ? k : out[0].dims[d];
     }
     return shape_put(node, &out[1], in[0].ndims, dims);
-}
-
-static sinter_status_t unify(const node_t *node, lt_t *lt, int d, int64_t *with)
-{
-    return dims_unify(&lt->dims[d], with)
-               ? sinter_success
-               : FAIL_SHAPE(node,
-                            "dimension %d of tensor %" PRIu64 " is %" PRId64 ", expected %" PRId64,
-                            d, lt->id, lt->dims[d], *with);
 }
 
 /* x is [batch, heads, sequence, head] or, with num_heads, [batch, sequence, heads * head];

@@ -55,18 +55,31 @@ static int indices_of(fz_t *f, int ndims, const int64_t *dims, int64_t index_of)
                  fz_indices(f, ndims, dims, length));
 }
 
+/* The first dims of x, of which each index has indices of its own. */
+static int any_batch(fz_t *f, int axis)
+{
+    return fz_chance(f, 40) ? fz_pick(f, axis + 1) : 0;
+}
+
+static void batch_attr(fz_t *f, int batch)
+{
+    if (batch > 0 || fz_chance(f, 10)) {
+        fz_s64(f, sinter_op_attr_batch_dims, 1, &(int64_t){batch});
+    }
+}
+
 static int gather(fz_t *f, int x)
 {
     const fz_tensor_t t = f->tensors[x];
-    const int axis = any_axis(f, x, t.ndims);
-    int64_t at[2], dims[FZ_MAX_RANK];
-    const int n_at = t.ndims < 5 ? fz_pick(f, 3) : fz_pick(f, 2);
+    const int axis = any_axis(f, x, t.ndims), batch = any_batch(f, axis);
+    int64_t at[FZ_MAX_RANK], dims[FZ_MAX_RANK];
+    const int n_at = batch + (t.ndims < 5 ? fz_pick(f, 3) : fz_pick(f, 2));
     int ndims = 0;
     for (int d = 0; d < n_at; d++) {
-        at[d] = fz_dim(f, FZ_ONE_OF(f, 1, 2, 3, 7), 1);
+        at[d] = d < batch ? t.dims[d] : fz_dim(f, FZ_ONE_OF(f, 1, 2, 3, 7), 1);
     }
     for (int d = 0; d < t.ndims; d++) {
-        for (int i = 0; d == axis && i < n_at; i++) {
+        for (int i = batch; d == axis && i < n_at; i++) {
             dims[ndims++] = at[i];
         }
         if (d != axis) {
@@ -78,25 +91,29 @@ static int gather(fz_t *f, int x)
     if (axis > 0 || fz_chance(f, 50)) {
         axis_attr(f, axis, t.ndims);
     }
+    batch_attr(f, batch);
     return moved(f, x);
 }
 
 static int scatter(fz_t *f, int x)
 {
     const fz_tensor_t t = f->tensors[x];
-    const int axis = any_axis(f, x, t.ndims), updates = fz_chance(f, 50);
-    int64_t dims[FZ_MAX_RANK];
+    const int axis = any_axis(f, x, t.ndims), batch = any_batch(f, axis),
+              updates = fz_chance(f, 50);
+    int64_t dims[FZ_MAX_RANK], at[FZ_MAX_RANK];
     memcpy(dims, t.dims, sizeof dims);
+    memcpy(at, t.dims, sizeof at);
     dims[axis] = fz_dim(f, FZ_ONE_OF(f, 1, 2, 5, 9), 1);
+    at[batch] = updates ? t.dims[axis] : dims[axis];
     const int other = moved(f, fz_input(f, t.type, t.ndims, dims)),
-              slots = fz_indices(f, 1, updates ? &t.dims[axis] : &dims[axis],
-                                 updates ? dims[axis] : t.dims[axis]);
+              slots = fz_indices(f, batch + 1, at, updates ? dims[axis] : t.dims[axis]);
     f->tensors[slots].skip = fz_chance(f, 50);
     x = FZ_OP(f, scatter_rows, t.type, t.ndims, updates ? dims : t.dims, updates ? other : x, slots,
               updates ? x : other);
     if (axis > 0 || fz_chance(f, 50)) {
         axis_attr(f, axis, t.ndims);
     }
+    batch_attr(f, batch);
     return moved(f, x);
 }
 

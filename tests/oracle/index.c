@@ -27,38 +27,62 @@ static void keep_origin(orc_ctx_t *c)
 
 /* ---- rows by index --------------------------------------------------------------------------- */
 
+/* The index is not certain: the row that was taken may be any other one. */
+static void take_any_row(orc_value_t *out, size_t to, const orc_value_t *in, size_t from,
+                         size_t rows, size_t inner)
+{
+    for (size_t i = 0; i < inner; i++) {
+        for (size_t r = 0; r < rows; r++) {
+            const size_t other = from + r * inner + i;
+            const double off = in->v[other] == out->v[to + i]
+                                   ? bound_at(in, other)
+                                   : fabs(in->v[other] - out->v[to + i]) + bound_at(in, other);
+            out->b[to + i] = isnan(off) ? INFINITY : fmax(out->b[to + i], off);
+        }
+    }
+}
+
 int oracle_gather(orc_ctx_t *c)
 {
     const orc_value_t *in = c->in[0], *at = c->in[1];
-    const int axis = orc_axis(c, 0, in->lt.ndims);
+    const int axis = orc_axis(c, 0, in->lt.ndims),
+              batch = (int)orc_attr_s64(c, sinter_op_attr_batch_dims, 0);
     int64_t dims[SINTER_MAX_NDIMS];
     int n = 0;
 
-    if (axis < 0 || in->lt.ndims - 1 + at->lt.ndims > SINTER_MAX_NDIMS) {
-        return orc_fail(c, "axis or rank out of range");
+    if (axis < batch || at->lt.ndims < batch ||
+        in->lt.ndims - 1 + at->lt.ndims - batch > SINTER_MAX_NDIMS) {
+        return orc_fail(c, "axis, batch_dims or rank out of range");
     }
     for (int d = 0; d < axis; d++) {
         dims[n++] = in->lt.dims[d];
     }
-    for (int d = 0; d < at->lt.ndims; d++) {
+    for (int d = batch; d < at->lt.ndims; d++) {
         dims[n++] = at->lt.dims[d];
     }
     for (int d = axis + 1; d < in->lt.ndims; d++) {
         dims[n++] = in->lt.dims[d];
     }
     keep_origin(c);
-    if (orc_shape(c, 0, n, dims) || orc_alloc(c, c->out[0], in->b != NULL)) {
+    if (orc_shape(c, 0, n, dims) || orc_alloc(c, c->out[0], in->b != NULL || at->b != NULL)) {
         return -1;
     }
     const size_t outer = orc_count(in->lt.dims, axis), rows = (size_t)in->lt.dims[axis],
                  inner = orc_count(in->lt.dims + axis + 1, in->lt.ndims - axis - 1);
+    const size_t each = orc_count(at->lt.dims + batch, at->lt.ndims - batch),
+                 shared = orc_count(in->lt.dims + batch, axis - batch);
     for (size_t o = 0; o < outer; o++) {
-        for (size_t i = 0; i < at->n; i++) {
-            const double index = at->v[i] < 0 ? at->v[i] + (double)rows : at->v[i];
+        for (size_t i = 0; i < each; i++) {
+            const double given = at->v[o / shared * each + i],
+                         index = given < 0 ? given + (double)rows : given;
             if (!(index >= 0 && index < (double)rows)) {
-                return orc_fail(c, "index %g is out of range", at->v[i]);
+                return orc_fail(c, "index %g is out of range", given);
             }
-            move(c->out[0], (o * at->n + i) * inner, in, (o * rows + (size_t)index) * inner, inner);
+            const size_t to = (o * each + i) * inner;
+            move(c->out[0], to, in, (o * rows + (size_t)index) * inner, inner);
+            if (bound_at(at, o / shared * each + i) > 0) {
+                take_any_row(c->out[0], to, in, o * rows * inner, rows, inner);
+            }
         }
     }
     return 0;
@@ -67,26 +91,35 @@ int oracle_gather(orc_ctx_t *c)
 int oracle_scatter_rows(orc_ctx_t *c)
 {
     const orc_value_t *in = c->in[0], *slots = c->in[1], *updates = c->in[2];
-    const int axis = orc_axis(c, 0, in->lt.ndims);
+    const int axis = orc_axis(c, 0, in->lt.ndims),
+              batch = (int)orc_attr_s64(c, sinter_op_attr_batch_dims, 0);
 
-    if (axis < 0 || orc_shape_like(c, 0, in) ||
-        orc_alloc(c, c->out[0], in->b != NULL || updates->b != NULL)) {
+    if (axis < batch || slots->lt.ndims != batch + 1 || orc_shape_like(c, 0, in) ||
+        orc_alloc(c, c->out[0], in->b != NULL || updates->b != NULL || slots->b != NULL)) {
         return -1;
     }
     const size_t outer = orc_count(in->lt.dims, axis), rows = (size_t)in->lt.dims[axis],
-                 inner = orc_count(in->lt.dims + axis + 1, in->lt.ndims - axis - 1);
+                 inner = orc_count(in->lt.dims + axis + 1, in->lt.ndims - axis - 1),
+                 each = (size_t)slots->lt.dims[batch],
+                 shared = orc_count(in->lt.dims + batch, axis - batch);
     move(c->out[0], 0, in, 0, in->n);
     c->out[0]->saturates = updates->saturates && (in->b == NULL || in->saturates);
     for (size_t o = 0; o < outer; o++) {
-        for (size_t i = 0; i < slots->n; i++) {
-            if (slots->v[i] == -1) {
+        bool sure = true;
+        for (size_t i = 0; i < each; i++) {
+            const size_t at = o / shared * each + i;
+            sure = sure && bound_at(slots, at) == 0;
+            if (slots->v[at] == -1) {
                 continue;
             }
-            if (!(slots->v[i] >= 0 && slots->v[i] < (double)rows)) {
-                return orc_fail(c, "slot %g is out of range", slots->v[i]);
+            if (!(slots->v[at] >= 0 && slots->v[at] < (double)rows)) {
+                return orc_fail(c, "slot %g is out of range", slots->v[at]);
             }
-            move(c->out[0], (o * rows + (size_t)slots->v[i]) * inner, updates,
-                 (o * slots->n + i) * inner, inner);
+            move(c->out[0], (o * rows + (size_t)slots->v[at]) * inner, updates,
+                 (o * each + i) * inner, inner);
+        }
+        for (size_t e = 0; e < rows * inner && !sure; e++) {
+            c->out[0]->b[o * rows * inner + e] = INFINITY;
         }
     }
     return 0;

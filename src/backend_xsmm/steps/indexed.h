@@ -11,7 +11,8 @@ static inline sinter_status_t indexed_emit(emitter_t *e, const cluster_t *cl, st
                                      .indices = n->in[1],
                                      .updates = n->n_in > 2 ? n->in[2] : -1,
                                      .out = n->out[0],
-                                     .axis = (int)node_s64(n, sinter_op_attr_axis, 0)};
+                                     .axis = (int)node_s64(n, sinter_op_attr_axis, 0),
+                                     .batch = (int)node_s64(n, sinter_op_attr_batch_dims, 0)};
     return sinter_success;
 }
 

@@ -47,12 +47,19 @@ static const char *refuse_elements(const box_t *row)
 typedef struct gather_state {
     box_t inner; /* what one index takes of one outer index */
     const bound_t *data, *indices, *out;
-    int axis;
+    int axis, batch; /* the first dims, of which each index has indices of its own */
     int64_t rows, n; /* of outer and index positions; of dim `axis` */
     bool streams;
     int way;
     const lt_t *tiles; /* NULL: the data does not lie in tiles */
 } gather_state_t;
+
+/* The first dims of the output say where a row goes: those before the axis, and those of the
+ * indices. */
+static int positions_of(const gather_state_t *st)
+{
+    return st->axis + st->indices->ndims - st->batch;
+}
 
 static double row_bytes(const gather_state_t *st)
 {
@@ -88,6 +95,7 @@ static sinter_status_t gather_choose(const kernel_t *self, const problem_t *prob
     st->indices = &problem->frame->v[p->indices];
     st->out = &problem->frame->v[p->out];
     st->axis = axis_from_front(p->axis, st->data->ndims);
+    st->batch = p->batch;
     st->n = st->data->dims[st->axis];
     st->tiles = st->data->tiled != NOT_TILED ? &problem->plan->values[p->data].lt : NULL;
     const int inner = st->data->ndims - st->axis - 1;
@@ -95,13 +103,13 @@ static sinter_status_t gather_choose(const kernel_t *self, const problem_t *prob
         const int from = st->axis + 1 + d;
         st->inner.dims[d] = st->data->dims[from];
         st->inner.from[d] = st->data->strides[from];
-        st->inner.to[d] = st->out->strides[from + st->indices->ndims - 1];
+        st->inner.to[d] = st->out->strides[from + st->indices->ndims - st->batch - 1];
     }
     box_prepare(st->data->dtype, inner, &st->inner);
     st->rows = 1;
     const int per = st->inner.type->block_elems;
     choice->shares_bytes = st->inner.shares_byte;
-    for (int d = 0; d < st->axis + st->indices->ndims; d++) {
+    for (int d = 0; d < positions_of(st); d++) {
         st->rows *= st->out->dims[d];
         choice->shares_bytes =
             choice->shares_bytes || (st->out->dims[d] > 1 && st->out->strides[d] % per != 0);
@@ -185,15 +193,17 @@ typedef struct line {
 static line_t line_at(const gather_state_t *st, int ndims, const int64_t *at, int64_t n)
 {
     const bound_t *indices = st->indices;
-    const bool by_index = indices->ndims > 0;
-    const int last = ndims - 1;
+    const int last = ndims - 1, own = indices->ndims - st->batch;
+    const bool by_index = own > 0 || last + 1 == st->batch;
     return (line_t){.n = n,
                     .to = walk_place(ndims, at, st->out->strides),
-                    .index = walk_place(indices->ndims, at + st->axis, indices->strides),
+                    .index = walk_place(st->batch, at, indices->strides) +
+                             walk_place(own, at + st->axis, indices->strides + st->batch),
                     .from = walk_place(st->axis, at, st->data->strides),
                     .to_step = last < 0 ? 0 : st->out->strides[last],
-                    .index_step = by_index ? indices->strides[indices->ndims - 1] : 0,
-                    .from_step = by_index || last < 0 ? 0 : st->data->strides[last]};
+                    .index_step =
+                        by_index && indices->ndims > 0 ? indices->strides[indices->ndims - 1] : 0,
+                    .from_step = own > 0 || last < 0 ? 0 : st->data->strides[last]};
 }
 
 /* Where row i of a line begins in the data. */
@@ -302,7 +312,7 @@ static void gather_work(const kernel_t *self, const problem_t *p, const void *co
                         const void *state, const worker_t *w)
 {
     const gather_state_t *st = state;
-    const int ndims = st->axis + st->indices->ndims;
+    const int ndims = positions_of(st);
     const int64_t length = ndims > 0 ? st->out->dims[ndims - 1] : 1;
     int64_t begin, end, at[SINTER_MAX_NDIMS];
     (void)self, (void)config;
@@ -346,7 +356,7 @@ typedef struct scatter_state {
     box_t all;   /* the data that is copied, where the output is not the data */
     box_t inner; /* a row of updates for one outer index */
     const bound_t *data, *slots, *updates, *out;
-    int axis, way;
+    int axis, batch, way; /* batch: the first dims, of which each index has slots of its own */
     int64_t outer, rows;
 } scatter_state_t;
 
@@ -375,7 +385,8 @@ static sinter_status_t scatter_choose(const kernel_t *self, const problem_t *pro
     st->out = &problem->frame->v[p->out];
     const int ndims = st->data->ndims;
     st->axis = axis_from_front(p->axis, ndims);
-    st->rows = st->slots->dims[0];
+    st->batch = p->batch;
+    st->rows = st->slots->dims[st->batch];
     st->outer = 1;
     for (int d = 0; d < ndims; d++) {
         st->all.dims[d] = st->data->dims[d];
@@ -400,23 +411,31 @@ static sinter_status_t scatter_choose(const kernel_t *self, const problem_t *pro
     return sinter_success;
 }
 
-static int64_t slot_of(const scatter_state_t *st, int64_t row)
+/* first: the place of the slot of row 0. */
+static int64_t slot_of(const scatter_state_t *st, int64_t first, int64_t row)
 {
-    return index_at(st->slots, row * st->slots->strides[0]);
+    return index_at(st->slots, first + row * st->slots->strides[st->batch]);
 }
 
 static sinter_status_t scatter_check(const problem_t *p, const void *state)
 {
     const scatter_state_t *st = state;
     const int64_t n = st->data->dims[st->axis];
-    for (int64_t i = 0; i < st->rows; i++) {
-        const int64_t slot = slot_of(st, i);
-        if (slot < -1 || slot >= n) {
-            return sg_fail(sinter_invalid_arguments,
-                           "ScatterRows: tensor %llu: slot %lld of row %lld is outside a "
-                           "dimension of %lld",
-                           problem_id(p, p->step->p.index.indices), (long long)slot, (long long)i,
-                           (long long)n);
+    int64_t at[SINTER_MAX_NDIMS] = {0}, lists = 1;
+    for (int d = 0; d < st->batch; d++) {
+        lists *= st->slots->dims[d];
+    }
+    for (int64_t l = 0; l < lists; l++, walk_next(st->batch, st->slots->dims, at)) {
+        const int64_t first = walk_place(st->batch, at, st->slots->strides);
+        for (int64_t i = 0; i < st->rows; i++) {
+            const int64_t slot = slot_of(st, first, i);
+            if (slot < -1 || slot >= n) {
+                return sg_fail(sinter_invalid_arguments,
+                               "ScatterRows: tensor %llu: slot %lld of row %lld is outside a "
+                               "dimension of %lld",
+                               problem_id(p, p->step->p.index.indices), (long long)slot,
+                               (long long)(l * st->rows + i), (long long)n);
+            }
         }
     }
     return sinter_success;
@@ -447,25 +466,25 @@ static void copy_data(const scatter_state_t *st, int tid, int nth)
     box_move(&part, st->data->data, from, st->out->data, to);
 }
 
+/* What one outer index takes: where its slots, its updates and its slot 0 begin, and which slots
+ * belong to this share: those that leave `tid` when they are divided by `nth`. */
+typedef struct slots {
+    int64_t first, from, to;
+    int tid, nth;
+} slots_t;
+
 /* Prefetches where a row is written soon, which only the slots tell. Of a longer row, the hardware
- * finds the lines behind the first ones. to: where slot 0 begins. */
-static void fetch_slot(const scatter_state_t *st, int64_t row, int64_t to)
+ * finds the lines behind the first ones. */
+static void fetch_slot(const scatter_state_t *st, const slots_t *s, int64_t row)
 {
     enum { LONGEST = 1024 };
     const int64_t bits = st->inner.type->bits, bytes = st->inner.n * bits / 8,
-                  slot = row < st->rows ? slot_of(st, row) : -1;
+                  slot = row < st->rows ? slot_of(st, s->first, row) : -1;
     if (slot >= 0 && bytes <= LONGEST) {
-        to += slot * st->out->strides[st->axis];
+        const int64_t to = s->to + slot * st->out->strides[st->axis];
         fetch_lines_to_write(st->out->data + to * bits / 8, bytes);
     }
 }
-
-/* What one outer index takes: where its updates and its slot 0 begin, and which slots belong to
- * this share: those that leave `tid` when they are divided by `nth`. */
-typedef struct slots {
-    int64_t from, to;
-    int tid, nth;
-} slots_t;
 
 static bool is_ours(const slots_t *s, int64_t slot)
 {
@@ -476,8 +495,8 @@ static void scatter_line_of_rows(const scatter_state_t *st, const slots_t *s)
 {
     enum { AHEAD = 16 }; /* rows */
     for (int64_t i = 0; i < st->rows; i++) {
-        const int64_t slot = slot_of(st, i);
-        fetch_slot(st, i + AHEAD, s->to);
+        const int64_t slot = slot_of(st, s->first, i);
+        fetch_slot(st, s, i + AHEAD);
         if (is_ours(s, slot)) {
             box_move(&st->inner, st->updates->data, s->from + i * st->updates->strides[st->axis],
                      st->out->data, s->to + slot * st->out->strides[st->axis]);
@@ -494,7 +513,7 @@ static inline __attribute__((always_inline)) void scatter_elements(const scatter
     const unsigned char *from = st->updates->data + s->from * unit;
     unsigned char *to = st->out->data + s->to * unit;
     for (int64_t i = 0; i < st->rows; i++, from += from_step) {
-        const int64_t slot = slot_of(st, i);
+        const int64_t slot = slot_of(st, s->first, i);
         if (is_ours(s, slot)) {
             memcpy(to + slot * step, from, bytes);
         }
@@ -525,7 +544,8 @@ static void scatter_work(const kernel_t *self, const problem_t *p, const void *c
     }
     walk_seek(st->axis, st->data->dims, begin, at);
     for (int64_t o = begin; o < end; o++, walk_next(st->axis, st->data->dims, at)) {
-        const slots_t slots = {.from = walk_place(st->axis, at, st->updates->strides),
+        const slots_t slots = {.first = walk_place(st->batch, at, st->slots->strides),
+                               .from = walk_place(st->axis, at, st->updates->strides),
                                .to = walk_place(st->axis, at, st->out->strides),
                                .tid = by_outer ? 0 : tid,
                                .nth = by_outer ? 1 : nth};
