@@ -98,3 +98,35 @@ const node_t *graph_product_of_experts(const graph_t *g, const node_t *gather)
     }
     return graph_experts(g, user) >= 0 ? user : NULL;
 }
+
+/* Counted from the front; -1: the rank is not known. */
+static int axis_of(const node_t *n, int64_t otherwise, const lt_t *lt)
+{
+    const int64_t axis = node_s64(n, sinter_op_attr_axis, otherwise);
+    return lt->ndims < 0 ? -1 : (int)(axis < 0 ? axis + lt->ndims : axis);
+}
+
+bool graph_indices_fit(const graph_t *g, const node_t *node)
+{
+    enum { MOST_VIEWS = 8 };
+    const int port = op_index_port(node);
+    if (port < 0 || (op_class(node->kind) & (OP_GATHER | OP_SCATTER)) == 0) {
+        return false;
+    }
+    int v = node->in[port], p = g->values[v].producer;
+    for (int i = 0; i < MOST_VIEWS && p >= 0; i++) {
+        const node_t *n = &g->nodes[p];
+        if (op_class(n->kind) == OP_TOP_K) {
+            const lt_t *searched = &g->values[n->in[0]].lt, *data = &g->values[node->in[0]].lt;
+            const int from = axis_of(n, -1, searched), of = axis_of(node, 0, data);
+            return v == n->out[1] && from >= 0 && of >= 0 && searched->dims[from] >= 0 &&
+                   searched->dims[from] == data->dims[of];
+        }
+        if ((op_flags(n->kind) & OP_VIEW) == 0 && n->kind != sinter_op_slice) {
+            return false;
+        }
+        v = n->in[0];
+        p = g->values[v].producer;
+    }
+    return false;
+}

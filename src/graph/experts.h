@@ -20,4 +20,8 @@ int graph_table_of_experts(const graph_t *g, int value);
  * none. */
 const node_t *graph_product_of_experts(const graph_t *g, const node_t *gather);
 
+/* A TopK finds the indices by which a node takes rows, and the dim that they are of is as large as
+ * the one that it searches: so they name rows that exist, whatever the elements are. */
+bool graph_indices_fit(const graph_t *g, const node_t *node);
+
 #endif

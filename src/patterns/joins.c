@@ -9,7 +9,14 @@
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-typedef enum join_how { JOIN_FEEDS, JOIN_KEEPS, JOIN_SHARES, JOIN_SCALES, JOIN_EXPERTS } join_how_t;
+typedef enum join_how {
+    JOIN_FEEDS,
+    JOIN_KEEPS,
+    JOIN_SHARES,
+    JOIN_SCALES,
+    JOIN_EXPERTS,
+    JOIN_ROUTES
+} join_how_t;
 
 /* As in joins.def. */
 typedef struct join_row {
@@ -20,6 +27,9 @@ typedef struct join_row {
 } join_row_t;
 
 #define POINTWISE (PAT_ELTWISE | PAT_CAST | PAT_DEQUANT)
+/* What computes rows, of one value for each expert, from one another. */
+#define BY_ROWS \
+    (PAT_ELTWISE | PAT_CAST | PAT_VIEW | OP_SOFTMAX | OP_REDUCE | OP_GATHER | OP_SCATTER | OP_TOP_K)
 
 static const join_row_t rows[] = {
 #define SINTER_JOIN(name, how, upper, lower, joined) {#name, JOIN_##how, upper, lower, joined},
@@ -41,6 +51,7 @@ typedef struct joiner {
     int *order, *place; /* partitions in an order in which they can run; by partition */
     bool *after;        /* by partition: it depends on the upper one of two */
     int *moved;         /* partitions of a stretch of the order */
+    bool *found;        /* by value: a TopK of the partition in question leads to it */
 } joiner_t;
 
 /* ---- what a partition reads ------------------------------------------------------------------ */
@@ -76,14 +87,14 @@ static int data_of(const joiner_t *j, int node, bool shared)
     return shared || n->n_in == 0 ? -1 : n->in[0];
 }
 
-/* Some op of `lower` takes rows by an index that `upper` computes. */
+/* Some op of `lower` takes rows by an index that `upper` computes, and that may be wrong. */
 static bool computes_indices(const joiner_t *j, int upper, int lower)
 {
     const matcher_t *m = j->m;
     for (int i = 0; i < m->parts[lower].n; i++) {
         const node_t *n = &m->g->nodes[m->parts[lower].nodes[i]];
         const int port = op_index_port(n), p = port >= 0 ? m->g->values[n->in[port]].producer : -1;
-        if (p >= 0 && m->owner[p] == upper) {
+        if (p >= 0 && m->owner[p] == upper && !graph_indices_fit(m->g, n)) {
             return true;
         }
     }
@@ -105,19 +116,27 @@ static bool scaled_by(const joiner_t *j, int part, int v)
     return false;
 }
 
+static bool reads_any(const joiner_t *j, int part, int v)
+{
+    const matcher_t *m = j->m;
+    for (int i = 0; i < m->parts[part].n; i++) {
+        const node_t *n = &m->g->nodes[m->parts[part].nodes[i]];
+        for (int k = 0; k < n->n_in; k++) {
+            if (n->in[k] == v) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 /* v is an expert, or scales or zero points of one, that a product of `part` multiplies with. */
 static bool multiplies_experts(const joiner_t *j, int part, int v)
 {
     const matcher_t *m = j->m;
     const int p = m->g->values[v].producer;
-    bool reads = false;
-    for (int i = 0; i < m->parts[part].n; i++) {
-        const node_t *n = &m->g->nodes[m->parts[part].nodes[i]];
-        for (int k = 0; k < n->n_in; k++) {
-            reads = reads || n->in[k] == v;
-        }
-    }
-    return reads && p >= 0 && graph_product_of_experts(m->g, &m->g->nodes[p]) != NULL;
+    return reads_any(j, part, v) && p >= 0 &&
+           graph_product_of_experts(m->g, &m->g->nodes[p]) != NULL;
 }
 
 /* Partition `part` reads v as its data. Products and norms do other work too, which does not
@@ -290,6 +309,9 @@ static sinter_status_t join(joiner_t *j, const join_row_t *row, int upper, int l
         j->parts[lower].family = FAMILY_GENERAL;
     }
     j->parts[lower].name = joined_name(row, j->parts[lower].name);
+    if (row->how == JOIN_ROUTES) {
+        j->parts[lower].classes = row->lower;
+    }
     *joined = true;
     return sinter_success;
 }
@@ -384,15 +406,127 @@ static sinter_status_t join_beside(joiner_t *j, const join_row_t *row, int part)
     return sinter_success;
 }
 
+/* ---- routers --------------------------------------------------------------------------------- */
+
+/* Marks the results of `part` that a TopK of it leads to, or takes the marks away. */
+static void mark_found(joiner_t *j, int part, bool mark)
+{
+    const graph_t *g = j->m->g;
+    for (int i = 0; i < j->m->parts[part].n; i++) { /* in topological order */
+        const node_t *n = &g->nodes[j->m->parts[part].nodes[i]];
+        bool found = (pat_classes(n) & OP_TOP_K) != 0;
+        for (int k = 0; k < n->n_in && !found; k++) {
+            found = j->found[n->in[k]];
+        }
+        for (int o = 0; o < n->n_out; o++) {
+            j->found[n->out[o]] = found && mark;
+        }
+    }
+}
+
+/* What `part` takes rows of by index is known to `router`, or computed in `part` itself. */
+static bool takes_rows_of(const joiner_t *j, int part, int router)
+{
+    const matcher_t *m = j->m;
+    for (int i = 0; i < m->parts[part].n; i++) {
+        const node_t *n = &m->g->nodes[m->parts[part].nodes[i]];
+        const int p = op_index_port(n) >= 0 ? m->g->values[n->in[0]].producer : -1;
+        const bool inside = p >= 0 && (m->owner[p] == router || m->owner[p] == part);
+        if (op_index_port(n) >= 0 && !inside && !reads_any(j, router, n->in[0])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool may_route(const joiner_t *j, const join_row_t *row, int other, int router)
+{
+    return other != router && (j->parts[other].classes & row->upper) != 0 && fits(j, other, router);
+}
+
+/* The last partition in the order before place `end` that makes something for `router`; -1: there
+ * is none. The later ones go first, as the earlier ones may feed the router through them. */
+static int next_above(const joiner_t *j, const join_row_t *row, int router, int end)
+{
+    const matcher_t *m = j->m;
+    int last = -1;
+    for (int i = 0; i < m->parts[router].n; i++) {
+        const node_t *n = &m->g->nodes[m->parts[router].nodes[i]];
+        for (int k = 0; k < n->n_in; k++) {
+            const int p = m->g->values[n->in[k]].producer, other = p >= 0 ? m->owner[p] : router;
+            if (may_route(j, row, other, router) && j->place[other] < end &&
+                (last < 0 || j->place[other] > j->place[last])) {
+                last = other;
+            }
+        }
+    }
+    return last;
+}
+
+/* The first partition in the order behind place `begin` that takes what `router` has found. */
+static int next_below(joiner_t *j, const join_row_t *row, int router, int begin)
+{
+    enum { MOST_USERS = 64 };
+    const matcher_t *m = j->m;
+    int first = -1;
+    mark_found(j, router, true);
+    for (int i = 0; i < m->parts[router].n; i++) {
+        const node_t *n = &m->g->nodes[m->parts[router].nodes[i]];
+        for (int o = 0; o < n->n_out; o++) {
+            const int *users = value_users(m, n->out[o]);
+            const int n_users = j->found[n->out[o]] ? value_n_users(m, n->out[o]) : 0;
+            for (int u = 0; u < n_users && u < MOST_USERS; u++) {
+                const int other = m->owner[users[u]];
+                if (may_route(j, row, other, router) && j->place[other] > begin &&
+                    (first < 0 || j->place[other] < j->place[first]) &&
+                    takes_rows_of(j, other, router)) {
+                    first = other;
+                }
+            }
+        }
+    }
+    mark_found(j, router, false);
+    return first;
+}
+
+/* Joins with a partition that chooses experts all that makes its rows, and all that takes what it
+ * has found. */
+static sinter_status_t join_around(joiner_t *j, const join_row_t *row, int router)
+{
+    for (bool joined = true; joined;) {
+        joined = false;
+        for (int end = j->m->n_parts, other; !joined; end = j->place[other]) {
+            other = next_above(j, row, router, end);
+            if (other < 0) {
+                break;
+            }
+            SG_TRY(join(j, row, other, router, &joined));
+        }
+        for (int begin = -1, other; !joined; begin = j->place[other]) {
+            other = next_below(j, row, router, begin);
+            if (other < 0) {
+                break;
+            }
+            SG_TRY(join(j, row, router, other, &joined));
+            router = joined ? other : router;
+        }
+    }
+    return sinter_success;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
 sinter_status_t join_partitions(matcher_t *m, joinable_t *parts, int *order, arena_t *arena)
 {
     joiner_t j = {.m = m, .parts = parts, .arena = arena, .order = order};
     j.place = ARENA_NEW(arena, int, m->n_parts + 1);
     j.after = ARENA_NEW(arena, bool, m->n_parts + 1);
     j.moved = ARENA_NEW(arena, int, m->n_parts + 1);
-    if (j.place == NULL || j.after == NULL || j.moved == NULL) {
+    j.found = ARENA_NEW(arena, bool, m->g->n_values + 1);
+    if (j.place == NULL || j.after == NULL || j.moved == NULL || j.found == NULL) {
         return sinter_out_of_memory;
     }
+    memset(j.found, 0, sizeof *j.found * (size_t)m->g->n_values);
     for (int k = 0; k < m->n_parts; k++) {
         j.place[order[k]] = k;
         j.after[k] = false;
@@ -403,7 +537,9 @@ sinter_status_t join_partitions(matcher_t *m, joinable_t *parts, int *order, are
             const bool named = parts[p].name != NULL && strcmp(parts[p].name, row->name) == 0;
             if (m->parts[p].n > 0 && (parts[p].classes & row->lower) != 0 &&
                 (named || !row->joined)) {
-                SG_TRY(row->how == JOIN_SHARES ? join_beside(&j, row, p) : join_above(&j, row, p));
+                SG_TRY(row->how == JOIN_SHARES   ? join_beside(&j, row, p)
+                       : row->how == JOIN_ROUTES ? join_around(&j, row, p)
+                                                 : join_above(&j, row, p));
             }
         }
     }

@@ -785,7 +785,7 @@ static void test_tables_and_routers(sinter_engine_t *engine)
         if (order) {
             OPA(&m, softmax, f32, ATTRS(S64S(axis, -1)), best[0]);
         }
-        EXPECT(&m, "router 3");
+        EXPECT(&m, "moe-router 3");
     }
 }
 

@@ -8,6 +8,7 @@ import os
 
 import user_tools  # noqa: F401
 from graph_json import Graph, transposed
+from router_models import at_indices, best_groups, shares, top_k
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 PATTERNS = {}  # name -> (builder, partitions of the near-miss, values of inputs)
@@ -1155,15 +1156,56 @@ def embedding(g, nomatch):
                          group_shape=[1, 1, 32]))
 
 
-@pattern("router", 4)
-def router(g, nomatch):
-    """The choice of experts."""
-    p = softmax(g, matmul(g, g.input("f32", [5, 32]), g.input("f32", [32, 24], prop="constant")))
-    if nomatch:  # the probabilities have another use: MatMul, SoftMax, TopK, ReduceMax
+def gate(g, experts):
+    return matmul(g, g.input("f32", [5, 32]), g.input("f32", [32, experts], prop="constant"))
+
+
+@pattern("moe-router", 2)
+def moe_router(g, nomatch):
+    """The choice of experts, with the shares of their probabilities."""
+    p = softmax(g, gate(g, 24))
+    best, ids = top_k(g, p, 4)
+    if nomatch:  # what has another use than the choice is not a part of it: ReduceMax
         g.output(g.op("ReduceMax", [p], "f32", axes=[0], keep_dims=False))
-    best = [g.tensor("f32", [5, 4]), g.tensor("s32", [5, 4])]
-    g.op_to("TopK", [p], best, k=4, axis=-1)
-    return g.output(*best)
+    return g.output(ids, shares(g, best))
+
+
+@pattern("moe-router-logits", 2)
+def moe_router_logits(g, nomatch):
+    """Weights are the probabilities among the chosen experts."""
+    best, ids = top_k(g, binary(g, "Add", gate(g, 24), g.input("f32", [24])), 4)
+    if nomatch:  # rows of a table that the router does not know: Gather
+        g.output(g.op("Gather", [g.input("f32", [24, 8]), ids], "f32", axis=0))
+    return g.output(ids, softmax(g, best))
+
+
+@pattern("moe-router-biased", 7)
+def moe_router_biased(g, nomatch):
+    """Experts are chosen by more than what weighs them, which Gather takes by their indices."""
+    p = g.op("Sigmoid", [gate(g, 23)], "f32")
+    chosen = binary(g, "Add", p, g.input("f32", [23]))
+    if nomatch:  # indices into a part of the scores: MatMul, Add, Slice, TopK, Gather, ReduceSum
+        part = g.tensor("f32", [5, 20])
+        chosen = g.op_to("Slice", [chosen], [part], starts=[0], ends=[20], axes=[1])[0]
+    _, ids = top_k(g, chosen, 3)
+    weights = at_indices(g, p, ids)
+    total = g.op("ReduceSum", [weights], "f32", axes=[-1], keep_dims=True)
+    weights = binary(g, "Divide", weights, g.op("Clamp", [total], "f32", min=6e-5, max=1e30))
+    return g.output(ids, binary(g, "Multiply", weights, g.input("f32", [1])))
+
+
+@pattern("moe-router-groups", 4)
+def moe_router_groups(g, nomatch):
+    """Experts of the best groups of experts."""
+    p = g.op("Sqrt", [g.op("SoftPlus", [gate(g, 24)], "f32")], "f32")
+    biased = binary(g, "Add", p, g.input("f32", [24]))
+    if nomatch:  # a product lies between: MatMul to Add, StaticReshape, ReduceSum, MatMul and TopK
+        split = reshape(g, biased, [5, 4, 6])
+        sums = g.op("ReduceSum", [split], "f32", axes=[-1], keep_dims=False)
+        _, ids = top_k(g, matmul(g, sums, g.input("f32", [4, 4])), 2)
+        return g.output(at_indices(g, split, ids))
+    _, ids = top_k(g, best_groups(g, biased, 4, 2), 3)
+    return g.output(ids, shares(g, at_indices(g, p, ids)))
 
 
 def mx_types():

@@ -134,6 +134,15 @@ static int indices_of(const step_t *step)
     return step->p.index.indices;
 }
 
+/* An earlier step of the plan computes the indices, which cannot be wrong (graph_indices_fit). They
+ * are not there yet when others are checked. */
+static bool are_computed(const problem_t *p)
+{
+    const graph_t *g = &p->plan->sub;
+    const int v = p->step->p.index.indices;
+    return v < g->n_values && g->values[v].producer >= 0;
+}
+
 /* The first of n indices that is out of range; n: there is none. wide is a constant where this is
  * inlined; the loop without an exit is one that compilers vectorise. */
 static inline __attribute__((always_inline)) int64_t
@@ -163,7 +172,7 @@ static sinter_status_t gather_check(const problem_t *p, const void *state)
     const int last = indices->ndims - 1;
     const int64_t n = last < 0 ? 1 : indices->dims[last],
                   step = last < 0 ? 0 : indices->strides[last];
-    int64_t at[SINTER_MAX_NDIMS] = {0}, lines = 1;
+    int64_t at[SINTER_MAX_NDIMS] = {0}, lines = are_computed(p) ? 0 : 1;
     for (int d = 0; d < last; d++) {
         lines *= indices->dims[d];
     }
@@ -421,7 +430,7 @@ static sinter_status_t scatter_check(const problem_t *p, const void *state)
 {
     const scatter_state_t *st = state;
     const int64_t n = st->data->dims[st->axis];
-    int64_t at[SINTER_MAX_NDIMS] = {0}, lists = 1;
+    int64_t at[SINTER_MAX_NDIMS] = {0}, lists = are_computed(p) ? 0 : 1;
     for (int d = 0; d < st->batch; d++) {
         lists *= st->slots->dims[d];
     }
