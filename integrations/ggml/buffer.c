@@ -2,6 +2,7 @@
 #include "buffer.h"
 
 #include "engine.h"
+#include "host.h"
 #include "layout.h"
 #include "load.h"
 
@@ -11,7 +12,7 @@
 
 /* A token reads all weights and the cache. Looking up pages of 4 KB takes a part of that time, so
  * that buffers ask for large pages. */
-enum { ALIGNMENT = 64, HUGE_PAGE = 1 << 21 };
+enum { HUGE_PAGE = 1 << 21 };
 
 const struct ggml_tensor *gs_root(const struct ggml_tensor *tensor)
 {
@@ -178,7 +179,7 @@ static ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t type, size_
         .get_tensor = get_tensor,
         .clear = clear,
     };
-    const size_t unit = size < HUGE_PAGE ? ALIGNMENT : HUGE_PAGE;
+    const size_t unit = size < HUGE_PAGE ? GS_ALIGNMENT : HUGE_PAGE;
     if (size > SIZE_MAX - unit) {
         return NULL;
     }
@@ -193,7 +194,7 @@ static ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t type, size_
 static size_t get_alignment(ggml_backend_buffer_type_t type)
 {
     (void)type;
-    return ALIGNMENT;
+    return GS_ALIGNMENT;
 }
 
 static size_t get_alloc_size(ggml_backend_buffer_type_t type, const struct ggml_tensor *tensor)
@@ -209,14 +210,57 @@ static bool is_host(ggml_backend_buffer_type_t type)
     return false;
 }
 
+/* The table of a buffer type in versions 2 and 3 of the interface, whatever headers the library was
+ * built with. Version 3 has two optional functions more, which are NULL here. */
+typedef struct buffer_type_2 {
+    const char *(*get_name)(ggml_backend_buffer_type_t type);
+    ggml_backend_buffer_t (*alloc_buffer)(ggml_backend_buffer_type_t type, size_t size);
+    size_t (*get_alignment)(ggml_backend_buffer_type_t type);
+    size_t (*get_max_size)(ggml_backend_buffer_type_t type);
+    size_t (*get_alloc_size)(ggml_backend_buffer_type_t type, const struct ggml_tensor *tensor);
+    bool (*is_host)(ggml_backend_buffer_type_t type);
+    ggml_backend_dev_t device;
+    void *context;
+} buffer_type_2_t;
+
+typedef struct buffer_type_3 {
+    const char *(*get_name)(ggml_backend_buffer_type_t type);
+    ggml_backend_buffer_t (*alloc_buffer)(ggml_backend_buffer_type_t type, size_t size);
+    void *alloc_buffer_n;
+    size_t (*get_alignment)(ggml_backend_buffer_type_t type);
+    size_t (*get_max_size)(ggml_backend_buffer_type_t type);
+    size_t (*get_alloc_size)(ggml_backend_buffer_type_t type, const struct ggml_tensor *tensor);
+    void *get_alloc_size_n;
+    bool (*is_host)(ggml_backend_buffer_type_t type);
+    ggml_backend_dev_t device;
+    void *context;
+} buffer_type_3_t;
+
+static union {
+    buffer_type_2_t two;
+    buffer_type_3_t three;
+} buffer_type;
+
 ggml_backend_buffer_type_t gs_buffer_type(void)
 {
-    static struct ggml_backend_buffer_type type = {
-        .iface = {.get_name = type_name,
-                  .alloc_buffer = alloc_buffer,
-                  .get_alignment = get_alignment,
-                  .get_alloc_size = get_alloc_size,
-                  .is_host = is_host},
-    };
-    return &type;
+    return (ggml_backend_buffer_type_t)(void *)&buffer_type;
+}
+
+void gs_buffer_type_fill(ggml_backend_dev_t device)
+{
+    if (gs_host_version() == 3) {
+        buffer_type.three = (buffer_type_3_t){.get_name = type_name,
+                                              .alloc_buffer = alloc_buffer,
+                                              .get_alignment = get_alignment,
+                                              .get_alloc_size = get_alloc_size,
+                                              .is_host = is_host,
+                                              .device = device};
+    } else {
+        buffer_type.two = (buffer_type_2_t){.get_name = type_name,
+                                            .alloc_buffer = alloc_buffer,
+                                            .get_alignment = get_alignment,
+                                            .get_alloc_size = get_alloc_size,
+                                            .is_host = is_host,
+                                            .device = device};
+    }
 }

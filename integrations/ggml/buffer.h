@@ -7,7 +7,9 @@
 #include "ggml-backend-impl.h"
 #include "ggml-impl.h"
 
-ggml_backend_buffer_type_t gs_buffer_type(void); /* its device is set by backend.c */
+ggml_backend_buffer_type_t gs_buffer_type(void);
+/* Fills it as the host's version of the interface has it. */
+void gs_buffer_type_fill(ggml_backend_dev_t device);
 bool gs_is_ours(const struct ggml_tensor *tensor);
 /* The tensor that owns the memory. */
 const struct ggml_tensor *gs_root(const struct ggml_tensor *tensor);

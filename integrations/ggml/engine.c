@@ -95,8 +95,10 @@ void gs_say_counts(uint64_t compiled, uint64_t reused)
             reasons[i].told = reasons[i].count;
         }
     }
-    fprintf(stderr, "sinter: ggml: %llu graphs compiled, %llu runs without a compile\n",
-            (unsigned long long)compiled, (unsigned long long)reused);
+    if (compiled + reused > 0) {
+        fprintf(stderr, "sinter: ggml: %llu graphs compiled, %llu runs without a compile\n",
+                (unsigned long long)compiled, (unsigned long long)reused);
+    }
     pthread_mutex_unlock(&reasons_lock);
 }
 

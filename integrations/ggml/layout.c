@@ -518,7 +518,6 @@ static size_t room_of(const struct ggml_tensor *root)
 
 size_t gs_plane_offset(const struct ggml_tensor *root, int plane)
 {
-    enum { ALIGNMENT = 64 };
     const gs_layout_t *layout = gs_layout_of(root->type);
     const size_t blocks = room_of(root);
     const bool tiles = must_tile(root);
@@ -526,7 +525,7 @@ size_t gs_plane_offset(const struct ggml_tensor *root, int plane)
     for (int i = 0; i < plane; i++) {
         const gs_plane_t *p = &layout->planes[i];
         const size_t bytes = blocks * (size_t)(tiles ? bytes_in_tiles(p) : p->bytes);
-        offset += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        offset += (bytes + GS_ALIGNMENT - 1) / GS_ALIGNMENT * GS_ALIGNMENT;
     }
     return offset;
 }

@@ -19,6 +19,9 @@
 #include "ggml-backend-impl.h"
 #include "ggml-impl.h"
 
+/* Of the data of a tensor and of its planes, in bytes. */
+enum { GS_ALIGNMENT = 64 };
+
 /* The last two: what scales and offsets, if these are codes, are multiplied with. */
 enum { GS_CODES, GS_SCALES, GS_OFFSETS, GS_SCALE_SCALES, GS_OFFSET_SCALES, GS_PLANES };
 

@@ -12,8 +12,7 @@ enum { MOST_ATTRS = 3 };
 #define PARAMETER ((sinter_op_part_kind_t)0)
 
 typedef struct op_row {
-    enum ggml_op op;
-    int which; /* of UNARY and GLU: which of them */
+    gs_op_t op;
     sinter_op_kind_t kind;
     sinter_op_part_t attrs[MOST_ATTRS];
     float operand;               /* a constant second input; 0: none */
@@ -112,7 +111,7 @@ static bool is_part(const tensor_t *t, const tensor_t *value, int64_t i)
 {
     int dim;
     int64_t start, count;
-    return t->op == GGML_OP_VIEW && t->src[0] == value && t->ne[0] == value->ne[0] &&
+    return gs_op(t) == GS_OP_VIEW && t->src[0] == value && t->ne[0] == value->ne[0] &&
            t->ne[1] == value->ne[2] && gs_part_of(t, &dim, &start, &count) == GS_PART_OF_DIM &&
            dim == 1 && start == i && count == 1;
 }
@@ -121,12 +120,12 @@ static bool is_part(const tensor_t *t, const tensor_t *value, int64_t i)
  * what the experts of a token give. NULL: t is something else. */
 static const tensor_t *summed_by(const gs_builder_t *b, const tensor_t *t)
 {
-    const tensor_t *value = t->src[1]->op == GGML_OP_VIEW ? t->src[1]->src[0] : NULL;
+    const tensor_t *value = gs_op(t->src[1]) == GS_OP_VIEW ? t->src[1]->src[0] : NULL;
     if (!value || !gs_in_graph(b, value) || value->ne[1] < 2 || value->ne[3] != 1) {
         return NULL;
     }
     for (int64_t i = value->ne[1] - 1; i > 0; i--) {
-        if (t->op != GGML_OP_ADD || t->type != GGML_TYPE_F32 || !is_part(t->src[1], value, i)) {
+        if (gs_op(t) != GS_OP_ADD || t->type != GGML_TYPE_F32 || !is_part(t->src[1], value, i)) {
             return NULL;
         }
         t = t->src[0];
@@ -161,7 +160,7 @@ static bool translate_mul(gs_builder_t *b, const tensor_t *t)
     const tensor_t *norm = t->src[0], *gamma = t->src[1];
     const int rank = gs_rank(t);
     lt_t x, g;
-    if (norm->op != GGML_OP_RMS_NORM || !gs_in_graph(b, norm) || ggml_nrows(gamma) != 1 ||
+    if (gs_op(norm) != GS_OP_RMS_NORM || !gs_in_graph(b, norm) || ggml_nrows(gamma) != 1 ||
         gamma->ne[0] != t->ne[0] || rank != gs_rank(norm)) {
         return translate_plain(b, t);
     }
@@ -289,7 +288,7 @@ static const gs_special_t repeated = {
 /* The result may lie where the source does, if that is memory. A loop fills what no op has made. */
 static bool fill_takes_loop(const tensor_t *t)
 {
-    return t->view_src || gs_root(t->src[0])->op == GGML_OP_NONE;
+    return t->view_src || gs_op(gs_root(t->src[0])) == GS_OP_NONE;
 }
 
 static bool loop_fill(const tensor_t *t)
@@ -368,7 +367,7 @@ static const gs_special_t fill = {.translate = translate_fill,
 static bool swiglu_with_limit(gs_builder_t *b, const tensor_t *t, const lt_t *gate, const lt_t *up,
                               const lt_t *y)
 {
-    const bool oai = ggml_get_glu_op(t) == GGML_GLU_OP_SWIGLU_OAI;
+    const bool oai = gs_op(t) == GS_GLU_SWIGLU_OAI;
     const float limit = gs_param(t, 3), alpha = oai ? gs_param(t, 2) : 1;
     const lt_t a = gs_inner(b, sinter_f32), u = gs_inner(b, sinter_f32);
     lt_t most, one, g, more = u;
@@ -399,8 +398,7 @@ static bool translate_glu(gs_builder_t *b, const tensor_t *t)
         }
     }
     const lt_t y = gs_result(b, rank, gs_plain_order(rank));
-    if (ggml_get_glu_op(t) == GGML_GLU_OP_SWIGLU_OAI ||
-        ggml_get_glu_op(t) == GGML_GLU_OP_SWIGLU_CLAMP) {
+    if (gs_op(t) == GS_GLU_SWIGLU_OAI || gs_op(t) == GS_GLU_SWIGLU_CLAMP) {
         if (!swiglu_with_limit(b, t, &gate, &up, &y)) {
             return false;
         }
@@ -418,9 +416,9 @@ static const gs_special_t glu = {.translate = translate_glu};
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-#define OP(name, kind_) .op = GGML_OP_##name, .kind = sinter_op_##kind_
-#define UNARY(name, kind_) OP(UNARY, kind_), .which = GGML_UNARY_OP_##name
-#define GLU(name, kind_) OP(GLU, kind_), .which = GGML_GLU_OP_##name, .special = &glu
+#define OP(name, kind_) .op = GS_OP_##name, .kind = sinter_op_##kind_
+#define UNARY(name, kind_) .op = GS_UNARY_##name, .kind = sinter_op_##kind_
+#define GLU(name, kind_) .op = GS_GLU_##name, .kind = sinter_op_##kind_, .special = &glu
 #define ATTR(name, kind_, field, value)                                                           \
     {                                                                                             \
         .kind = sinter_op_part_##kind_, .attr = sinter_op_attr_##name, .field = value, .count = 1 \
@@ -436,22 +434,22 @@ static const gs_special_t glu = {.translate = translate_glu};
 
 /* Those that a model has most of come first. */
 static const op_row_t rows[] = {
-    {.op = GGML_OP_MUL_MAT, .special = &gs_mul_mat},
+    {.op = GS_OP_MUL_MAT, .special = &gs_mul_mat},
     {OP(ADD, add), .special = &add},
     {OP(MUL, multiply), .special = &mul},
     {OP(RMS_NORM, rms_norm), .attrs = {PARAM(epsilon, 0), FLAG(use_affine, 0)}},
-    {.op = GGML_OP_ROPE, .special = &gs_rope},
-    {.op = GGML_OP_SET_ROWS, .special = &gs_set_rows},
-    {.op = GGML_OP_FLASH_ATTN_EXT, .special = &gs_attention},
-    {.op = GGML_OP_SOFT_MAX, .special = &gs_soft_max},
-    {.op = GGML_OP_GET_ROWS, .special = &gs_get_rows},
-    {.op = GGML_OP_MUL_MAT_ID, .special = &gs_mul_mat_id},
-    {.op = GGML_OP_ADD_ID, .special = &gs_add_id},
-    {.op = GGML_OP_ARGSORT, .special = &gs_argsort},
-    {.op = GGML_OP_TOP_K, .special = &gs_top_k},
-    {.op = GGML_OP_CPY, .special = &gs_copy},
-    {.op = GGML_OP_CONT, .special = &gs_copy},
-    {.op = GGML_OP_DUP, .special = &gs_copy},
+    {.op = GS_OP_ROPE, .special = &gs_rope},
+    {.op = GS_OP_SET_ROWS, .special = &gs_set_rows},
+    {.op = GS_OP_FLASH_ATTN_EXT, .special = &gs_attention},
+    {.op = GS_OP_SOFT_MAX, .special = &gs_soft_max},
+    {.op = GS_OP_GET_ROWS, .special = &gs_get_rows},
+    {.op = GS_OP_MUL_MAT_ID, .special = &gs_mul_mat_id},
+    {.op = GS_OP_ADD_ID, .special = &gs_add_id},
+    {.op = GS_OP_ARGSORT, .special = &gs_argsort},
+    {.op = GS_OP_TOP_K, .special = &gs_top_k},
+    {.op = GS_OP_CPY, .special = &gs_copy},
+    {.op = GS_OP_CONT, .special = &gs_copy},
+    {.op = GS_OP_DUP, .special = &gs_copy},
     {OP(NORM, layer_norm), .attrs = {PARAM(epsilon, 0), FLAG(use_affine, 0), FLAG(keep_stats, 0)}},
     {OP(SUB, subtract)},
     {OP(DIV, divide)},
@@ -464,8 +462,8 @@ static const op_row_t rows[] = {
     {OP(SUM_ROWS, reduce_sum), .attrs = {S64(axes, -1), FLAG(keep_dims, 1)}},
     {OP(MEAN, reduce_mean), .attrs = {S64(axes, -1), FLAG(keep_dims, 1)}},
     {OP(CONCAT, concat), .special = &concat},
-    {.op = GGML_OP_REPEAT, .special = &repeated},
-    {.op = GGML_OP_FILL, .special = &fill},
+    {.op = GS_OP_REPEAT, .special = &repeated},
+    {.op = GS_OP_FILL, .special = &fill},
     {UNARY(ABS, abs)},
     {UNARY(NEG, multiply), .operand = -1},
     {UNARY(TANH, tanh)},
@@ -491,11 +489,9 @@ static const op_row_t rows[] = {
 
 static const op_row_t *row_of(const tensor_t *t)
 {
-    const int which = t->op == GGML_OP_UNARY ? (int)ggml_get_unary_op(t)
-                      : t->op == GGML_OP_GLU ? (int)ggml_get_glu_op(t)
-                                             : 0;
+    const gs_op_t op = gs_op(t);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        if (rows[i].op == t->op && rows[i].which == which) {
+        if (rows[i].op == op) {
             return &rows[i];
         }
     }
@@ -531,7 +527,7 @@ bool gs_translate(gs_builder_t *b, int node)
     }
     /* A result in memory that existed before: whoever reads that from now on needs a new graph. */
     const int root = gs_tensors_find(b->tensors, gs_root(t));
-    if (t->view_src && t->op != GGML_OP_SET_ROWS && root >= 0 && !gs_in_graph(b, t->view_src)) {
+    if (t->view_src && gs_op(t) != GS_OP_SET_ROWS && root >= 0 && !gs_in_graph(b, t->view_src)) {
         b->versions[root] = (gs_value_t){.known = true};
     }
     return true;

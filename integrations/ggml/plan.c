@@ -91,7 +91,7 @@ static uint64_t structure_of(const gs_tensors_t *tensors)
         for (int s = 0; s < GGML_MAX_SRC; s++) {
             hash = gs_mix(hash, (uint64_t)tensors->src[i][s]);
         }
-        if (t->op != GGML_OP_VIEW) {
+        if (gs_op(t) != GS_OP_VIEW) {
             for (size_t p = 0; p < sizeof(t->op_params) / sizeof(t->op_params[0]); p += 2) {
                 uint64_t two;
                 memcpy(&two, &t->op_params[p], sizeof(two));
@@ -183,7 +183,7 @@ static bool add_outputs(gs_builder_t *b)
             needed[n] |= tensors->outer_uses[n] > 0 || (t->flags & GGML_TENSOR_FLAG_OUTPUT);
             needed[n] |= t->view_src && !gs_is_view(t) && !(root >= b->first && root < b->end);
             const bool into_memory =
-                t->op == GGML_OP_SET_ROWS && !(root >= b->first && root < b->end);
+                gs_op(t) == GS_OP_SET_ROWS && !(root >= b->first && root < b->end);
             if (needed[n] && !gs_is_noop(t) && !into_memory) {
                 ok = gs_add_output(b, 0, n);
             }
@@ -574,6 +574,21 @@ static enum ggml_status compute(gs_plans_t *plans, sinter_stream_t *stream, tens
     return status;
 }
 
+/* The nodes of a graph that the host wants to be computed, in a list of their own; NULL: out of
+ * memory. Of several branches (ggml_build_forward_select) a graph has all nodes, and those of one
+ * carry the flag. What the others read need not have been set. */
+static tensor_t **nodes_to_compute(const struct ggml_cgraph *graph, int *count)
+{
+    tensor_t **nodes = malloc((size_t)(graph->n_nodes + 1) * sizeof(*nodes));
+    *count = 0;
+    for (int n = 0; n < graph->n_nodes && nodes; n++) {
+        if (graph->nodes[n]->flags & GGML_TENSOR_FLAG_COMPUTE) {
+            nodes[(*count)++] = graph->nodes[n];
+        }
+    }
+    return nodes;
+}
+
 enum ggml_status gs_plans_compute(gs_plans_t *plans, sinter_stream_t *stream,
                                   struct ggml_cgraph *graph)
 {
@@ -583,6 +598,11 @@ enum ggml_status gs_plans_compute(gs_plans_t *plans, sinter_stream_t *stream,
     }
     plans->uid = 0;
     plans->last = NULL;
-    return graph->n_nodes ? compute(plans, stream, graph->nodes, graph->n_nodes, graph)
-                          : GGML_STATUS_SUCCESS;
+    int count;
+    tensor_t **nodes = nodes_to_compute(graph, &count);
+    const enum ggml_status status = !nodes      ? GGML_STATUS_ALLOC_FAILED
+                                    : count > 0 ? compute(plans, stream, nodes, count, graph)
+                                                : GGML_STATUS_SUCCESS;
+    free(nodes);
+    return status;
 }

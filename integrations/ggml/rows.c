@@ -68,7 +68,7 @@ static bool get_rows_takes_loop(const tensor_t *t)
     const tensor_t *data = t->src[0];
     return gs_has_blocks(data) || gs_in_tiles(gs_root(data)) ||
            (has_tables(t) &&
-            (ggml_is_quantized(data->type) || gs_root(t->src[1])->op == GGML_OP_NONE));
+            (ggml_is_quantized(data->type) || gs_op(gs_root(t->src[1])) == GS_OP_NONE));
 }
 
 static int64_t rows_of_a_table(const tensor_t *t)
@@ -99,7 +99,7 @@ static const char *refuse_get_rows(const tensor_t *t)
 static uint64_t sorted_elements(const gs_builder_t *b, const tensor_t *t)
 {
     const tensor_t *data = t->src[0], *ids = t->src[1], *sorting = gs_root(ids);
-    const bool same = sorting->op == GGML_OP_ARGSORT && data->op == GGML_OP_RESHAPE &&
+    const bool same = gs_op(sorting) == GS_OP_ARGSORT && gs_op(data) == GS_OP_RESHAPE &&
                       data->src[0] == sorting->src[0] && data->ne[0] == 1 &&
                       data->ne[1] == sorting->ne[0];
     return same ? b->values[gs_tensors_find(b->tensors, ids)].sorted : 0;
@@ -216,7 +216,7 @@ const gs_special_t gs_get_rows = {.translate = translate_get_rows,
 static bool is_into_result(const tensor_t *t)
 {
     const tensor_t *rows = t->src[0], *slots = t->src[1];
-    return gs_is_float(t) && gs_root(t)->op != GGML_OP_NONE && ggml_is_contiguous(t) &&
+    return gs_is_float(t) && gs_op(gs_root(t)) != GS_OP_NONE && ggml_is_contiguous(t) &&
            ggml_nelements(t) == ggml_nelements(gs_root(t)) && slots->type == GGML_TYPE_I32 &&
            slots->ne[1] == t->ne[2] && slots->ne[2] == t->ne[3] && rows->ne[2] == t->ne[2] &&
            rows->ne[3] == t->ne[3];
@@ -269,7 +269,7 @@ static const tensor_t *reader_of(const gs_builder_t *b, const tensor_t *t, int *
         for (int s = 0; s < GGML_MAX_SRC; s++) {
             const tensor_t *src = node->src[s];
             if (!src || gs_is_view(node) || gs_root(src) != root || src == t ||
-                src->op == GGML_OP_NONE) {
+                gs_op(src) == GS_OP_NONE) {
                 continue;
             }
             gs_rows_t rows;
@@ -601,7 +601,7 @@ static int64_t first_read(const gs_builder_t *b, const tensor_t *t)
             if (node->src[s] != t) {
                 continue;
             }
-            if (node->op != GGML_OP_VIEW ||
+            if (gs_op(node) != GS_OP_VIEW ||
                 gs_part_of(node, &dim, &start, &count) != GS_PART_OF_DIM || dim != 0) {
                 return t->ne[0];
             }

@@ -9,8 +9,8 @@
 
 bool gs_is_view(const tensor_t *t)
 {
-    return t->op == GGML_OP_NONE || t->op == GGML_OP_RESHAPE || t->op == GGML_OP_VIEW ||
-           t->op == GGML_OP_PERMUTE || t->op == GGML_OP_TRANSPOSE;
+    return gs_op(t) == GS_OP_NONE || gs_op(t) == GS_OP_RESHAPE || gs_op(t) == GS_OP_VIEW ||
+           gs_op(t) == GS_OP_PERMUTE || gs_op(t) == GS_OP_TRANSPOSE;
 }
 
 bool gs_is_noop(const tensor_t *t)

