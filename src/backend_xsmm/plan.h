@@ -96,6 +96,28 @@ typedef struct matmul_params {
     int out_dims;
 } matmul_params_t;
 
+/* The MLP of experts: out = the sum over the experts of a token of weigh(down(mid(gate, up))).
+ * Products are steps of kind MATMUL that the plan does not list: n_upper products of the
+ * activation, then the one of what `mid` makes of their results. */
+enum { MLP_UPPER = 2, MLP_TABLES = 8 };
+typedef struct mlp_params {
+    int n_upper;
+    struct step *product[MLP_UPPER + 1];
+    /* The results of the first n_upper products as `mid` reads them: values without memory. The
+     * last of them is in register 0. */
+    int upper[MLP_UPPER];
+    /* Over the dims of A of the last product, and over those of its result with that in register
+     * 0. NULL: the value as it is. */
+    const struct chain *mid, *weigh;
+    /* Values without memory of which each expert has a row, biases for one: where a chain reads
+     * `value`, it means the row of `table` that belongs to the expert. */
+    int n_tables;
+    struct mlp_table {
+        int value, table;
+    } tables[MLP_TABLES];
+    int out_dims; /* a value with the dims of the sums */
+} mlp_params_t;
+
 /* Softmax of `in` over `axis`, then `post` over the dims of `in` with the probability in
  * register 0. */
 typedef struct softmax_params {
@@ -276,6 +298,7 @@ typedef struct step {
     const char *why_separate;
     union {
         matmul_params_t matmul;
+        mlp_params_t mlp;
         softmax_params_t softmax;
         norm_params_t norm;
         reduce_params_t reduce;

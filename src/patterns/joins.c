@@ -15,7 +15,8 @@ typedef enum join_how {
     JOIN_SHARES,
     JOIN_SCALES,
     JOIN_EXPERTS,
-    JOIN_ROUTES
+    JOIN_ROUTES,
+    JOIN_CHAINS
 } join_how_t;
 
 /* As in joins.def. */
@@ -130,13 +131,43 @@ static bool reads_any(const joiner_t *j, int part, int v)
     return false;
 }
 
-/* v is an expert, or scales or zero points of one, that a product of `part` multiplies with. */
-static bool multiplies_experts(const joiner_t *j, int part, int v)
+/* A product of `part` takes experts by these indices. */
+static bool has_experts(const joiner_t *j, int part, int indices)
+{
+    const matcher_t *m = j->m;
+    bool has = false;
+    for (int i = 0; i < m->parts[part].n && indices >= 0 && !has; i++) {
+        has = graph_experts(m->g, &m->g->nodes[m->parts[part].nodes[i]]) == indices;
+    }
+    return has;
+}
+
+/* v is an expert, or scales or zero points of one, that a product of `part` multiplies with; or the
+ * rows of a bias that a Gather takes by the indices of such a product. */
+static bool takes_by_experts(const joiner_t *j, int part, int v)
 {
     const matcher_t *m = j->m;
     const int p = m->g->values[v].producer;
-    return reads_any(j, part, v) && p >= 0 &&
-           graph_product_of_experts(m->g, &m->g->nodes[p]) != NULL;
+    const node_t *gather = p >= 0 ? &m->g->nodes[p] : NULL;
+    return reads_any(j, part, v) && gather != NULL &&
+           (graph_product_of_experts(m->g, gather) != NULL ||
+            (gather->kind == sinter_op_gather && m->g->values[gather->in[0]].producer < 0 &&
+             has_experts(j, part, gather->in[1])));
+}
+
+/* v becomes the rows of a product with experts in `part`, and is made of those of another one, by
+ * the same indices. */
+static bool chains_experts(const joiner_t *j, int part, int v)
+{
+    const matcher_t *m = j->m;
+    const int p = m->g->values[v].producer;
+    bool chains = false;
+    for (int i = 0; i < m->parts[part].n && p >= 0 && !chains; i++) {
+        const node_t *n = &m->g->nodes[m->parts[part].nodes[i]];
+        chains = n->kind == sinter_op_matmul && root_of_a(j, n, part) == v &&
+                 has_experts(j, m->owner[p], graph_experts(m->g, n));
+    }
+    return chains;
 }
 
 /* Partition `part` reads v as its data. Products and norms do other work too, which does not
@@ -148,7 +179,10 @@ static bool reads(const joiner_t *j, int part, int v, const join_row_t *row)
         return scaled_by(j, part, v);
     }
     if (row->how == JOIN_EXPERTS) {
-        return multiplies_experts(j, part, v);
+        return takes_by_experts(j, part, v);
+    }
+    if (row->how == JOIN_CHAINS && row->lower == OP_MATMUL) {
+        return chains_experts(j, part, v);
     }
     const bool any = (row->upper & OP_GATHER) != 0 || row->lower == PAT_ATTENTION;
     const unsigned fed = (row->lower & (OP_MATMUL | OP_NORM)) != 0 ? row->lower : ~0u;
@@ -274,10 +308,14 @@ static const char *reorder(joiner_t *j, int upper, int lower)
     return NULL;
 }
 
-/* A gated MLP stays one when a norm feeds it, and anything stays what it is when its scales are
- * dequantised. */
+/* A gated MLP stays one when a norm feeds it, and becomes one of experts when it takes these by
+ * index. Anything stays what it is when its scales are dequantised. */
 static const char *joined_name(const join_row_t *row, const char *before)
 {
+    if (row->how == JOIN_EXPERTS && before != NULL &&
+        (strcmp(before, "gated-mlp") == 0 || strcmp(before, "moe-mlp") == 0)) {
+        return "moe-mlp";
+    }
     const bool says_more = row->how == JOIN_FEEDS && row->lower == OP_MATMUL && before != NULL &&
                            strcmp(before, "matmul") != 0;
     return says_more || (row->how == JOIN_SCALES && before != NULL) ? before : row->name;
@@ -303,15 +341,15 @@ static sinter_status_t join(joiner_t *j, const join_row_t *row, int upper, int l
         return sinter_out_of_memory;
     }
     matcher_merge(m, upper, lower, nodes);
-    if (j->parts[upper].family == FAMILY_ATTENTION || j->parts[lower].family == FAMILY_ATTENTION) {
-        j->parts[lower].family = FAMILY_ATTENTION;
-    } else {
-        j->parts[lower].family = FAMILY_GENERAL;
-    }
+    const family_t families[] = {j->parts[upper].family, j->parts[lower].family};
     j->parts[lower].name = joined_name(row, j->parts[lower].name);
     if (row->how == JOIN_ROUTES) {
         j->parts[lower].classes = row->lower;
     }
+    j->parts[lower].family = families[0] == FAMILY_ATTENTION || families[1] == FAMILY_ATTENTION
+                                 ? FAMILY_ATTENTION
+                             : strcmp(j->parts[lower].name, "moe-mlp") == 0 ? FAMILY_EXPERTS
+                                                                            : FAMILY_GENERAL;
     *joined = true;
     return sinter_success;
 }
@@ -351,6 +389,15 @@ static bool feeds(const joiner_t *j, const join_row_t *row, int upper, int lower
     return fed && (row->how == JOIN_KEEPS || *other == NULL);
 }
 
+/* What is summed up in a chain of experts' products is such a chain itself. */
+static bool is_upper(const joiner_t *j, const join_row_t *row, int upper)
+{
+    const joinable_t *part = &j->parts[upper];
+    return (part->classes & row->upper) != 0 &&
+           (row->how != JOIN_CHAINS || row->lower == OP_MATMUL ||
+            (part->name != NULL && strcmp(part->name, row->name) == 0));
+}
+
 /* Joins into `lower` all partitions above that the row names. */
 static sinter_status_t join_above(joiner_t *j, const join_row_t *row, int lower)
 {
@@ -362,8 +409,7 @@ static sinter_status_t join_above(joiner_t *j, const join_row_t *row, int lower)
             const int p = m->g->values[n->in[k]].producer;
             const int upper = p >= 0 ? m->owner[p] : lower;
             bool joined = false;
-            if (upper == lower || (j->parts[upper].classes & row->upper) == 0 ||
-                !fits(j, upper, lower)) {
+            if (upper == lower || !is_upper(j, row, upper) || !fits(j, upper, lower)) {
                 continue;
             }
             if (feeds(j, row, upper, lower, &other)) {

@@ -1,22 +1,23 @@
-/* Lowering. Where the pattern is one of attention, it first tries to make one attention step; if
- * that is refused, the report says why and the partition becomes a list of steps. A chain that
- * exceeds the limits of chain.h is tried again with shorter chains. */
+/* Lowering. Where the pattern is one of attention, or the MLP of experts, it first tries to make
+ * one step of it; if that is refused, the report says why and the partition becomes a list of
+ * steps. A chain that exceeds the limits of chain.h is tried again with shorter chains. */
 #include "backend_xsmm/plan/lower.h"
 
 #include <sinter/sinter_graph.h>
 
 #include "base/status.h"
 
-static sinter_status_t attempt(plan_t *plan, bool attention, bool assumes, int max_cost,
+static sinter_status_t attempt(plan_t *plan, family_t family, bool assumes, int max_cost,
                                const char **why_not)
 {
     graph_t *g = &plan->sub;
     lowering_t lo = {.plan = plan,
                      .g = g,
                      .assumes = assumes,
-                     .attention = attention,
+                     .family = family,
                      .max_cost = max_cost,
-                     .att = {.qk = -1, .softmax = -1, .pv = -1}};
+                     .att = {.qk = -1, .softmax = -1, .pv = -1},
+                     .mlp = {.indices = -1, .down = -1, .sum = -1}};
     lo.probe = ARENA_NEW(&plan->arena, lt_t, g->n_values + 1);
     lo.alike = ARENA_NEW(&plan->arena, int, g->n_values + 1);
     lo.home = ARENA_NEW(&plan->arena, int, g->n_values + 1);
@@ -49,16 +50,17 @@ sinter_status_t lower_plan(plan_t *plan, family_t family, bool assumes, textbuf_
     enum { MAX_COST = 120 };
     const char *why_not = NULL;
     sinter_status_t status = sinter_unimplemented;
-    if (family == FAMILY_ATTENTION) {
-        status = attempt(plan, true, assumes, MAX_COST, &why_not);
+    if (family == FAMILY_ATTENTION || family == FAMILY_EXPERTS) {
+        status = attempt(plan, family, assumes, MAX_COST, &why_not);
         if (status != sinter_unimplemented) {
             return status;
         }
-        text_add(why, "attention kernel refused: %s\n",
+        text_add(why, "%s kernel refused: %s\n",
+                 family == FAMILY_ATTENTION ? "attention" : "experts",
                  why_not ? why_not : sinter_last_error_message());
     }
     for (int max_cost = MAX_COST; max_cost > 0 && status == sinter_unimplemented; max_cost /= 2) {
-        status = attempt(plan, false, assumes, max_cost, &why_not);
+        status = attempt(plan, FAMILY_GENERAL, assumes, max_cost, &why_not);
     }
     return status;
 }

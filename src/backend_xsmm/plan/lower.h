@@ -52,6 +52,15 @@ typedef struct attention_parts {
     cluster_t score, prob; /* only nodes and counts are used */
 } attention_parts_t;
 
+/* The parts of a cluster that is the MLP of experts. */
+typedef struct mlp_parts {
+    int indices; /* the value of the experts' indices; -1: not looked for yet */
+    int n_upper, upper[MLP_UPPER], down, sum; /* nodes; -1 until met */
+    cluster_t mid, weigh;                     /* only nodes and counts are used */
+    int n_tables;
+    struct mlp_table tables[MLP_TABLES];
+} mlp_parts_t;
+
 /* Attribute scales and zero points that have become constant values. */
 typedef struct const_pair {
     const node_t *node;
@@ -62,11 +71,11 @@ typedef struct const_pair {
 
 typedef struct lowering {
     plan_t *plan;
-    graph_t *g;          /* &plan->sub */
-    bool assumes;        /* unknown dims may be taken for the same: plan->assumed */
-    bool attention;      /* lower as FAMILY_ATTENTION */
+    graph_t *g;   /* &plan->sub */
+    bool assumes; /* unknown dims may be taken for the same: plan->assumed */
+    family_t family;
     int max_cost;        /* of a cluster's chain */
-    const char *why_not; /* why attention was given up */
+    const char *why_not; /* why the step of the family was given up */
     /* By graph value: the tensor with representative dims for unknown ones. */
     lt_t *probe;
     /* By graph value: a value that has the same dims at every execute, the first one of those that
@@ -79,8 +88,10 @@ typedef struct lowering {
     /* By node: it reads only tensors from outside, and each cluster that needs it computes it. */
     bool *floating;
     bool *stored; /* by graph value: must be in memory */
-    char *spine;  /* by graph value: SPINE_SCORE or SPINE_PROB inside attention, else 0 */
+    /* By graph value: which part of attention, or of the MLP of experts, has it; 0: none. */
+    char *spine;
     attention_parts_t att;
+    mlp_parts_t mlp;
     bound_t *bound; /* by plan value: probe dims and strides, once placed */
     bool *placed;   /* by plan value */
     int cap_values;

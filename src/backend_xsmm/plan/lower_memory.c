@@ -167,7 +167,7 @@ static bool place_in_blocks(lowering_t *lo, const node_t *view)
 {
     const int x = view->in[0], y = view->out[0], last = lo->probe[y].ndims - 1;
     const lt_t *port = &lo->g->values[x].lt;
-    bool blocks = !lo->attention && view->kind == sinter_op_static_reshape &&
+    bool blocks = lo->family != FAMILY_ATTENTION && view->kind == sinter_op_static_reshape &&
                   lo->plan->values[x].kind == PV_INPUT && last >= 1 &&
                   lo->probe[x].ndims == last + 2 &&
                   port->property != sinter_tensor_property_constant && lt_strides_known(port) &&

@@ -113,7 +113,7 @@ static bool takes(const lowering_t *lo, int node)
 {
     const node_t *n = &lo->g->nodes[node];
     const bool qk = n->kind == sinter_op_matmul && node_has_role(n, "qk");
-    return lo->attention && (qk || (spine_of(lo, n) != 0 && !index_apart(lo, n)));
+    return lo->family == FAMILY_ATTENTION && (qk || (spine_of(lo, n) != 0 && !index_apart(lo, n)));
 }
 
 static sinter_status_t gather(lowering_t *lo, int node)
@@ -145,7 +145,7 @@ static sinter_status_t gather(lowering_t *lo, int node)
  * only. */
 static sinter_status_t gathered(lowering_t *lo)
 {
-    if (!lo->attention) {
+    if (lo->family != FAMILY_ATTENTION) {
         return sinter_success;
     }
     if (lo->att.pv < 0) {

@@ -4,15 +4,14 @@
 #include "backend_xsmm/drivers/matmul/matmul_blocks.h"
 #include "backend_xsmm/exec/work.h"
 #include "backend_xsmm/plan/emit.h"
+#include "backend_xsmm/steps/product.h"
 #include "graph/experts.h"
 #include "graph/quant.h"
 #include "graph/shape.h"
 
-static sinter_status_t emit_matmul(emitter_t *e, const node_t *n, matmul_params_t *p)
+static sinter_status_t emit_matmul(emitter_t *e, const node_t *n)
 {
     int sum = 0;
-    p->trans_a = node_bool(n, sinter_op_attr_transpose_a, false);
-    p->trans_b = node_bool(n, sinter_op_attr_transpose_b, false);
     if (n->n_in > 2) {
         const node_t add = {.kind = sinter_op_add, .n_in = 2};
         int regs[2] = {0, -1};
@@ -98,31 +97,39 @@ static sinter_status_t take_experts(lowering_t *lo, const node_t *n, matmul_para
     return table_of_factors(lo, &b->zp_by);
 }
 
+sinter_status_t product_describe(lowering_t *lo, const node_t *n, matmul_params_t *p)
+{
+    SG_TRY(emit_operand(lo, n, 0, &p->a));
+    SG_TRY(emit_operand(lo, n, 1, &p->b));
+    SG_TRY(take_experts(lo, n, p));
+    p->trans_a = node_bool(n, sinter_op_attr_transpose_a, false);
+    p->trans_b = node_bool(n, sinter_op_attr_transpose_b, false);
+    p->out_dims = n->out[0];
+    return sinter_success;
+}
+
 static sinter_status_t emit(emitter_t *e, const cluster_t *cl, step_t *step)
 {
     lowering_t *lo = e->lo;
     const node_t *n = emit_heavy(e, cl);
     const bool convolution = op_class(n->kind) == OP_CONVOLUTION;
     matmul_params_t *p = &step->p.matmul;
-    SG_TRY(emit_operand(lo, n, 0, &p->a));
-    SG_TRY(emit_operand(lo, n, 1, &p->b));
-    SG_TRY(take_experts(lo, n, p));
-    p->out_dims = n->out[0];
+    SG_TRY(product_describe(lo, n, p));
     /* Codes of the image that a chain dequantises are floats now, but none to make integers of. */
     const bool floats = convolution && p->a.scale < 0 && emit_dequant_before(lo, n->in[0]) != NULL;
     step->permit = permit_of(floats ? sinter_fpmath_mode_strict : emit_mode(lo, n),
                              blocks_of_codes(&(problem_t){.plan = lo->plan, .step = step}));
-    return convolution ? emit_convolution(e, n, p) : emit_matmul(e, n, p);
+    return convolution ? emit_convolution(e, n, p) : emit_matmul(e, n);
 }
 
-static void visit(const step_t *step, step_see_t see, void *to)
+void product_visit(const step_t *step, step_see_t see, void *to)
 {
     see_operand(&step->p.matmul.a, STEP_READS, see, to);
     see_operand(&step->p.matmul.b, STEP_READS, see, to);
     see(to, step->p.matmul.experts, STEP_READS);
 }
 
-static double work(estimate_t *e, const problem_t *p)
+double product_work(estimate_t *e, const problem_t *p)
 {
     const matmul_params_t *m = &p->step->p.matmul;
     const double n = estimate_elements(p, m->out_dims);
@@ -210,7 +217,7 @@ static void take_tiles(plan_t *plan, const step_t *step, matmul_params_t *m)
     }
 }
 
-static void layouts(plan_t *plan, step_t *step)
+void product_layouts(plan_t *plan, step_t *step)
 {
     const int dim = matmul_packs_along(plan, step);
     operand_t *b = &step->p.matmul.b;
@@ -236,7 +243,7 @@ static void find_part(void *to, int value, unsigned access)
     part->found = part->found || value == part->value;
 }
 
-static void refuse_tiles(const plan_t *plan, const step_t *step, int value, textbuf_t *why)
+void product_refuse_tiles(const plan_t *plan, const step_t *step, int value, textbuf_t *why)
 {
     const matmul_params_t *m = &step->p.matmul;
     part_t part = {.value = value};
@@ -248,7 +255,7 @@ static void refuse_tiles(const plan_t *plan, const step_t *step, int value, text
 }
 
 /* Operands that are read from the constant cache, or in blocks. */
-static void report(const plan_t *plan, const step_t *step, textbuf_t *text)
+void product_report(const plan_t *plan, const step_t *step, textbuf_t *text)
 {
     const matmul_params_t *m = &step->p.matmul;
     const int packed[] = {m->b.data, m->b.high, m->b.scale, m->b.zp};
@@ -277,11 +284,11 @@ static void report(const plan_t *plan, const step_t *step, textbuf_t *text)
 const step_ops_t step_matmul = {.classes = OP_MATMUL | OP_CONVOLUTION,
                                 .chains_once = true,
                                 .products = true,
-                                .packed_values = 4,
+                                .packed_values = PRODUCT_PACKED_VALUES,
                                 .emit = emit,
-                                .visit = visit,
-                                .work = work,
+                                .visit = product_visit,
+                                .work = product_work,
                                 .refuse_tail = refuse_tail,
-                                .layouts = layouts,
-                                .refuse_tiles = refuse_tiles,
-                                .report = report};
+                                .layouts = product_layouts,
+                                .refuse_tiles = product_refuse_tiles,
+                                .report = product_report};

@@ -577,16 +577,21 @@ void matmul_add_ways(const matmul_config_t *c, matmul_state_t *st, choice_t *cho
     choice->shares_bytes = st->shares_bytes;
 }
 
+void matmul_bind_strips(const kernel_t *self, const problem_t *p, const matmul_config_t *c,
+                        matmul_state_t *st)
+{
+    if (p->step->p.matmul.tiled && matmul_lies_in_tiles(p) == 1) {
+        /* Without VNNI: the tables of integers load no floats. */
+        matmul_bind_tiles((features_t){self->needs.bits & (NEEDS_AVX512)}, st);
+        choose_strips_of_tiles(c, st);
+    }
+}
+
 static sinter_status_t choose(const kernel_t *self, const problem_t *p, const void *config,
                               void *state, choice_t *choice)
 {
-    const matmul_params_t *m = &p->step->p.matmul;
     SG_TRY(matmul_bind(self, p, config, state));
-    if (m->tiled && matmul_lies_in_tiles(p) == 1) {
-        /* Without VNNI: the tables of integers load no floats. */
-        matmul_bind_tiles((features_t){self->needs.bits & (NEEDS_AVX512)}, state);
-        choose_strips_of_tiles(config, state);
-    }
+    matmul_bind_strips(self, p, config, state);
     choice->shared_bytes = matmul_shared(config, state);
     experts_reserve(state, choice);
     matmul_add_ways(config, state, choice);

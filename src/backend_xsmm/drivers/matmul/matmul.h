@@ -235,6 +235,9 @@ static inline bool matmul_is_direct(const matmul_config_t *c, const matmul_state
 /* All of st, for panels. */
 sinter_status_t matmul_bind(const kernel_t *self, const problem_t *p, const matmul_config_t *c,
                             matmul_state_t *st);
+/* Where B lies in tiles, panels are loaded strip by strip. After matmul_bind. */
+void matmul_bind_strips(const kernel_t *self, const problem_t *p, const matmul_config_t *c,
+                        matmul_state_t *st);
 /* Shared memory at most, whatever the layout of B turns out to be. */
 size_t matmul_shared(const matmul_config_t *c, const matmul_state_t *st);
 /* Whether this step multiplies the same rows of the same A with one matrix as the step before. */
@@ -336,6 +339,8 @@ int matmul_checked(const step_t *step);
 void experts_bind(const problem_t *p, matmul_state_t *st);
 /* Adds what sorting needs to the shared memory. */
 void experts_reserve(matmul_state_t *st, choice_t *choice);
+/* Instead of it, for a step with the same rows and experts as `first`, which sorts them. */
+void experts_share(const matmul_state_t *first, matmul_state_t *st);
 /* Phase 0, of one share. */
 void experts_sort(const matmul_state_t *st, const worker_t *w);
 expert_rows_t experts_rows(const matmul_state_t *st, const worker_t *w);

@@ -95,6 +95,12 @@ void experts_reserve(matmul_state_t *st, choice_t *choice)
     }
 }
 
+void experts_share(const matmul_state_t *first, matmul_state_t *st)
+{
+    count_rows_of_a(st);
+    st->experts.at = first->experts.at;
+}
+
 expert_rows_t experts_rows(const matmul_state_t *st, const worker_t *w)
 {
     expert_rows_t rows;

@@ -7,23 +7,10 @@
 
 #include "backend_xsmm/drivers/common/chain_walk.h"
 #include "backend_xsmm/drivers/common/products.h"
-#include "backend_xsmm/drivers/matmul/matmul.h"
-#include "backend_xsmm/ukernels/tiles.h"
+#include "backend_xsmm/drivers/matmul/matmul_tiles.h"
 #include "base/status.h"
 #include "graph/tensor.h"
 #include "numeric/tiles.h"
-
-typedef struct tiles_config {
-    matmul_config_t panel; /* first: see matmul.h */
-    integers_t kind;       /* NO_INTEGERS: products are of floats */
-    int limbs;             /* of integers */
-} tiles_config_t;
-
-/* The buffers of one share: A in the form that the micro-kernels want. */
-typedef struct tiles_buffers {
-    limb_rows_t ints;
-    float *x, *sums; /* floats, [tile][row]..., and the sums of both halves of each tile */
-} tiles_buffers_t;
 
 /* ---- selection ------------------------------------------------------------------------------- */
 
@@ -226,17 +213,18 @@ const char *matmul_refuse_copy(const plan_t *plan, const step_t *step)
                                                 : NULL;
 }
 
-static const char *refuse(const problem_t *p)
+static const char *refuse_b(const problem_t *p)
 {
     const matmul_params_t *m = &p->step->p.matmul;
-    if (!m->tiled) {
-        return m->why_no_tiles != NULL ? m->why_no_tiles : "B is not constant";
-    }
-    const char *why = matmul_refuse_rows(p, TILES_ROWS);
-    if (why != NULL) {
-        return why;
-    }
-    return matmul_lies_in_tiles(p) == 0 ? "the constant cache has no room for tiles of B" : NULL;
+    return !m->tiled ? m->why_no_tiles != NULL ? m->why_no_tiles : "B is not constant"
+           : matmul_lies_in_tiles(p) == 0 ? "the constant cache has no room for tiles of B"
+                                          : NULL;
+}
+
+static const char *refuse(const problem_t *p)
+{
+    const char *why = p->step->p.matmul.tiled ? matmul_refuse_rows(p, TILES_ROWS) : NULL;
+    return why != NULL ? why : refuse_b(p);
 }
 
 /* Floats of experts with many rows each are unpacked for larger blocks of rows. Integers are not:
@@ -271,11 +259,17 @@ static const char *refuse_ints(const kernel_t *self, const problem_t *p)
     return why != NULL ? why : refuse_limbs(self, p);
 }
 
+const char *tiles_refuse(const kernel_t *self, const problem_t *p, bool integers)
+{
+    const char *why = refuse_b(p);
+    why = why != NULL || !integers ? why : refuse_integers(p);
+    return why != NULL || !integers ? why : refuse_limbs(self, p);
+}
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Where products are of integers, there is room for one row of floats. */
-static size_t tiles_buffers(const tiles_config_t *c, int64_t K, int rows, unsigned char *base,
-                            tiles_buffers_t *out)
+size_t tiles_buffers(const tiles_config_t *c, int64_t K, int rows, unsigned char *base,
+                     tiles_buffers_t *out)
 {
     const bool integers = c->kind != NO_INTEGERS;
     const size_t tiles = (size_t)tiles_along(K), all = tiles * (size_t)tiles_rows(rows),
@@ -300,8 +294,7 @@ static size_t carve_row_of_a(const tiles_config_t *c, int64_t K, unsigned char *
     return at;
 }
 
-/* Rows of A that go to several experts become integers once, if there is room for all of them. */
-static void reserve_rows_of_a(const tiles_config_t *c, matmul_state_t *st, choice_t *choice)
+void tiles_reserve_rows(const tiles_config_t *c, matmul_state_t *st, choice_t *choice)
 {
     enum { MOST_BYTES = 64 << 20 };
     experts_t *e = &st->experts;
@@ -320,6 +313,13 @@ static void reserve_rows_of_a(const tiles_config_t *c, matmul_state_t *st, choic
 
 /* ---- setup ----------------------------------------------------------------------------------- */
 
+void tiles_configure(const kernel_t *self, const problem_t *p, tiles_config_t *c)
+{
+    matmul_configure(self, p, TILES_ROWS, false, false, &c->panel);
+    c->kind = self->driver->arithmetic == IN_INT8 ? p->step->permit.integers : NO_INTEGERS;
+    c->limbs = c->kind == EXACT_CODES ? matmul_code_limbs(p) : limbs_of(c->kind);
+}
+
 static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *arena,
                              candidate_t *out)
 {
@@ -330,9 +330,7 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
     if (c == NULL) {
         return sinter_out_of_memory;
     }
-    matmul_configure(self, p, TILES_ROWS, false, false, &c->panel);
-    c->kind = self->driver->arithmetic == IN_INT8 ? p->step->permit.integers : NO_INTEGERS;
-    c->limbs = c->kind == EXACT_CODES ? matmul_code_limbs(p) : limbs_of(c->kind);
+    tiles_configure(self, p, c);
     text_init(&note, arena);
     text_add(&note, "up to %d rows of A times tiles of B: %s", TILES_ROWS,
              c->kind != NO_INTEGERS       ? integers_name(c->kind)
@@ -513,20 +511,13 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     choice->shared_bytes =
         (size_t)p->frame->shares * tiles_buffers(c, st->K, rows_at_once(st), NULL, &buffers);
     experts_reserve(st, choice);
-    reserve_rows_of_a(c, st, choice);
+    tiles_reserve_rows(c, st, choice);
     SG_TRY(matmul_count(p->step, st));
     choice->shares_bytes = st->shares_bytes;
     return sinter_success;
 }
 
 /* ---- work ------------------------------------------------------------------------------------ */
-
-typedef struct tiles_task {
-    matmul_task_t t; /* of the panel */
-    const tiles_config_t *c;
-    const matmul_state_t *st;
-    tiles_buffers_t buf;
-} tiles_task_t;
 
 /* One tile of one row of floats, and the sums of its halves; gives the bits of its largest
  * magnitude. */
@@ -615,8 +606,7 @@ static bool place_rows(tiles_task_t *w)
     return usable;
 }
 
-/* Where shared memory has a row of A as integers. */
-static limb_rows_t find_row_of_a(const tiles_task_t *w, int64_t row, bool **usable)
+limb_rows_t tiles_row_of_a(const tiles_task_t *w, int64_t row, bool **usable)
 {
     const experts_t *e = &w->st->experts;
     limb_rows_t found;
@@ -627,8 +617,7 @@ static limb_rows_t find_row_of_a(const tiles_task_t *w, int64_t row, bool **usab
     return found;
 }
 
-/* Makes a share of them. */
-static void make_rows_of_a(tiles_task_t *w, int tid, int nth)
+void tiles_make_rows(tiles_task_t *w, int tid, int nth)
 {
     const matmul_state_t *st = w->st;
     int64_t begin, end, at[SINTER_MAX_NDIMS] = {0};
@@ -641,7 +630,7 @@ static void make_rows_of_a(tiles_task_t *w, int tid, int nth)
             first = first && (st->experts.step[k] > 0 || at[k] == 0);
         }
         if (first) {
-            w->buf.ints = find_row_of_a(w, row, &usable);
+            w->buf.ints = tiles_row_of_a(w, row, &usable);
             matmul_seek_rows(&w->t, 0, r, 1);
             *usable = place_rows(w);
         }
@@ -656,7 +645,7 @@ static bool gather_rows(tiles_task_t *w)
     for (int r = 0; r < rows; r++) {
         bool *usable;
         const int64_t row = experts_row_of_a(w->st, w->t.order[w->t.row0 + r]);
-        const limb_rows_t from = find_row_of_a(w, row, &usable);
+        const limb_rows_t from = tiles_row_of_a(w, row, &usable);
         if (!*usable) {
             return false;
         }
@@ -673,7 +662,7 @@ static bool gather_rows(tiles_task_t *w)
     return true;
 }
 
-static bool load_rows(tiles_task_t *w)
+bool tiles_load_rows(tiles_task_t *w)
 {
     return w->st->experts.row_bytes > 0 ? gather_rows(w) : place_rows(w);
 }
@@ -729,7 +718,7 @@ static void multiply(tiles_task_t *w, int rows, bool each, float *acc)
 /* Sums of codes meet scales and offsets later: where they are not finite, the numbers themselves
  * may add up to something that is. False: A must be loaded again, as single rows were in its
  * place. */
-static bool run_panel(tiles_task_t *w, bool usable)
+bool tiles_run_panel(tiles_task_t *w, bool usable)
 {
     if (usable) {
         multiply(w, w->t.rows, false, w->t.buf.acc);
@@ -766,7 +755,7 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
             experts_sort(m, w);
         }
         if (m->experts.row_bytes > 0) {
-            make_rows_of_a(&t, w->tid, w->nth);
+            tiles_make_rows(&t, w->tid, w->nth);
         }
         return;
     }
@@ -784,9 +773,9 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
                 memset(buffers, 0, own);
             }
             block = i / m->n_panels;
-            usable = load_rows(&t);
+            usable = tiles_load_rows(&t);
         }
-        if (!run_panel(&t, usable)) {
+        if (!tiles_run_panel(&t, usable)) {
             block = -1; /* A is loaded again */
         }
         matmul_finish(&t.t);
