@@ -545,6 +545,18 @@ static void refer_step(const plan_t *plan, const step_t *s, refs_t *reads, refs_
         refer_operand(plan, &s->p.matmul.b, reads);
         refer(plan, reads, s->p.matmul.experts);
         break;
+    case STEP_EXPERTS:
+        for (int i = 0; i <= s->p.mlp.n_upper; i++) {
+            refer_operand(plan, &s->p.mlp.product[i]->p.matmul.a, reads);
+            refer_operand(plan, &s->p.mlp.product[i]->p.matmul.b, reads);
+            refer(plan, reads, s->p.mlp.product[i]->p.matmul.experts);
+        }
+        for (int i = 0; i < s->p.mlp.n_tables; i++) {
+            refer(plan, reads, s->p.mlp.tables[i].table);
+        }
+        refer_chain(plan, s->p.mlp.mid, reads, reads);
+        refer_chain(plan, s->p.mlp.weigh, reads, reads);
+        break;
     case STEP_SOFTMAX:
         refer(plan, reads, s->p.softmax.in);
         refer(plan, writes, s->p.softmax.stats);
