@@ -211,7 +211,8 @@ typedef struct driver {
     /* Checks the elements of a value that only execute knows, such as indices. It comes before
      * start, and may come before the steps of other plans. NULL: there is nothing to check. */
     sinter_status_t (*check)(const problem_t *p, const void *state);
-    int (*checked)(const step_t *step); /* the value that check reads; -1: none */
+    /* Value number i of those that check reads; -1: there are no more. */
+    int (*checked)(const step_t *step, int i);
     /* NULL: the step reads nothing beforehand. */
     sinter_status_t (*start)(const kernel_t *self, const problem_t *p, const void *config,
                              void *state);

@@ -238,6 +238,13 @@ typedef struct attention_params {
     const struct chain *bare;
 } attention_params_t;
 
+/* LinearAttention. Values; -1: none. */
+typedef struct linear_attention_params {
+    int q, k, v, state, decay, beta, from, to, out, next;
+    bool interleaved;
+    float scale;
+} linear_attention_params_t;
+
 /* DynamicQuantize that computes its scales: a step that reads `in`, or the tail of the step that
  * makes it. */
 typedef struct dynquant_params {
@@ -308,6 +315,7 @@ typedef struct step {
         top_k_params_t top_k;
         reorder_params_t reorder;
         attention_params_t attention;
+        linear_attention_params_t linear;
         dynquant_params_t dynquant;
     } p;
     permit_t permit;

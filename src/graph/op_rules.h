@@ -26,6 +26,7 @@ sinter_status_t check_hadamard_transform(const struct node *node, const lt_t *in
 /* Input 0 and output 0 have one data type. */
 sinter_status_t check_same_first(const struct node *node, const lt_t *in, const lt_t *out);
 sinter_status_t check_scatter_rows(const struct node *node, const lt_t *in, const lt_t *out);
+sinter_status_t check_linear_attention(const struct node *node, const lt_t *in, const lt_t *out);
 sinter_status_t check_slice(const struct node *node, const lt_t *in, const lt_t *out);
 sinter_status_t check_weights_format(const struct node *node, const lt_t *in, const lt_t *out);
 

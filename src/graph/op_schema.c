@@ -294,6 +294,10 @@ CARD card_scatter_rows = {IN(3, 3, ANY, INDEX, ANY),
                           .check = check_scatter_rows,
                           .flags = OP_MOVE | OP_SCATTER,
                           .index_port = 1};
+CARD card_linear_attention = {
+    IN(4, 8, FLT32, FLT32, FLT32, FLT32, FLT32 | INDEX), OUT(2, 2, FLT32),
+    ATTRS(NEED_WORD(mode, "linear|gated|delta|gated_delta"), NUM(scale, 1), NUM(interleaved, 1)),
+    .check = check_linear_attention, .flags = OP_LINEAR_ATTENTION};
 CARD card_slice = {
     IN(1, 1, ANY),        OUT(1, 1, ANY),   ATTRS(NEED(starts), NEED(ends), MAY(axes), MAY(steps)),
     .check = check_slice, .flags = OP_MOVE, .limit = limit_slice};

@@ -15,6 +15,10 @@
 #define TRANSPOSED                                                                    \
     "#2 ConvTranspose strides=1 pads_begin=0 pads_end=0 dilations=1 data_format=NCX " \
     "weights_format=IOX "
+/* q and k have the same dims, which `more` follows. */
+#define LINEAR(attrs, q, v, state, more)                                                     \
+    "LinearAttention " attrs " 1:f32:" q " 2:f32:" q " 3:f32:" v " 4:f32:" state more " -> " \
+    "90:f32:* 91:f32:*"
 #define ENDS " 3:f32:1x4x5 2:f32:* -> 4:f32:*"
 
 static const struct {
@@ -344,6 +348,25 @@ static const struct {
     {"ScatterRows axis=1 batch_dims=1 1:f32:5x9 2:s32:5 3:f32:5x2 -> 4:f32:*", SHAPE,
      "must have one dimension behind the 1 of batch_dims"},
     {"ScatterRows axis=-3 1:f32:9x4 2:s32:2 3:f32:2x4 -> 4:f32:*", SHAPE, "axis -3 is outside"},
+    {LINEAR("mode=gated", "2x5x2x8", "2x5x4x6", "2x4x6x8", ""), OP,
+     "mode gated takes 5 inputs, and perhaps one or two tensors of indices; 4 inputs are given"},
+    {LINEAR("mode=linear", "2x5x2x8", "2x5x4x6", "2x4x6x8", " 5:f32:2x5x4x1"), TYPE,
+     "tensor 5 is f32, indices of s32 or s64 are expected in mode linear"},
+    {LINEAR("mode=delta", "2x5x2x8", "2x5x4x6", "2x4x6x8", " 5:s32:2"), TYPE,
+     "tensor 5 is s32, a float is expected in mode delta"},
+    {LINEAR("mode=other", "2x5x2x8", "2x5x4x6", "2x4x6x8", ""), OP, "other"},
+    {LINEAR("mode=linear", "2x5x3x8", "2x5x4x6", "2x4x6x8", ""), SHAPE,
+     "3 heads of tensor 1 do not divide the 4 heads of tensor 3"},
+    {LINEAR("mode=linear", "2x5x2x8", "2x5x4x6", "3x4x6x8", ""), SHAPE,
+     "dimension 0 of tensor 4 is 3, expected 2"},
+    {LINEAR("mode=linear", "2x5x2x8", "2x5x4x6", "2x4x8x6", ""), SHAPE,
+     "dimension 2 of tensor 4 is 8, expected 6"},
+    {LINEAR("mode=linear", "2x5x2x8", "2x5x4", "2x4x6x8", ""), SHAPE,
+     "v, tensor 3, has 3 dimensions, 4 are expected"},
+    {LINEAR("mode=gated", "2x5x2x8", "2x5x4x6", "2x4x6x8", " 5:f32:2x5x4x6"), SHAPE,
+     "dimension 3 of tensor 5 is 6, expected 1 or the 8 elements of a key"},
+    {LINEAR("mode=linear", "2x5x2x8", "2x5x4x6", "9x4x6x8", " 5:s32:3"), SHAPE,
+     "dimension 0 of tensor 5 is 3, expected 2"},
     {"TopK k=5 1:f32:2x4 -> 2:f32:* 3:s32:*", SHAPE, "k is 5, dimension 1 of tensor 1 is 4"},
     {"TopK k=-1 1:f32:2x4 -> 2:f32:* 3:s32:*", OP, "the least allowed is 0"},
     {"TopK k=1 1:f32:2x4 -> 2:f32:*", OP, "1 outputs given, 2 expected"},

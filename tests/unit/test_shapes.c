@@ -102,6 +102,15 @@ static const struct {
     {"ScatterRows axis=1 1:f32:?x9x4 2:s32:0 3:f32:5x0x4 -> 90:f32:*", {"5x9x4"}},
     {"ScatterRows axis=1 batch_dims=1 1:f32:?x9x4 2:s32:5x2 3:f32:?x?x4 -> 90:f32:*", {"5x9x4"}},
     {"TopK k=3 1:f32:2x9 -> 90:f32:* 91:s32:*", {"2x3", "2x3"}},
+    {"LinearAttention mode=linear 1:f32:2x5x1x8 2:f32:2x5x2x8 3:f32:2x?x4x6 4:f32:2x4x?x? -> "
+     "90:f32:* 91:f32:*",
+     {"2x5x4x6", "2x4x6x8"}},
+    {"LinearAttention mode=gated 1:f32:2x5x1x8 2:f32:2x5x1x8 3:f32:2x5x4x6 4:f32:9x4x6x8 "
+     "5:f32:2x5x4x8 6:s32:2 -> 90:f32:* 91:f32:*",
+     {"2x5x4x6", "2x4x6x8"}},
+    {"LinearAttention mode=gated_delta 1:f32:2x5x1x8 2:f32:2x5x1x8 3:f32:2x5x4x6 4:f32:9x4x6x8 "
+     "5:f32:2x5x4x1 6:f32:2x5x4x1 7:s32:2 8:s64:2 -> 90:f32:* 91:f32:*",
+     {"2x5x4x6", "9x4x6x8"}},
     {"TopK k=2 axis=0 1:f32:?x9 -> 90:f32:* 91:s32:*", {"2x9", "2x9"}},
     {"TopK k=0 1:s32:4 -> 90:s32:* 91:s32:*", {"0", "0"}},
     {"RotaryEmbedding 1:f32:2x3x5x8 2:f32:2x5x4 3:f32:2x5x4 -> 90:f32:*", {"2x3x5x8"}},

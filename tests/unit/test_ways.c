@@ -76,6 +76,9 @@ static const struct roll {
     {"codes_pv", "words of any chunks", AVX2_CAP},
     {"codes_pv", "whole chunks", VNNI_CAP | AVX2_VNNI_CAP},
     {"codes_pv", "any chunks", VNNI_CAP | AVX2_VNNI_CAP},
+    {"recurrence_states", "columns in place", ALL_CAPS},
+    {"recurrence_states", "keys in place", ALL_CAPS},
+    {"recurrence_states", "a copy by columns", ALL_CAPS},
     {"chain_tiles", "conversion past the caches", SIMD_CAPS | ON_MACHINE},
     {"chain_tiles", "transposed tiles", ALL_CAPS},
     {"chain_tiles", "conversion in one loop", ALL_CAPS},
@@ -668,6 +671,20 @@ static const way_case_t cases[] = {
     {.what = "rows of a cache",
      .graph = "ScatterRows 1:f16:100x64 2:s32:3 3:f16:3x64 -> 4:f16:100x64",
      EVERYWHERE("by rows")},
+    {.what = "states in the order of keys, and many tokens",
+     .graph = "LinearAttention mode=gated 1:f32:2x5x2x16 2:f32:2x5x2x16 3:f32:2x5x4x32 "
+              "4:f32:2x4x32x16 5:f32:2x5x4x1 -> 7:f32:2x5x4x32 8:f32:2x4x32x16",
+     EVERYWHERE("by a copy by columns (many tokens are worth a copy in which columns follow one "
+                "another)")},
+    {.what = "states in the order of keys, and one token",
+     .graph = "LinearAttention mode=gated 1:f32:2x1x2x16 2:f32:2x1x2x16 3:f32:2x1x4x32 "
+              "4:f32:2x4x32x16 5:f32:2x1x4x1 -> 7:f32:2x1x4x32 8:f32:2x4x32x16",
+     EVERYWHERE("by keys in place (columns do not follow one another)")},
+    {.what = "states whose columns follow one another",
+     .graph = "LinearAttention mode=gated 1:f32:2x5x2x16 2:f32:2x5x2x16 3:f32:2x5x4x32 "
+              "4:f32:2x4x32x16:2048x512x1x32 5:f32:2x5x4x1 -> 7:f32:2x5x4x32 "
+              "8:f32:2x4x32x16:2048x512x1x32",
+     EVERYWHERE("by columns in place")},
     {.what = "the best experts",
      .graph = "TopK k=4 1:f32:8x64 -> 2:f32:8x4 3:s32:8x4",
      EVERYWHERE("by short rows at once")},

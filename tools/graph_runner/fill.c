@@ -381,6 +381,21 @@ static rule_t index_input(const model_op_t *op, size_t slot, const gr_dtype_t *t
                : rows_of(&op->inputs[rotary ? 1 : 0], !rotary && axis != NULL ? axis->s64[0] : 0);
 }
 
+/* Keys of a length below 1, decays that keep a part, rates between 0 and 1; slots are those of
+ * states. Where several sequences write, the command line gives the slots: no two may be equal. */
+static rule_t linear_attention_input(const model_op_t *op, size_t slot, const gr_dtype_t *t)
+{
+    const orc_attr_t *mode = model_attr(op, sinter_op_attr_mode);
+    const int64_t keys = op->inputs[1].ndims == 4 ? op->inputs[1].dims[3] : 1;
+    const double most = 1 / sqrt(keys > 0 ? (double)keys : 1);
+
+    return t->class_ == GR_INT                                        ? rows_of(&op->inputs[3], 0)
+           : slot == 1                                                ? uniform(-most, most)
+           : slot < 4                                                 ? plain_data(t)
+           : slot == 4 && mode && strncmp(mode->str, "gated", 5) == 0 ? uniform(-1, 0)
+                                                                      : uniform(0, 1);
+}
+
 /* The use of a tensor that says what its values mean. Rows of a table or of a cache mean what the
  * op behind the Gather or ScatterRows reads. */
 static const model_use_t *first_use(const model_t *model, const model_tensor_t *tensor)
@@ -440,6 +455,8 @@ static rule_t rule_by_use(const model_t *model, const model_tensor_t *tensor)
     case sinter_op_scatter_rows:
     case sinter_op_rotary_embedding:
         return index_input(op, use->slot, t);
+    case sinter_op_linear_attention:
+        return linear_attention_input(op, use->slot, t);
     default:
         return plain_data(t);
     }

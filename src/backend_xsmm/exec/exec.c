@@ -106,12 +106,16 @@ bool exec_may_check_first(const exec_part_t *parts, int n_parts)
     for (int i = 0; i < last->plan->sub.n_dropouts + last->plan->n_steps; i++) {
         const int s = i - last->plan->sub.n_dropouts;
         const driver_t *driver = s < 0 ? NULL : last->fm->taken[s].candidate->kernel->driver;
-        const int v = s < 0                     ? probability_of(last->plan, i)
-                      : driver->checked != NULL ? driver->checked(&last->plan->steps[s])
-                                                : -1;
-        for (int k = 0; k + 1 < n_parts && v >= 0; k++) {
-            free = free && !is_written(&parts[k], &last->fm->v[v]);
-        }
+        int v, next = 0;
+        do {
+            v = s < 0                     ? next == 0 ? probability_of(last->plan, i) : -1
+                : driver->checked != NULL ? driver->checked(&last->plan->steps[s], next)
+                                          : -1;
+            next++;
+            for (int k = 0; k + 1 < n_parts && v >= 0; k++) {
+                free = free && !is_written(&parts[k], &last->fm->v[v]);
+            }
+        } while (v >= 0);
     }
     return free;
 }

@@ -4,6 +4,7 @@
 #include "backend_xsmm/ukernels/attention_decode.h"
 #include "backend_xsmm/ukernels/codes.h"
 #include "backend_xsmm/ukernels/eltwise.h"
+#include "backend_xsmm/ukernels/linear_attention.h"
 #include "backend_xsmm/ukernels/matmul_blocks.h"
 #include "backend_xsmm/ukernels/matmul_columns.h"
 #include "backend_xsmm/ukernels/matmul_rows.h"
@@ -19,7 +20,8 @@ typedef enum family {
     FAMILY_blocks,
     FAMILY_rows,
     FAMILY_columns,
-    FAMILY_decode
+    FAMILY_decode,
+    FAMILY_linear
 } family_t;
 
 /* What the rows of a family name. */
@@ -32,6 +34,7 @@ typedef blocks_table_t blocks_family_t;
 typedef rows_floats_t rows_family_t[CODE_TYPES];
 typedef columns_floats_t columns_family_t[CODE_TYPES];
 typedef decode_ops_t decode_family_t[CODE_TYPES];
+typedef linear_table_t linear_family_t;
 
 #define SINTER_UKERNELS(family, needs, table) extern const family##_family_t table;
 #include "backend_xsmm/ukernels/tables.def"
@@ -66,6 +69,7 @@ TABLE(FAMILY_tile, tile_table_t, tile_table)
 TABLE(FAMILY_codes, codes_table_t, codes_table)
 TABLE(FAMILY_tiles, tiles_table_t, tiles_table)
 TABLE(FAMILY_blocks, blocks_table_t, blocks_table)
+TABLE(FAMILY_linear, linear_table_t, linear_table)
 
 /* Families with a row for each data type: one without a layout is missing. */
 #define TABLE_OF_TYPE(family, row_t, name)                                                \

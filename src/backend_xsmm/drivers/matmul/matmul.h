@@ -334,7 +334,7 @@ void matmul_work(const kernel_t *self, const problem_t *p, const void *config, c
 
 /* The driver's check and checked. */
 sinter_status_t matmul_check(const problem_t *p, const void *state);
-int matmul_checked(const step_t *step);
+int matmul_checked(const step_t *step, int i);
 /* st->experts, once B is bound. */
 void experts_bind(const problem_t *p, matmul_state_t *st);
 /* Adds what sorting needs to the shared memory. */

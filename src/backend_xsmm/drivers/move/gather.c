@@ -129,9 +129,9 @@ static int64_t gather_index(const gather_state_t *st, int64_t at)
     return from_0 < 0 || from_0 >= st->n ? -1 : from_0;
 }
 
-static int indices_of(const step_t *step)
+static int indices_of(const step_t *step, int i)
 {
-    return step->p.index.indices;
+    return i == 0 ? step->p.index.indices : -1;
 }
 
 /* An earlier step of the plan computes the indices, which cannot be wrong (graph_indices_fit). They

@@ -82,9 +82,9 @@ static part_t part_of(const reorder_state_t *st, int64_t matrix, int64_t column,
     return part;
 }
 
-static int checked(const step_t *step)
+static int checked(const step_t *step, int i)
 {
-    return step->p.reorder.may_not_fit ? step->p.reorder.in : -1;
+    return i == 0 && step->p.reorder.may_not_fit ? step->p.reorder.in : -1;
 }
 
 /* Codes that must fit fewer bits: they are packed tile by tile, for the answer alone. */

@@ -70,9 +70,9 @@ static int64_t position_at(const bound_t *t, int64_t b, int64_t s)
 }
 
 /* Positions are rows of the tables, if there are tables. */
-static int positions_of(const step_t *step)
+static int positions_of(const step_t *step, int i)
 {
-    return step->p.rotary.sines >= 0 ? step->p.rotary.positions : -1;
+    return i == 0 && step->p.rotary.sines >= 0 ? step->p.rotary.positions : -1;
 }
 
 static sinter_status_t check(const problem_t *problem, const void *state)
