@@ -24,5 +24,7 @@ extern const gs_special_t gs_mul_mat, gs_mul_mat_id, gs_add_id, gs_attention, gs
 extern const gs_special_t gs_rope;
 /* rows.c */
 extern const gs_special_t gs_get_rows, gs_set_rows, gs_copy, gs_argsort, gs_top_k;
+/* recurrent.c */
+extern const gs_special_t gs_gated_delta_net, gs_ssm_conv, gs_ssm_scan, gs_l2_norm;
 
 #endif
