@@ -37,7 +37,7 @@ static void read_verbose(void)
     }
 }
 
-static bool is_verbose(void)
+bool gs_is_verbose(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, read_verbose);
@@ -58,7 +58,7 @@ static int n_reasons;
 
 void gs_say_reason(const char *node, const char *format, ...)
 {
-    if (!is_verbose()) {
+    if (!gs_is_verbose()) {
         return;
     }
     char text[REASON_LENGTH];
@@ -85,7 +85,7 @@ void gs_say_reason(const char *node, const char *format, ...)
 
 void gs_say_counts(uint64_t compiled, uint64_t reused)
 {
-    if (!is_verbose()) {
+    if (!gs_is_verbose()) {
         return;
     }
     pthread_mutex_lock(&reasons_lock);
@@ -106,7 +106,7 @@ sinter_engine_t *gs_engine(void)
 {
     static sinter_engine_t *engine;
     if (!engine) {
-        (void)is_verbose();
+        (void)gs_is_verbose();
         sinter_engine_create(&engine, NULL);
     }
     return engine;

@@ -11,6 +11,8 @@ sinter_engine_t *gs_engine(void); /* NULL: out of memory */
 /* The fpmath mode of products. exact: of those whose precision hint asks for f32. */
 sinter_fpmath_mode_t gs_fpmath(bool exact);
 
+bool gs_is_verbose(void); /* SINTER_VERBOSE lists dispatch */
+
 /* Where SINTER_VERBOSE lists dispatch, these print on stderr: a reason, the first time that it
  * occurs, with the node that it is about; and at the end how often each has occurred, and what was
  * compiled. */

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "cuts.h"
 #include "engine.h"
 #include "layout.h"
 #include "ops.h"
@@ -56,6 +57,7 @@ struct gs_plans {
     uint64_t uid;
     plan_t *last;
     gs_tensors_t last_tensors;
+    gs_cuts_t cuts;
 };
 
 static size_t offset_in_root(const tensor_t *t)
@@ -131,6 +133,7 @@ void gs_plans_destroy(gs_plans_t *plans)
     if (!plans) {
         return;
     }
+    gs_cuts_say(&plans->cuts);
     gs_say_counts(plans->misses, plans->hits);
     while (plans->list) {
         plan_t *next = plans->list->next;
@@ -592,6 +595,7 @@ static tensor_t **nodes_to_compute(const struct ggml_cgraph *graph, int *count)
 enum ggml_status gs_plans_compute(gs_plans_t *plans, sinter_stream_t *stream,
                                   struct ggml_cgraph *graph)
 {
+    gs_cuts_note(&plans->cuts, graph);
     if (graph->uid && graph->uid == plans->uid) {
         plans->hits++;
         return run(plans, plans->last, stream, &plans->last_tensors, false);

@@ -60,6 +60,9 @@ OPTIONS = {"CMAKE_CXX_FLAGS_RELEASE": "-O1", "CMAKE_C_FLAGS_RELEASE": "-O2", "GG
 TARGETS = ["ggml", "llama", "ggml-rpc-server", "test-backend-ops", "test-llama-archs",
            "test-recurrent-state-rollback", "test-state-restore-fragmented", "test-save-load-state",
            "test-export-graph-ops"]
+# Architectures of test-llama-archs that are always tested; --archs names others.
+ARCHS = ("^(llama|gemma3|phi3|gpt-oss|qwen3moe|deepseek2|qwen2vl|qwen3next|qwen35|qwen35moe|"
+         "granitehybrid|lfm2|nemotron_h|mamba2)$")
 PROGRAMS = ["greedy", "logits", "perplexity", "backend", "host_double"]
 # What host_double.c does to the host, see there.
 DOUBLES = ["plain", "shuffled", "tensors", "types", "functions"]
@@ -241,6 +244,36 @@ def check_hosts(double, backend, work, environment):
         rows = [[(*best, *second) for best, second in found["rows"]] for found in (ours, cpu)]
         failed += compare_tokens(f"ggml {cpu['version']}, layers on {device}", *rows)
     return failed
+
+
+def check_archs(pattern, sources, binaries, work, environment):
+    """Tiny random models of llama.cpp's architectures on this backend and on the CPU's, and what
+    is left to the host of each. The program loads no backend, so a library does it before."""
+    loader = os.path.join(work, "load_all.so")
+    run([os.environ.get("CC", "cc"), "-O1", "-shared", "-fPIC", f"-I{sources}/ggml/include", "-o",
+         loader, os.path.join(SOURCE, "tests", "ggml", "load_all.c"),
+         *(os.path.join(binaries, f"lib{part}.so") for part in ("ggml", "ggml-base")),
+         f"-Wl,-rpath,{binaries}"])
+    done = subprocess.run([os.path.join(binaries, "test-llama-archs"), "-a", pattern, "-s", "1",
+                           "-b", "Sinter"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, errors="replace", check=False,
+                          env=dict(environment, LD_PRELOAD=loader, SINTER_VERBOSE="dispatch"))
+    parts = re.split(r"\|\s*([\w.-]+)\|Sinter[^|]*\|\s*\w+\|", done.stdout)
+    left, causes = {}, collections.Counter()
+    for name, said in zip(parts[1::2], parts[2::2]):
+        cuts = re.search(r"(\d+) cuts of the graph by what is left to the host: (.*)", said)
+        if cuts:
+            left.setdefault(name, f"{cuts.group(1)} cuts: {cuts.group(2)}")
+    for name, text in left.items():
+        print(f"{name}: {text}")
+        causes.update(re.findall(r"(\w[\w ]*) \(\d+\)", text.partition(": ")[2]))
+    names = set(parts[1::2])
+    print(f"{len(names) - len(left)} of {len(names)} architectures run whole; the others leave "
+          "to the host: " + ", ".join(f"{op} ({n})" for op, n in causes.most_common()))
+    summary = re.search(r"^Summary: .*$", done.stdout, re.MULTILINE)
+    good = done.returncode == 0 and summary and "passed" in summary.group(0)
+    print(summary.group(0) if summary else done.stdout[-2000:], "" if good else ": WRONG")
+    return 0 if good else 1
 
 
 def check_ops(binaries, ops, all_cases, environment):
@@ -524,6 +557,8 @@ def main():
     parser.add_argument("--sinter", required=True, help="a build folder of this project")
     parser.add_argument("--work", required=True, help="the scratch folder, kept for the next run")
     parser.add_argument("--ops", help="names with commas; all of the table without it")
+    parser.add_argument("--archs", metavar="REGEX", help="these architectures of llama.cpp, '.' "
+                        "for all of them, and nothing else")
     parser.add_argument("--all-cases", action="store_true", help="some ops take many minutes then")
     parser.add_argument("--figures", action="store_true",
                         help="128 tokens of several prompts and perplexities, and nothing else")
@@ -550,6 +585,8 @@ def test(arguments, work):
     environment = dict(os.environ, GGML_BACKEND_PATH=backend)
     if arguments.cases:
         return 1 if check_cases(arguments.cases, sources, binaries, work, environment) else 0
+    if arguments.archs:
+        return check_archs(arguments.archs, sources, binaries, work, environment)
     programs = build_programs(sources, binaries, work, PROGRAMS)
     if arguments.figures:
         model = arguments.model or model
@@ -568,6 +605,7 @@ def test(arguments, work):
     failed += check_sequences(programs["logits"], model, work, environment)
     failed += check_states(programs["logits"], binaries, work, environment)
     failed += check_nodes(binaries, work, environment)
+    failed += check_archs(ARCHS, sources, binaries, work, environment)
     ops = arguments.ops.split(",") if arguments.ops else table_of_ops()
     failed += check_ops(binaries, ops, arguments.all_cases, environment) + (not ops)
     return 1 if failed else 0
