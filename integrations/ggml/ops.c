@@ -439,6 +439,7 @@ static const op_row_t rows[] = {
     {OP(MUL, multiply), .special = &mul},
     {OP(RMS_NORM, rms_norm), .attrs = {PARAM(epsilon, 0), FLAG(use_affine, 0)}},
     {.op = GS_OP_ROPE, .special = &gs_rope},
+    {.op = GS_OP_ROPE_BACK, .special = &gs_rope},
     {.op = GS_OP_SET_ROWS, .special = &gs_set_rows},
     {.op = GS_OP_FLASH_ATTN_EXT, .special = &gs_attention},
     {.op = GS_OP_SOFT_MAX, .special = &gs_soft_max},
