@@ -6,6 +6,7 @@
 #include "plan.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -125,19 +126,39 @@ static const char *device_description(ggml_backend_dev_t device)
     return "Sinter: fused graphs on the CPU";
 }
 
+/* Memory that the system would give without swapping, of which pages of files are a part. 0: it does
+ * not say. */
+static size_t available_memory(void)
+{
+    char line[128];
+    unsigned long kilobytes = 0;
+    FILE *file = fopen("/proc/meminfo", "r");
+    while (file && fgets(line, sizeof(line), file)) {
+        if (sscanf(line, "MemAvailable: %lu kB", &kilobytes) == 1) {
+            break;
+        }
+    }
+    if (file) {
+        fclose(file);
+    }
+    return (size_t)kilobytes * 1024;
+}
+
 static void device_memory(ggml_backend_dev_t device, size_t *available, size_t *total)
 {
     (void)device;
-    const size_t page = (size_t)sysconf(_SC_PAGE_SIZE);
+    const size_t page = (size_t)sysconf(_SC_PAGE_SIZE), known = available_memory();
     *total = (size_t)sysconf(_SC_PHYS_PAGES) * page;
-    *available = (size_t)sysconf(_SC_AVPHYS_PAGES) * page;
+    *available = known > 0 ? known : (size_t)sysconf(_SC_AVPHYS_PAGES) * page;
 }
 
-/* A device of type GPU is the only kind that llama.cpp gives weights and caches to. */
+/* llama.cpp gives whole layers, with their caches, to devices of type GPU alone. Beside a real one
+ * the device is an accelerator: the layers and experts that are left to the CPU come to it. */
 static enum ggml_backend_dev_type device_type(ggml_backend_dev_t device)
 {
-    (void)device;
-    return GGML_BACKEND_DEVICE_TYPE_GPU;
+    const gs_role_t asked = gs_asked_role();
+    const bool gpu = asked == GS_ROLE_BY_HOST ? !gs_host_has_gpu(device) : asked == GS_ROLE_GPU;
+    return gpu ? GGML_BACKEND_DEVICE_TYPE_GPU : GGML_BACKEND_DEVICE_TYPE_ACCEL;
 }
 
 /* The host has cleared the struct, to the end that its version gives it. */

@@ -22,23 +22,26 @@ static void add_cause(gs_run_t *run, const char *op)
     run->causes[i].cuts++;
 }
 
-/* One more cut, with the nodes between two pieces. Each op among them counts once. */
+/* One more cut, with the nodes between two pieces. Each op that is refused counts once; if none is,
+ * the first node tells what the host has kept. */
 static void add_cut(gs_run_t *run, const tensor_t *const *begin, const tensor_t *const *end)
 {
-    const int before = run->n_causes;
-    bool found = false;
+    const tensor_t *kept = NULL;
+    bool refused = false;
     for (const tensor_t *const *node = begin; node < end; node++) {
+        const bool here = gs_refuses(*node) != NULL;
         bool again = false;
-        for (const tensor_t *const *earlier = begin; earlier < node && !again; earlier++) {
+        for (const tensor_t *const *earlier = begin; earlier < node && here && !again; earlier++) {
             again = !strcmp(ggml_op_desc(*earlier), ggml_op_desc(*node)) && gs_refuses(*earlier);
         }
-        if (!again && gs_refuses(*node)) {
+        if (here && !again) {
             add_cause(run, ggml_op_desc(*node));
-            found = true;
         }
+        refused |= here;
+        kept = kept || gs_is_noop(*node) ? kept : *node;
     }
-    if (!found && run->n_causes == before) {
-        add_cause(run, "nodes that the host kept");
+    if (!refused) {
+        add_cause(run, kept ? ggml_op_desc(kept) : "views");
     }
 }
 

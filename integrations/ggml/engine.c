@@ -132,3 +132,24 @@ sinter_fpmath_mode_t gs_fpmath(bool exact)
     pthread_once(&once, read_fpmath);
     return asked ? asked_mode : exact ? sinter_fpmath_mode_strict : sinter_fpmath_mode_int8;
 }
+
+static gs_role_t role;
+
+static void read_role(void)
+{
+    const char *name = getenv("SINTER_GGML_DEVICE");
+    role = !name                    ? GS_ROLE_BY_HOST
+           : !strcmp(name, "gpu")   ? GS_ROLE_GPU
+           : !strcmp(name, "accel") ? GS_ROLE_ACCEL
+                                    : GS_ROLE_BY_HOST;
+    if (name && role == GS_ROLE_BY_HOST) {
+        fprintf(stderr, "sinter: ggml: SINTER_GGML_DEVICE=%s is neither gpu nor accel\n", name);
+    }
+}
+
+gs_role_t gs_asked_role(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_role);
+    return role;
+}

@@ -11,6 +11,10 @@ sinter_engine_t *gs_engine(void); /* NULL: out of memory */
 /* The fpmath mode of products. exact: of those whose precision hint asks for f32. */
 sinter_fpmath_mode_t gs_fpmath(bool exact);
 
+/* What SINTER_GGML_DEVICE says that the device is beside the host's CPU backend. */
+typedef enum gs_role { GS_ROLE_BY_HOST, GS_ROLE_GPU, GS_ROLE_ACCEL } gs_role_t;
+gs_role_t gs_asked_role(void);
+
 bool gs_is_verbose(void); /* SINTER_VERBOSE lists dispatch */
 
 /* Where SINTER_VERBOSE lists dispatch, these print on stderr: a reason, the first time that it

@@ -88,7 +88,9 @@ bool gs_host_has_gpu(ggml_backend_dev_t ours)
     bool found = false;
     for (size_t i = 0; i < count && !found; i++) {
         const ggml_backend_dev_t device = ggml_backend_dev_get(i);
-        found = device != ours && ggml_backend_dev_type(device) == GGML_BACKEND_DEVICE_TYPE_GPU;
+        const enum ggml_backend_dev_type type =
+            device == ours ? GGML_BACKEND_DEVICE_TYPE_CPU : ggml_backend_dev_type(device);
+        found = type == GGML_BACKEND_DEVICE_TYPE_GPU || type == GGML_BACKEND_DEVICE_TYPE_IGPU;
     }
     return found;
 }

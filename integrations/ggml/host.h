@@ -29,7 +29,7 @@ int gs_host_version(void);
  * a table of functions. The device and its buffer type are called through the host's functions. */
 const char *gs_host_misfit(ggml_backend_reg_t registry);
 
-/* Whether the host has a device of type GPU that is not this one. */
+/* Whether the host has another device that is a GPU. */
 bool gs_host_has_gpu(ggml_backend_dev_t ours);
 
 #endif
