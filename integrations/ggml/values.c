@@ -337,14 +337,14 @@ static bool rows_of_version(gs_builder_t *b, const tensor_t *t, const gs_value_t
  * merged into one. */
 typedef struct runs {
     int n;
-    int64_t ne[GGML_MAX_DIMS];
-    size_t nb[GGML_MAX_DIMS];
+    int64_t ne[GGML_MAX_DIMS + 1];
+    size_t nb[GGML_MAX_DIMS + 1];
 } runs_t;
 
-static runs_t runs_of(const int64_t *ne, const size_t *nb)
+static runs_t runs_of(int dims, const int64_t *ne, const size_t *nb)
 {
     runs_t r = {0};
-    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+    for (int i = 0; i < dims; i++) {
         const int last = r.n - 1;
         if (ne[i] == 1) {
             continue;
@@ -377,7 +377,7 @@ gs_part_t gs_part_of(const tensor_t *view, int *dim, int64_t *start, int64_t *co
     if (some == all && offset == 0 && ggml_is_contiguous(view)) {
         return GS_PART_ALL;
     }
-    const runs_t of_view = runs_of(view->ne, view->nb);
+    const runs_t of_view = runs_of(GGML_MAX_DIMS, view->ne, view->nb);
     for (int d = 0; d < GGML_MAX_DIMS && some > 0; d++) {
         if (from->nb[d] == 0) {
             continue;
@@ -392,12 +392,56 @@ gs_part_t gs_part_of(const tensor_t *view, int *dim, int64_t *start, int64_t *co
         if (some % each || ne[d] == 0 || offset % from->nb[d] || *start + *count > from->ne[d]) {
             continue;
         }
-        const runs_t of_part = runs_of(ne, from->nb);
+        const runs_t of_part = runs_of(GGML_MAX_DIMS, ne, from->nb);
         if (same_runs(&of_view, &of_part)) {
             return GS_PART_OF_DIM;
         }
     }
     return GS_PART_OTHER;
+}
+
+/* What a view takes of its source where one dim of that is split: of each `size` elements along
+ * dim `dim` those from start on, `count` of them. The keys and the values of a head lie side by side
+ * in the result of one product, for example. */
+typedef struct split {
+    int dim;
+    int64_t size, start, count;
+} split_t;
+
+static bool split_of(const tensor_t *view, split_t *s)
+{
+    const tensor_t *from = view->src[0];
+    const size_t offset = (size_t)((const char *)view->data - (const char *)from->data);
+    const int64_t all = ggml_nelements(from), some = ggml_nelements(view);
+    const runs_t of_view = runs_of(GGML_MAX_DIMS, view->ne, view->nb);
+    for (int at = 0; at < GGML_MAX_DIMS * GGML_MAX_DIMS && all > 0; at++) {
+        const int d = at / GGML_MAX_DIMS, i = at % GGML_MAX_DIMS;
+        int64_t ne[GGML_MAX_DIMS + 1];
+        size_t nb[GGML_MAX_DIMS + 1];
+        if (from->nb[d] == 0 || view->nb[i] % from->nb[d] != 0 || offset % from->nb[d] != 0) {
+            continue;
+        }
+        *s = (split_t){.dim = d,
+                       .size = (int64_t)(view->nb[i] / from->nb[d]),
+                       .start = (int64_t)(offset / from->nb[d])};
+        if (s->size < 2 || from->ne[d] % s->size != 0 || some % (all / s->size) != 0) {
+            continue;
+        }
+        s->count = some / (all / s->size);
+        for (int k = 0, n = 0; k < GGML_MAX_DIMS; k++) {
+            ne[n] = k == d ? s->count : from->ne[k];
+            nb[n++] = from->nb[k];
+            if (k == d) {
+                ne[n] = from->ne[k] / s->size;
+                nb[n++] = from->nb[k] * (size_t)s->size;
+            }
+        }
+        const runs_t of_part = runs_of(GGML_MAX_DIMS + 1, ne, nb);
+        if (s->start + s->count <= s->size && same_runs(&of_view, &of_part)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Whether an op has made what t is a view of, so that it may be a value. */
@@ -424,13 +468,17 @@ uint64_t gs_kind_of_view(const tensor_t *t)
                                ? gs_part_of(t, &dim, &start, &count)
                                : GS_PART_ALL;
     kind = kind << 2 | (uint64_t)part;
+    split_t s;
+    if (part == GS_PART_OTHER && split_of(t, &s)) {
+        kind = gs_mix(gs_mix(kind, (uint64_t)s.dim), (uint64_t)s.size);
+        return gs_mix(gs_mix(kind, (uint64_t)s.start), (uint64_t)s.count);
+    }
     return part == GS_PART_OF_DIM
                ? (kind << 2 | (uint64_t)dim) << 48 ^ (uint64_t)start << 24 ^ (uint64_t)count
                : kind << 48;
 }
 
 static bool value_of(gs_builder_t *b, const tensor_t *t, gs_value_t *v);
-
 
 /* A view of a value: the same elements in other dims, or parts of it along one dim. */
 static bool view_of_value(gs_builder_t *b, const tensor_t *t, gs_value_t *v)
@@ -451,7 +499,8 @@ static bool view_of_value(gs_builder_t *b, const tensor_t *t, gs_value_t *v)
     int dim;
     int64_t start, count;
     const gs_part_t part = gs_part_of(t, &dim, &start, &count);
-    if (part == GS_PART_OTHER) {
+    split_t split;
+    if (part == GS_PART_OTHER && !split_of(t, &split)) {
         return gs_fail(b, "a view that is no part along one dim");
     }
     const int rank = gs_rank(from), *order = gs_plain_order(rank);
@@ -460,6 +509,25 @@ static bool view_of_value(gs_builder_t *b, const tensor_t *t, gs_value_t *v)
         return false;
     }
     *v = value_in_order(b, from, &x, rank, order);
+    if (part == GS_PART_OTHER) {
+        const int axis = rank - 1 - split.dim;
+        sinter_dim_t dims[GS_MAX_RANK];
+        if (v->dims[axis] < 0) {
+            return gs_fail(b, "a view that splits a dim of a size that changes");
+        }
+        memcpy(dims, v->dims, sizeof(dims));
+        memmove(dims + axis + 1, dims + axis, (size_t)(rank - axis) * sizeof(*dims));
+        dims[axis] = v->dims[axis] / split.size;
+        dims[axis + 1] = split.size;
+        if (!gs_reshape(b, &x, v->dims, rank, dims, rank + 1, &y) ||
+            !gs_slice(b, &y, axis + 1, split.start, split.count, &x)) {
+            return false;
+        }
+        v->id = x.id;
+        v->rank = rank + 1;
+        dims[axis + 1] = split.count;
+        memcpy(v->dims, dims, sizeof(dims));
+    }
     v->sorted = ggml_are_same_shape(t, from) ? source.sorted : 0;
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
         v->ne[i] = gs_dim(b, t, i);

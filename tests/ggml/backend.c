@@ -1177,6 +1177,92 @@ static void check_caches(void)
     }
 }
 
+/* ---- latent attention ------------------------------------------------------------------------ */
+
+/* The graph writes rows of the cache, which are the keys of all heads and whose first elements are
+ * the values, and reads them: one graph, with the result of attention over what the cache holds
+ * then. flash: as one op; else as products and a softmax. */
+static void check_latent(enum ggml_type type, bool flash)
+{
+    enum { KEY = 96, VALUE = 64, HEADS = 5, TOKENS = 3, ROWS = 48, SEEN = 32 };
+    const float scale = 0.25f;
+    const char *mode = getenv("SINTER_GGML_FPMATH");
+    const bool codes = ggml_is_quantized(type) && !(mode && !strcmp(mode, "strict"));
+    struct ggml_context *c = make_context();
+    struct ggml_tensor *cache = ggml_new_tensor_2d(c, type, KEY, ROWS);
+    struct ggml_tensor *x = ggml_new_tensor_2d(c, GGML_TYPE_F32, KEY, SEEN);
+    struct ggml_tensor *slots = ggml_new_tensor_1d(c, GGML_TYPE_I64, SEEN);
+    struct ggml_tensor *q = ggml_new_tensor_4d(c, GGML_TYPE_F32, KEY, HEADS, TOKENS, 1);
+    const size_t row = cache->nb[1];
+    struct ggml_tensor *k = ggml_permute(
+        c, ggml_view_4d(c, cache, KEY, 1, SEEN, 1, row, row, row * ROWS, 0), 0, 2, 1, 3);
+    struct ggml_tensor *v = ggml_permute(
+        c, ggml_view_4d(c, cache, VALUE, 1, SEEN, 1, row, row, row * ROWS, 0), 0, 2, 1, 3);
+    struct ggml_tensor *queries = ggml_permute(c, q, 0, 2, 1, 3);
+    struct ggml_tensor *results[2] = {ggml_set_rows(c, cache, x, slots), NULL};
+    if (flash) {
+        results[1] = ggml_flash_attn_ext(c, queries, k, v, NULL, scale, 0, 0);
+    } else {
+        struct ggml_tensor *p = ggml_soft_max_ext(c, ggml_mul_mat(c, k, queries), NULL, scale, 0);
+        results[1] = ggml_cont(
+            c, ggml_permute(c, ggml_mul_mat(c, ggml_cont(c, ggml_transpose(c, v)), p), 0, 2, 1, 3));
+    }
+    ggml_backend_buffer_t buffer = allocate(c);
+    float in[KEY * SEEN], from[KEY * HEADS * TOKENS], out[VALUE * HEADS * TOKENS], kept[KEY * SEEN];
+    int64_t list[SEEN];
+    uint8_t blocks[KEY * SEEN * sizeof(float)];
+    uint32_t state = (uint32_t)type + 5;
+    random_floats(in, KEY * SEEN, &state);
+    random_floats(from, KEY * HEADS * TOKENS, &state);
+    for (int64_t i = 0; i < SEEN; i++) {
+        list[i] = (i * 7 + 3) % SEEN;
+    }
+    ggml_backend_buffer_clear(buffer, 0);
+    ggml_backend_tensor_set(x, in, 0, ggml_nbytes(x));
+    ggml_backend_tensor_set(q, from, 0, ggml_nbytes(q));
+    ggml_backend_tensor_set(slots, list, 0, sizeof(list));
+    said_t said;
+    listen(&said);
+    bool good = compute_all(c, 2, results) == GGML_STATUS_SUCCESS;
+    listened(&said);
+    const bool whole = strstr(said.text, "a graph ends before") == NULL;
+    ggml_backend_tensor_get(results[1], out, 0, ggml_nbytes(results[1]));
+    ggml_backend_tensor_get(cache, blocks, 0, row * SEEN);
+    if (type == GGML_TYPE_F32) {
+        memcpy(kept, blocks, sizeof(kept));
+    } else {
+        ggml_get_type_traits(type)->to_float(blocks, kept, KEY * SEEN);
+    }
+    double errors = 0, norm = 0;
+    for (int i = 0; i < HEADS * TOKENS; i++) { /* of a token, one head after the other */
+        double weights[SEEN], sum = 0;
+        for (int t = 0; t < SEEN; t++) {
+            double score = 0;
+            for (int e = 0; e < KEY; e++) {
+                score += (double)from[i * KEY + e] * (double)kept[t * KEY + e];
+            }
+            weights[t] = exp(score * (double)scale);
+            sum += weights[t];
+        }
+        for (int e = 0; e < VALUE; e++) {
+            double want = 0;
+            for (int t = 0; t < SEEN; t++) {
+                want += weights[t] / sum * (double)kept[t * KEY + e];
+            }
+            errors += (out[i * VALUE + e] - want) * (out[i * VALUE + e] - want);
+            norm += want * want;
+        }
+    }
+    const double relative = sqrt(errors / norm);
+    good = good && relative <= (codes ? 0.05 : 1e-5);
+    char what[160];
+    snprintf(what, sizeof(what), "latent attention of %s%s: error of %g%s", ggml_type_name(type),
+             flash ? ", one op" : "", relative, whole ? "" : ", in several graphs");
+    check(good && whole, what);
+    ggml_backend_buffer_free(buffer);
+    ggml_free(c);
+}
+
 /* ---- weights that change --------------------------------------------------------------------- */
 
 /* Weights of ones become zeros while copies of them may be kept: products see it. */
@@ -1508,6 +1594,13 @@ int main(int argc, char **argv)
     check(graphs_after_failure(0) == graphs_after_failure(3),
           "a graph is taken apart for good where an index was wrong once");
     check_caches();
+    for (int flash = 0; flash < 2; flash++) {
+        check_latent(GGML_TYPE_F32, flash);
+        check_latent(GGML_TYPE_F16, flash);
+        check_latent(GGML_TYPE_BF16, flash);
+    }
+    check_latent(GGML_TYPE_Q8_0, true);
+    check_latent(GGML_TYPE_MXFP4, true);
     check_counts();
     check_cache_types();
     check_shapes();
