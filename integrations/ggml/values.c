@@ -401,8 +401,8 @@ gs_part_t gs_part_of(const tensor_t *view, int *dim, int64_t *start, int64_t *co
 }
 
 /* What a view takes of its source where one dim of that is split: of each `size` elements along
- * dim `dim` those from start on, `count` of them. The keys and the values of a head lie side by side
- * in the result of one product, for example. */
+ * dim `dim` those from start on, `count` of them. The keys and the values of a head lie side by
+ * side in the result of one product, for example. */
 typedef struct split {
     int dim;
     int64_t size, start, count;

@@ -1,7 +1,7 @@
 /* slice(f(x)) = f(slice(x)) where f is a TypeCast or a dequantisation
  *
- *   codes, scales -> DynamicDequantize -> Slice     becomes     codes -> Slice   \
- *                                                               scales -> Slice -> DynamicDequantize
+ *   codes, scales -> DynamicDequantize -> Slice     becomes
+ *   codes -> Slice, scales -> Slice -> DynamicDequantize
  *
  * so that a product reads the part where it lies, as codes. Multi-head latent attention has such a
  * slice: its values are the first elements of its keys. */
