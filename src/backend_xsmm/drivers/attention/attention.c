@@ -604,12 +604,48 @@ const way_row_t ways_attention_products[] = {{ONE_LIMB_NAME, ints_refuse, 0},
                                              {"f32 brgemm", refuse_brgemm, 0},
                                              {"own f32 gemm", NULL, 0}};
 
+/* Whether values of all groups along one axis lie where those along the other one do. */
+static bool same_axis(const groups_t *of, const axis_t *x, int64_t nx, const axis_t *y, int64_t ny)
+{
+    return (groups_are_one(of, x, nx) && groups_are_one(of, y, ny)) ||
+           (x->stride == y->stride && x->group == y->group);
+}
+
+/* Whether V is the first elements of the tokens of K, where both lie in memory already. */
+static bool is_of_keys(const matrices_t *k, const matrices_t *v)
+{
+    const int rows = k->ndims - 2, columns = k->ndims - 1;
+    const groups_t *const of_k[] = {&k->base.codes, &k->base.high, &k->base.scale, &k->base.zp},
+                          *const of_v[] = {&v->base.codes, &v->base.high, &v->base.scale,
+                                           &v->base.zp};
+    bool same = k->base.codes.data != NULL && k->ndims == v->ndims &&
+                k->dims[rows] >= v->dims[columns] && k->dims[columns] == v->dims[rows] &&
+                k->base.offsets == v->base.offsets && k->base.split == v->base.split;
+    for (int i = 0; i < MATRIX_PARTS && same; i++) {
+        const groups_t *x = of_k[i], *y = of_v[i];
+        same = x->type == y->type;
+        if (!same || x->type == NULL) {
+            continue;
+        }
+        same = x->dtype == y->dtype && x->data == y->data && x->first == y->first &&
+               x->block == 0 && y->block == 0 &&
+               same_axis(x, &x->row, k->dims[rows], &y->column, v->dims[columns]) &&
+               same_axis(x, &x->column, k->dims[columns], &y->row, v->dims[rows]);
+        for (int d = 0; d < rows && same; d++) {
+            same = k->dims[d] == v->dims[d] && k->axis[d][i].stride == v->axis[d][i].stride &&
+                   k->axis[d][i].group == v->axis[d][i].group;
+        }
+    }
+    return same;
+}
+
 static void choose_sides(const attention_params_t *p, const attention_config_t *c,
                          attention_state_t *st, choice_t *choice)
 {
     const int queries = (int)at_most(st->d.rows, DECODE_ROWS);
     st->k_side.way = st->v_side.way = BY_TILES;
     st->ints.on = false;
+    st->of_keys = c->dk >= st->d.D && c->dv >= st->d.Dv && is_of_keys(&st->k, &st->v);
     if (c->decode) {
         const decode_operand_t k = {&c->k_how, &st->k, false, false, queries},
                                v = {&c->v_how, &st->v, true, p->prob != NULL, queries};

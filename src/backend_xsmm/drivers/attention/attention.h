@@ -133,6 +133,9 @@ typedef struct attention_state {
     attention_ints_t ints;
     int64_t sink_stride[SINTER_MAX_NDIMS]; /* by batch dim and row */
     decode_side_t k_side, v_side;
+    /* V is the first elements of each token of K, as in latent attention: tiles of K are made from
+     * those of V. */
+    bool of_keys;
     chain_bound_t score, prob, post;
     int skip; /* batch dims that the output has before those of score and prob */
     /* There is a score chain to run; it leaves masking by the limits to the kernel. */

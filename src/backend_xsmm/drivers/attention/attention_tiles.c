@@ -138,22 +138,41 @@ static float *v_at(const task_t *t, int at, int i)
                       : t->b.v + (int64_t)at * c->ld_v + i;
 }
 
-/* Elements d0..d0+n-1 of columns t0..t0+nt-1 of K; zeros up to a whole grain. */
-static void load_k(task_t *t, int64_t t0, int nt, int64_t d0, int n)
+/* Rows of the tile of K from `to` on: elements d0..d0+n-1 of columns t0..t0+nt-1; zeros up to a
+ * whole grain. */
+static void load_k(task_t *t, int64_t t0, int nt, int64_t d0, int n, int to)
 {
     const attention_config_t *c = t->c;
     const int pad = n + n % 2, columns = round_grain(nt);
-    if (c->by_call) {
-        for (int i = 0; i < columns; i += c->qk_columns) {
-            const int some = (int)at_most(columns - i, c->qk_columns);
-            c->tile->load(&t->k, (rect_t){d0, n, t0 + i, (int)at_most(nt - i, some)}, k_at(t, i),
-                          c->qk_columns, pad, some);
-        }
+    if (!c->by_call) {
+        c->tile->load(&t->k, (rect_t){d0, n, t0, nt}, t->b.k + (int64_t)to * c->ld_k, c->ld_k, pad,
+                      columns);
         return;
     }
-    c->tile->load(&t->k, (rect_t){d0, n, t0, nt}, t->b.k, c->ld_k, pad, columns);
-    if (c->bf16) {
-        c->tile->bf16_pairs(t->b.k, c->ld_k, pad, columns, t->b.k16, c->ld_k);
+    for (int i = 0; i < columns; i += c->qk_columns) {
+        const int some = (int)at_most(columns - i, c->qk_columns);
+        c->tile->load(&t->k, (rect_t){d0, n, t0 + i, (int)at_most(nt - i, some)},
+                      k_at(t, i) + to * c->qk_columns, c->qk_columns, pad, some);
+    }
+}
+
+/* The tile of K, whose first elements are in the tile of V. */
+static void load_k_from_v(task_t *t, int64_t t0)
+{
+    const attention_config_t *c = t->c;
+    const int columns = round_grain(t->tile), n = (int)(t->st->d.D - t->dv);
+    if (!c->by_call) {
+        c->tile->transpose(t->b.v, c->ld_v, columns, c->dv, t->b.k, c->ld_k);
+    }
+    for (int i = 0; i < columns && c->by_call; i += c->qk_columns) {
+        for (int e = 0; e < c->dv; e += c->pv_columns) {
+            c->tile->transpose(v_at(t, i, e), c->pv_columns,
+                               (int)at_most(columns - i, c->qk_columns), c->pv_columns,
+                               k_at(t, i) + e * c->qk_columns, c->qk_columns);
+        }
+    }
+    if (n > 0) {
+        load_k(t, t0, t->tile, t->dv, n, t->dv);
     }
 }
 
@@ -182,9 +201,19 @@ void attention_load_v(task_t *t, int64_t t0)
 
 void attention_load_k(task_t *t, int64_t t0)
 {
-    if (!t->k_floats) {
-        load_k(t, t0, t->tile, 0, (int)t->st->d.D);
-        t->k_floats = true;
+    const attention_config_t *c = t->c;
+    const int D = (int)t->st->d.D;
+    if (t->k_floats) {
+        return;
+    }
+    t->k_floats = true;
+    if (t->v_floats && t->st->of_keys) {
+        load_k_from_v(t, t0);
+    } else {
+        load_k(t, t0, t->tile, 0, D, 0);
+    }
+    if (c->bf16) {
+        c->tile->bf16_pairs(t->b.k, c->ld_k, D + D % 2, round_grain(t->tile), t->b.k16, c->ld_k);
     }
 }
 
@@ -196,11 +225,11 @@ void attention_load(task_t *t, int64_t t0, int nt, bool with_v)
         ints_load(t, t0, nt);
         return;
     }
-    if (!is_decoded(&t->st->k_side) && !in_chunks(t)) {
-        attention_load_k(t, t0);
-    }
     if (!is_decoded(&t->st->v_side) && with_v && t->dv > 0) {
         attention_load_v(t, t0);
+    }
+    if (!is_decoded(&t->st->k_side) && !in_chunks(t)) {
+        attention_load_k(t, t0);
     }
 }
 
@@ -280,7 +309,7 @@ void attention_scores(task_t *t, const strip_t *strip, int64_t t0, int at, int n
     for (int64_t d0 = 0; d0 < D; d0 += c->dk) {
         const int n = (int)at_most(D - d0, c->dk);
         load_q(t, strip->r0, strip->n, d0, n);
-        load_k(t, t0, at + nt, d0, n);
+        load_k(t, t0, at + nt, d0, n, 0);
         multiply_k(t, strip, at, round_grain(nt), n, d0 > 0);
     }
 }
