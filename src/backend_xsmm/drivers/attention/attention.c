@@ -214,8 +214,8 @@ static const char *refuse_blocks(const kernel_t *self, const problem_t *p)
     if (a->q.scale >= 0 || a->q.zp >= 0 || a->prob != NULL) {
         return "Q is quantised, or a chain follows the probabilities";
     }
-    if (n.D < 1 || n.D > BLOCKS_K || n.Dv < 1 || n.Dv > BLOCKS_K) {
-        return "needs heads of 1 to 256 elements, known at compile";
+    if (n.D < 1 || n.D > ATT_HEAD || n.Dv < 1 || n.Dv > ATT_CHUNK) {
+        return "needs heads of 1 to 576 and values of 1 to 512 elements, known at compile";
     }
     const char *why = refuse_bytes(table, p, &a->k);
     return why != NULL ? why : refuse_bytes(table, p, &a->v);

@@ -83,6 +83,9 @@ typedef struct attention_config {
 typedef struct attention_ints {
     bool on;
     int block; /* elements of a block of D, inside which no scale of K changes */
+    /* Elements of a part of D, whole blocks of at most BLOCKS_K elements together, and the number
+     * of parts. */
+    int part, parts;
     /* K's codes become bytes directly, those of 4 bits by the table; else they become floats
      * first. */
     bool direct;
@@ -159,12 +162,12 @@ enum { ATT_SPAN = BLOCKS_LONGEST }; /* tokens whose weights share a scale */
 
 /* One share's buffers for products of integers. */
 typedef struct attention_int_buffers {
-    limb_rows_t q, p;  /* of the rows of a block, of a strip */
+    limb_rows_t q, p;  /* [part][row of a block], [row of a strip] */
     bool *usable;      /* [strip]: its rows of Q are finite */
     int8_t *k, *v;     /* [strip of 64 tokens, of columns][..], as in blocks_b_t */
-    int32_t *k_start;  /* [strip of tokens][block][token] */
+    int32_t *k_start;  /* [strip of tokens][part][block][token] */
     int32_t *k_z;      /* the same: zero points less the offset, or the bits of such floats */
-    float *k_zp;       /* [block][token], of a strip */
+    float *k_zp;       /* [block][token], of a strip and a part */
     float *k_scale;    /* the same */
     float *v_scale;    /* [group][token] */
     float *v_zp;       /* the same, of floats */

@@ -21,7 +21,8 @@
 enum {
     STRIP = BLOCKS_STRIP,
     LEAST_COLUMNS = 32, /* that products work on at a time */
-    SPANS = ATT_TK / ATT_SPAN
+    SPANS = ATT_TK / ATT_SPAN,
+    MOST_PARTS = 4 /* of ATT_HEAD elements: the least part has two blocks of 88 */
 };
 
 /* ---- binding --------------------------------------------------------------------------------- */
@@ -86,6 +87,8 @@ const char *ints_refuse(int kind, const void *config, void *state)
         return "groups of V are not made of ranges of 32 elements";
     }
     ints->block = (int)block;
+    ints->part = d->D <= BLOCKS_K ? (int)d->D : BLOCKS_K / (int)block * (int)block;
+    ints->parts = (int)((d->D + ints->part - 1) / ints->part);
     ints->group = (int)(v_one ? c->dv : v->column.group);
     ints->groups = (int)((d->Dv + ints->group - 1) / ints->group);
     ints->k_floats = has_offsets(&st->k.base);
@@ -117,8 +120,9 @@ static size_t strips_of(int columns)
 void ints_buffers(const attention_config_t *c, unsigned char *base, size_t *at,
                   attention_int_buffers_t *out)
 {
-    const size_t coefs = strips_of(c->tk) * BLOCKS_MOST * STRIP, rows = (size_t)c->rows,
-                 weights = blocks_rows(c->strip);
+    const size_t parts = c->dk <= BLOCKS_K ? 1 : MOST_PARTS,
+                 coefs = strips_of(c->tk) * parts * BLOCKS_MOST * STRIP,
+                 rows = (size_t)c->rows * parts, weights = blocks_rows(c->strip);
     out->q = carve_limbs(base, at, rows * BLOCKS_K, 0, rows * BLOCKS_MOST, 0);
     out->p = carve_limbs(base, at, weights * BLOCKS_K, 0, weights * BLOCKS_MOST, 0);
     out->usable = carve(base, at, (size_t)c->rows, sizeof(bool));
@@ -137,14 +141,32 @@ void ints_buffers(const attention_config_t *c, unsigned char *base, size_t *at,
 
 /* ---- Q --------------------------------------------------------------------------------------- */
 
+/* The rows of Q of a strip, a part of D. */
+static limb_rows_t queries_of(const task_t *t, const strip_t *strip, int part)
+{
+    return blocks_from(&t->b.ints.q, false, (int64_t)part * t->c->rows + strip->r0);
+}
+
+/* Elements of D in a part. */
+static int part_size(const task_t *t, int part)
+{
+    const attention_ints_t *ints = &t->st->ints;
+    return (int)at_most(t->st->d.D - (int64_t)part * ints->part, ints->part);
+}
+
 void ints_queries(task_t *t, const strip_t *strip)
 {
-    const blocks_form_t form = {.order = t->st->ints.order, .factor = 1};
-    const attention_int_buffers_t *b = &t->b.ints;
-    const limb_rows_t to = blocks_from(&b->q, false, strip->r0);
-    b->usable[strip->r0] =
-        t->c->blocks->quantise(&form, t->b.q + (int64_t)strip->r0 * t->c->ld_q, t->c->ld_q,
-                               strip->n, (int)t->st->d.D, t->st->ints.block, &to);
+    const attention_ints_t *ints = &t->st->ints;
+    const blocks_form_t form = {.order = ints->order, .factor = 1};
+    const float *q = t->b.q + (int64_t)strip->r0 * t->c->ld_q;
+    bool usable = true;
+    for (int part = 0; part < ints->parts; part++) {
+        const limb_rows_t to = queries_of(t, strip, part);
+        usable = t->c->blocks->quantise(&form, q + part * ints->part, t->c->ld_q, strip->n,
+                                        part_size(t, part), ints->block, &to) &&
+                 usable;
+    }
+    t->b.ints.usable[strip->r0] = usable;
 }
 
 /* ---- tiles ----------------------------------------------------------------------------------- */
@@ -158,9 +180,9 @@ static bool within(const float *x, size_t n, float least, float most)
     return !beyond;
 }
 
-/* Coefficients of `groups` groups and n tokens, [group][ld]; group i is that of row by[i]. */
-static void load_scales(const task_t *t, const groups_t *g, int groups, int64_t t0, int n,
-                        float *to, int64_t ld)
+/* Coefficients of `groups` groups from `first` on and of n tokens, [group][ld]. */
+static void load_scales(const task_t *t, const groups_t *g, int first, int groups, int64_t t0,
+                        int n, float *to, int64_t ld)
 {
     const bool by_token = g->type != NULL && g->column.stride != 0 && g->column.group == 1;
     if (g->type == NULL) {
@@ -170,8 +192,8 @@ static void load_scales(const task_t *t, const groups_t *g, int groups, int64_t 
         return;
     }
     const matrix_t m = matrix_of_groups(g);
-    t->c->tile->load(&m, (rect_t){0, groups, by_token ? t0 : 0, by_token ? n : 1}, to, ld, groups,
-                     (int)ld);
+    t->c->tile->load(&m, (rect_t){first, groups, by_token ? t0 : 0, by_token ? n : 1}, to, ld,
+                     groups, (int)ld);
     for (int r = 0; r < groups && !by_token; r++) {
         for (int i = 1; i < n; i++) {
             to[r * ld + i] = to[r * ld];
@@ -179,12 +201,12 @@ static void load_scales(const task_t *t, const groups_t *g, int groups, int64_t 
     }
 }
 
-/* The same for `groups` parts of an axis of n elements, which all groups are made of. */
-static void load_parts(const task_t *t, const groups_t *g, int64_t n, int groups, int64_t t0,
-                       int nt, float *to, int64_t ld)
+/* The same of groups of an axis of n elements, where one may serve all. */
+static void load_groups(const task_t *t, const groups_t *g, int64_t n, int first, int groups,
+                        int64_t t0, int nt, float *to, int64_t ld)
 {
     const bool one = g->type == NULL || groups_are_one(g, &g->row, n);
-    load_scales(t, g, one ? 1 : groups, t0, nt, to, ld);
+    load_scales(t, g, one ? 0 : first, one ? 1 : groups, t0, nt, to, ld);
     for (int i = 1; i < groups && one; i++) {
         memcpy(to + i * ld, to, (size_t)ld * sizeof *to);
     }
@@ -200,22 +222,23 @@ static matrix_t integers_of(const matrix_t *m, bool floats)
     return codes;
 }
 
-static int blocks_of_d(const task_t *t)
+static int blocks_of(const task_t *t, int part)
 {
     const int block = t->st->ints.block;
-    return ((int)t->st->d.D + block - 1) / block;
+    return (part_size(t, part) + block - 1) / block;
 }
 
-/* Zero points of a strip of tokens, and what of them is subtracted from sums: z. Offsets change the
- * scales, too. False: some are not for products with integers. */
-static bool load_k_zps(task_t *t, int64_t t0, int n, float *scale, int32_t *z)
+/* Zero points of a part and a strip of tokens, and what of them is subtracted from sums: z. Offsets
+ * change the scales, too. False: some are not for products with integers. */
+static bool load_k_zps(task_t *t, int part, int64_t t0, int n, float *scale, int32_t *z)
 {
     const attention_ints_t *ints = &t->st->ints;
-    const int all = blocks_of_d(t) * STRIP;
+    const int blocks = blocks_of(t, part), all = blocks * STRIP;
     float *zp = t->b.ints.k_zp;
     const bool zps = t->k.zp.type != NULL;
     if (zps && (ints->direct || ints->k_floats)) {
-        load_parts(t, &t->k.zp, t->st->d.D, blocks_of_d(t), t0, n, zp, STRIP);
+        load_groups(t, &t->k.zp, t->st->d.D, part * ints->part / ints->block, blocks, t0, n, zp,
+                    STRIP);
     }
     if (ints->k_floats) {
         if (t->k.offsets) {
@@ -232,39 +255,50 @@ static bool load_k_zps(task_t *t, int64_t t0, int n, float *scale, int32_t *z)
     return true;
 }
 
-static void load_k_ints(task_t *t, int64_t t0, int nt)
+/* A part of D of a strip of n tokens from t0 on, which is the strip at `at` of the tile. */
+static bool load_k_part(task_t *t, int64_t t0, int at, int n, int part)
 {
     const attention_int_buffers_t *b = &t->b.ints;
     const attention_ints_t *ints = &t->st->ints;
     const groups_t *codes = &t->k.codes;
+    const int blocks = blocks_of(t, part), size = part_size(t, part), first = part * ints->part,
+              s = at / STRIP;
+    const size_t coefs = ((size_t)s * (size_t)ints->parts + (size_t)part) * BLOCKS_MOST * STRIP;
+    float *scale = b->k_scale + coefs;
+    int8_t *byte = b->k + (size_t)s * STRIP * (size_t)t->c->dk + (size_t)first * STRIP;
+    load_groups(t, &t->k.scale, t->st->d.D, first / ints->block, blocks, t0, n, scale, STRIP);
+    const bool usable = load_k_zps(t, part, t0, n, scale, b->k_z + coefs) &&
+                        within(scale, (size_t)blocks * STRIP, -FLT_MAX, FLT_MAX);
+    if (ints->direct) {
+        const blocks_codes_t tokens = {.data = groups_byte(codes, codes_at(codes, first, t0)),
+                                       .stride = codes->column.stride * codes->type->bits / 8,
+                                       .columns = n,
+                                       .n = size,
+                                       .block = ints->block,
+                                       .bits = codes->type->bits,
+                                       .table = ints->table,
+                                       .zp =
+                                           t->k.zp.type != NULL && !ints->shifted ? b->k_zp : NULL,
+                                       .factor = -128};
+        t->c->blocks->pack_codes(&tokens, false, byte, b->k_start + coefs);
+        return usable;
+    }
     const matrix_t floats = integers_of(&t->k, ints->k_floats);
-    const int blocks = blocks_of_d(t), D = (int)t->st->d.D;
-    const bool zps = t->k.zp.type != NULL;
+    t->c->tile->load(&floats, (rect_t){first, size, t0, n}, t->b.k, STRIP, size, STRIP);
+    for (int e = 0; e < size; e += ints->block) {
+        t->c->blocks->pack(t->b.k + e * STRIP, (int)at_most(size - e, ints->block), 1, 0, -128,
+                           byte + e * STRIP, b->k_start + coefs + e / ints->block * STRIP);
+    }
+    return usable;
+}
+
+static void load_k_ints(task_t *t, int64_t t0, int nt)
+{
     t->k_ints = true;
-    for (int at = 0, s = 0; at < nt; at += STRIP, s++) {
-        const size_t coefs = (size_t)s * BLOCKS_MOST * STRIP;
-        int8_t *byte = b->k + (size_t)s * STRIP * (size_t)t->c->dk;
-        const int n = (int)at_most(nt - at, STRIP);
-        load_parts(t, &t->k.scale, t->st->d.D, blocks, t0 + at, n, b->k_scale + coefs, STRIP);
-        t->k_ints = load_k_zps(t, t0 + at, n, b->k_scale + coefs, b->k_z + coefs) && t->k_ints &&
-                    within(b->k_scale + coefs, (size_t)blocks * STRIP, -FLT_MAX, FLT_MAX);
-        if (ints->direct) {
-            const blocks_codes_t tokens = {.data = groups_byte(codes, codes_at(codes, 0, t0 + at)),
-                                           .stride = codes->column.stride * codes->type->bits / 8,
-                                           .columns = n,
-                                           .n = D,
-                                           .block = ints->block,
-                                           .bits = codes->type->bits,
-                                           .table = ints->table,
-                                           .zp = zps && !ints->shifted ? b->k_zp : NULL,
-                                           .factor = -128};
-            t->c->blocks->pack_codes(&tokens, false, byte, b->k_start + coefs);
-            continue;
-        }
-        t->c->tile->load(&floats, (rect_t){0, D, t0 + at, n}, t->b.k, STRIP, D, STRIP);
-        for (int e = 0; e < D; e += ints->block) {
-            t->c->blocks->pack(t->b.k + e * STRIP, (int)at_most(D - e, ints->block), 1, 0, -128,
-                               byte + e * STRIP, b->k_start + coefs + e / ints->block * STRIP);
+    for (int at = 0; at < nt; at += STRIP) {
+        for (int part = 0; part < t->st->ints.parts; part++) {
+            t->k_ints =
+                load_k_part(t, t0 + at, at, (int)at_most(nt - at, STRIP), part) && t->k_ints;
         }
     }
 }
@@ -276,7 +310,7 @@ static bool load_v_zps(task_t *t, int64_t t0, int nt)
     const int groups = t->st->ints.groups, ld = t->c->tk;
     const groups_t zp = groups_transposed(&t->v.zp);
     bool usable = true;
-    load_parts(t, &zp, t->st->d.Dv, groups, t0, nt, b->v_zp, ld);
+    load_groups(t, &zp, t->st->d.Dv, 0, groups, t0, nt, b->v_zp, ld);
     for (int g = 0; g < groups; g++) {
         float *z = b->v_zp + g * ld;
         memset(z + nt, 0, (size_t)(round_grain(nt) - nt) * sizeof(float));
@@ -296,7 +330,7 @@ static void load_v_ints(task_t *t, int64_t t0, int nt)
     const matrix_t codes = integers_of(&t->v, ints->v_floats);
     const groups_t scale = groups_transposed(&t->v.scale);
     int32_t none[STRIP];
-    load_scales(t, &scale, ints->groups, t0, nt, b->v_scale, t->c->tk);
+    load_scales(t, &scale, 0, ints->groups, t0, nt, b->v_scale, t->c->tk);
     t->v_ints = !ints->v_floats || load_v_zps(t, t0, nt);
     for (int g = 0; g < ints->groups; g++) {
         t->v_ints = t->v_ints && within(b->v_scale + g * t->c->tk, (size_t)nt, 0, FLT_MAX);
@@ -325,7 +359,7 @@ bool ints_scores(task_t *t, const strip_t *strip, int at, int nt)
 {
     const attention_config_t *c = t->c;
     const attention_int_buffers_t *b = &t->b.ints;
-    const limb_rows_t q = blocks_from(&b->q, false, strip->r0);
+    const attention_ints_t *ints = &t->st->ints;
     if (!t->k_ints || !b->usable[strip->r0]) {
         report_detour(t->worker, t->k_ints ? "some by floats (rows of Q do not suit integers)"
                                            : "some by floats (scales of K do not suit integers)");
@@ -336,24 +370,29 @@ bool ints_scores(task_t *t, const strip_t *strip, int at, int nt)
         memset(t->b.s + r * c->ld_s + begin, 0, (size_t)(round_grain(end) - begin) * sizeof(float));
     }
     for (int i = begin, n; i < end; i += n) {
-        const size_t s = (size_t)(i / STRIP), in = (size_t)(i % STRIP),
-                     coefs = s * BLOCKS_MOST * STRIP + in;
-        const blocks_b_t k = {.byte = b->k + s * STRIP * (size_t)c->dk + in * 4,
-                              .scale = b->k_scale + coefs,
-                              .start = b->k_start + coefs,
-                              .zp = b->k_z + coefs,
-                              .shifted = t->st->ints.shifted,
-                              .floats = t->st->ints.k_floats,
-                              .nibbles = t->st->ints.nibbles};
+        const size_t s = (size_t)(i / STRIP), in = (size_t)(i % STRIP);
         n = (int)at_most(end - i, STRIP - (int64_t)in);
-        c->blocks->product(&(blocks_product_t){.rows = strip->n,
-                                               .n = (int)t->st->d.D,
-                                               .block = t->st->ints.block,
-                                               .columns = n,
-                                               .a = &q,
-                                               .b = &k,
-                                               .c = t->b.s + i,
-                                               .ldc = c->ld_s});
+        for (int part = 0; part < ints->parts; part++) {
+            const size_t coefs =
+                (s * (size_t)ints->parts + (size_t)part) * BLOCKS_MOST * STRIP + in;
+            const limb_rows_t q = queries_of(t, strip, part);
+            const blocks_b_t k = {.byte = b->k + s * STRIP * (size_t)c->dk +
+                                          (size_t)(part * ints->part) * STRIP + in * 4,
+                                  .scale = b->k_scale + coefs,
+                                  .start = b->k_start + coefs,
+                                  .zp = b->k_z + coefs,
+                                  .shifted = ints->shifted,
+                                  .floats = ints->k_floats,
+                                  .nibbles = ints->nibbles};
+            c->blocks->product(&(blocks_product_t){.rows = strip->n,
+                                                   .n = part_size(t, part),
+                                                   .block = ints->block,
+                                                   .columns = n,
+                                                   .a = &q,
+                                                   .b = &k,
+                                                   .c = t->b.s + i,
+                                                   .ldc = c->ld_s});
+        }
     }
     return true;
 }

@@ -392,7 +392,7 @@ void attention_fetch_tiles(const task_t *t, int r0, int64_t t0, int64_t end)
         const groups_t tokens = groups_transposed(&t->k.codes);
         fetch_rows(&tokens, from, to, 0, t->st->d.D);
     }
-    if (!is_decoded(&t->st->v_side) && t->v.codes.column.stride == 1) {
+    if (!is_decoded(&t->st->v_side) && !t->st->of_keys && t->v.codes.column.stride == 1) {
         fetch_rows(&t->v.codes, from, to, t->dv0, t->dv);
     }
 }
