@@ -234,7 +234,7 @@ static void measure(const gs_tensors_t *tensors, const gs_input_t *in, sinter_di
     for (int i = 0; i < in->rank; i++) {
         const int size = in->size_dim[i], stride = in->stride_dim[i];
         const tensor_t *of = tensors->list[in->size_of[i]];
-        dims[i] = size < 0 ? 1 : size == GS_ALL_ROWS ? ggml_nrows(of) : of->ne[size];
+        dims[i] = size < 0 ? 1 : of->ne[size];
         dims[i] /= size == 0 ? plane_group(t, in->plane) : 1;
         strides[i] = stride < 0 ? 0 : stride_in_plane(t, in->plane, stride);
     }
@@ -244,9 +244,7 @@ static void measure(const gs_tensors_t *tensors, const gs_input_t *in, sinter_di
 static sinter_dim_t dim_of_input(const gs_builder_t *b, const gs_input_t *in, int i)
 {
     const tensor_t *of = b->tensors->list[in->size_of[i]];
-    return in->size_dim[i] < 0              ? 1
-           : in->size_dim[i] == GS_ALL_ROWS ? (gs_has_open(b, of) ? -1 : ggml_nrows(of))
-                                            : gs_dim(b, of, in->size_dim[i]);
+    return in->size_dim[i] < 0 ? 1 : gs_dim(b, of, in->size_dim[i]);
 }
 
 /* Fills in the logical tensor of an input: known strides, but where dims may change. */

@@ -11,11 +11,8 @@ typedef sinter_logical_tensor_t lt_t;
 
 enum { GS_MAX_RANK = 6 };
 
-/* As the size of a dim: all rows of a tensor. */
-enum { GS_ALL_ROWS = GGML_MAX_DIMS };
-
 /* An input, and where an execute finds it: dim i is ne[size_dim[i]] of tensor number size_of[i] of
- * the list, or GS_ALL_ROWS of it; its stride is nb[stride_dim[i]] of the tensor. A size_dim below 0
+ * the list; its stride is nb[stride_dim[i]] of the tensor. A size_dim below 0
  * is a dim of 1, a stride_dim below 0 a stride of 0. */
 typedef struct gs_input {
     uint64_t id;

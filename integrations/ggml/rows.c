@@ -13,45 +13,6 @@ static size_t row_offset(const tensor_t *t, const tensor_t *like, int64_t i)
     return i1 * t->nb[1] + i2 * t->nb[2] + i3 * t->nb[3];
 }
 
-/* ---- several tables as one ------------------------------------------------------------------- */
-
-/* The number of rows of these dims; any number below 0 where it changes. */
-static sinter_dim_t rows_of(const sinter_dim_t *dims, int rank)
-{
-    sinter_dim_t count = 1;
-    bool open = false;
-    for (int i = 0; i < rank; i++) {
-        open |= dims[i] < 0;
-        count *= dims[i];
-    }
-    return open ? -1 : count;
-}
-
-/* at = indices into all tables, [tables, indices]: row i of table n is row n * rows + i of all. The
- * indices have the dims `lists`. */
-static bool indices_of_all(gs_builder_t *b, const tensor_t *ids, const sinter_dim_t lists[3],
-                           int64_t rows, lt_t *at)
-{
-    const sinter_dim_t list[2] = {rows_of(lists, 2), lists[2]};
-    const int32_t each = (int32_t)rows;
-    lt_t all, i, step, begin;
-    if (rows > INT32_MAX) {
-        return gs_fail(b, "tables that are too large");
-    }
-    if (!gs_use_plain(b, ids, 3, &all) || !gs_reshape(b, &all, lists, 3, list, 2, &i) ||
-        !gs_integers(b, &each, 1, &step)) {
-        return false;
-    }
-    const lt_t number = gs_inner(b, sinter_s32);
-    begin = gs_inner(b, sinter_s32);
-    *at = gs_inner(b, sinter_s32);
-    return gs_add(b, sinter_op_gen_index, sinter_in(&i), sinter_out(&number),
-                  sinter_attr_s64(sinter_op_attr_axis, 0)) &&
-           gs_add(b, sinter_op_multiply, sinter_in(&number), sinter_in(&step),
-                  sinter_out(&begin)) &&
-           gs_add(b, sinter_op_add, sinter_in(&begin), sinter_in(&i), sinter_out(at));
-}
-
 /* ---- GET_ROWS -------------------------------------------------------------------------------- */
 
 /* Whether a GET_ROWS takes rows from a table for each of several lists of indices. */
@@ -60,15 +21,13 @@ static bool has_tables(const tensor_t *t)
     return t->src[0]->ne[2] != 1 || t->src[0]->ne[3] != 1;
 }
 
-/* Whether a GET_ROWS needs a loop: of blocks, and of tiles, from which a row comes back as blocks.
- * Sinter finds rows of several tables as those of one. It cannot tell a wrong index from a row of
- * the next table, so indices that nobody computes are left to the loop. */
+/* Whether a GET_ROWS needs a loop: of blocks, and of tiles, from which a row comes back as
+ * blocks. */
 static bool get_rows_takes_loop(const tensor_t *t)
 {
     const tensor_t *data = t->src[0];
     return gs_has_blocks(data) || gs_in_tiles(gs_root(data)) ||
-           (has_tables(t) &&
-            (ggml_is_quantized(data->type) || gs_op(gs_root(t->src[1])) == GS_OP_NONE));
+           (has_tables(t) && ggml_is_quantized(data->type));
 }
 
 static int64_t rows_of_a_table(const tensor_t *t)
@@ -105,44 +64,35 @@ static uint64_t sorted_elements(const gs_builder_t *b, const tensor_t *t)
     return same ? b->values[gs_tensors_find(b->tensors, ids)].sorted : 0;
 }
 
+/* Each table has indices of its own: two dims of both are the same. */
 static bool translate_tables(gs_builder_t *b, const tensor_t *t)
 {
     const tensor_t *data = t->src[0], *ids = t->src[1];
-    const sinter_dim_t from[4] = {gs_dim(b, data, 3), gs_dim(b, data, 2), gs_dim(b, data, 1),
-                                  gs_dim(b, data, 0)};
-    const sinter_dim_t lists[3] = {from[0], from[1], gs_dim(b, ids, 0)};
-    const sinter_dim_t table[2] = {rows_of(from, 3), from[3]},
-                       found[3] = {rows_of(lists, 2), lists[2], from[3]},
-                       result[4] = {lists[0], lists[1], lists[2], from[3]};
     const int rank = gs_rank(ids);
-    lt_t all, x, i, at, some, y;
-    if (from[2] < 0) {
-        return gs_fail(b, "tables of a size that changes");
-    }
-    if (!gs_use_plain(b, ids, rank, &i)) {
-        return false;
-    }
     const uint64_t elements = sorted_elements(b, t);
+    lt_t tables, i, x, y;
     if (elements) {
-        sinter_logical_tensor_init_unknown(&some, elements, sinter_f32, SINTER_UNKNOWN_NDIMS,
+        const sinter_dim_t result[4] = {gs_dim(b, t, 3), gs_dim(b, t, 2), gs_dim(b, t, 1),
+                                        gs_dim(b, t, 0)};
+        const sinter_dim_t lists[3] = {gs_dim(b, ids, 2), gs_dim(b, ids, 1), gs_dim(b, ids, 0)};
+        sinter_logical_tensor_init_unknown(&x, elements, sinter_f32, SINTER_UNKNOWN_NDIMS,
                                            sinter_tensor_property_undef);
-        return gs_reshape(b, &some, lists + 3 - rank, rank, result, 4, &y) &&
+        return gs_reshape(b, &x, lists + 3 - rank, rank, result, 4, &y) &&
                gs_done(b, &y, 4, gs_plain_order(4));
     }
-    if (!indices_of_all(b, ids, lists, from[2], &at) || !gs_use_plain(b, data, 4, &all) ||
-        !gs_reshape(b, &all, from, 4, table, 2, &x)) {
+    if (!gs_use_plain(b, ids, 3, &i) || !gs_use_plain(b, data, 4, &tables)) {
         return false;
     }
-    some = gs_inner(b, x.data_type);
-    if (!gs_add(b, sinter_op_gather, sinter_in(&x), sinter_in(&at), sinter_out(&some),
-                sinter_attr_s64(sinter_op_attr_axis, 0)) ||
-        !gs_reshape(b, &some, found, 3, result, 4, &y)) {
+    x = gs_inner(b, tables.data_type);
+    if (!gs_add(b, sinter_op_gather, sinter_in(&tables), sinter_in(&i), sinter_out(&x),
+                sinter_attr_s64(sinter_op_attr_axis, 2),
+                sinter_attr_s64(sinter_op_attr_batch_dims, 2))) {
         return false;
     }
     const lt_t cast = gs_inner(b, sinter_f32);
-    const bool casts = y.data_type != sinter_f32;
-    return (!casts || gs_convert(b, &y, &cast)) &&
-           gs_done(b, casts ? &cast : &y, 4, gs_plain_order(4));
+    const bool casts = x.data_type != sinter_f32;
+    return (!casts || gs_convert(b, &x, &cast)) &&
+           gs_done(b, casts ? &cast : &x, 4, gs_plain_order(4));
 }
 
 static bool translate_get_rows(gs_builder_t *b, const tensor_t *t)
@@ -291,37 +241,22 @@ static const tensor_t *reader_of(const gs_builder_t *b, const tensor_t *t, int *
     return NULL;
 }
 
-/* *before = all tables as one: a value, or memory that is written in place. */
-static bool use_tables(gs_builder_t *b, const tensor_t *t, const sinter_dim_t dims[4],
-                       const sinter_dim_t table[2], lt_t *before)
+/* *before = the tables: a value, or memory that is written in place. */
+static bool use_tables(gs_builder_t *b, const tensor_t *t, lt_t *before)
 {
-    lt_t all;
     if (gs_in_graph(b, t->src[2])) {
-        return gs_use_plain(b, t->src[2], 4, &all) &&
-               gs_reshape(b, &all, dims, 4, table, 2, before);
+        return gs_use_plain(b, t->src[2], 4, before);
     }
-    gs_input_t in = gs_input_in_order(b, t, -1, 2, gs_plain_order(2));
-    in.size_dim[0] = GS_ALL_ROWS;
-    return gs_version_of(b, t) ? gs_fail(b, "memory that is written twice")
-                               : gs_add_input(b, in, before);
+    return gs_version_of(b, t)
+               ? gs_fail(b, "memory that is written twice")
+               : gs_add_input(b, gs_input_in_order(b, t, -1, 4, gs_plain_order(4)), before);
 }
 
 static bool translate_set_result(gs_builder_t *b, const tensor_t *t)
 {
-    const tensor_t *from = t->src[0], *ids = t->src[1];
-    const sinter_dim_t dims[4] = {gs_dim(b, t, 3), gs_dim(b, t, 2), gs_dim(b, t, 1),
-                                  gs_dim(b, t, 0)};
-    const sinter_dim_t lists[3] = {dims[0], dims[1], gs_dim(b, ids, 0)};
-    const sinter_dim_t list[2] = {rows_of(lists, 2), lists[2]}, flat[1] = {rows_of(lists, 3)},
-                       given[4] = {dims[0], dims[1], lists[2], dims[3]},
-                       new[2] = {flat[0], dims[3]}, table[2] = {rows_of(dims, 3), dims[3]};
-    lt_t before, at, slots, all, rows, y;
-    if (dims[2] < 0) {
-        return gs_fail(b, "tables of a size that changes");
-    }
-    if (!use_tables(b, t, dims, table, &before) || !indices_of_all(b, ids, lists, dims[2], &at) ||
-        !gs_reshape(b, &at, list, 2, flat, 1, &slots) || !gs_use_plain(b, from, 4, &all) ||
-        !gs_reshape(b, &all, given, 4, new, 2, &rows)) {
+    lt_t before, slots, rows;
+    if (!use_tables(b, t, &before) || !gs_use_plain(b, t->src[1], 3, &slots) ||
+        !gs_use_plain(b, t->src[0], 4, &rows)) {
         return false;
     }
     if (rows.data_type != before.data_type) {
@@ -332,20 +267,21 @@ static bool translate_set_result(gs_builder_t *b, const tensor_t *t)
         rows = cast;
     }
     const bool in_place = !gs_in_graph(b, t->src[2]);
-    lt_t after = before;
-    after.id = ++b->ids;
-    if (!in_place) {
-        after = gs_inner(b, before.data_type);
+    lt_t after = gs_inner(b, before.data_type);
+    if (in_place) {
+        after = before;
+        after.id = ++b->ids;
     }
     if (!gs_add(b, sinter_op_scatter_rows, sinter_in(&before), sinter_in(&slots), sinter_in(&rows),
-                sinter_out(&after), sinter_attr_s64(sinter_op_attr_axis, 0))) {
+                sinter_out(&after), sinter_attr_s64(sinter_op_attr_axis, 2),
+                sinter_attr_s64(sinter_op_attr_batch_dims, 2))) {
         return false;
     }
     if (in_place) {
         b->versions[gs_tensors_find(b->tensors, gs_root(t))] = (gs_value_t){.known = true};
         return gs_add_output(b, after.id, -1);
     }
-    return gs_reshape(b, &after, table, 2, dims, 4, &y) && gs_done(b, &y, 4, gs_plain_order(4));
+    return gs_done(b, &after, 4, gs_plain_order(4));
 }
 
 static bool translate_set_rows(gs_builder_t *b, const tensor_t *t)
