@@ -1,6 +1,8 @@
 /* Products with experts: a Gather takes matrices of a table by index, with scales and zero points
  * or offsets of their own, and rows of an activation meet them. What stands in the way of fusing
- * now and then is drawn too: other readers, other indices for scales, several rows of A. */
+ * now and then is drawn too: other readers, other indices for scales, several rows of A. And the
+ * MLP of experts: one or two such products, an activation, another product, a sum over the experts
+ * of each token. */
 #include "fuzz.h"
 
 typedef struct experts {
@@ -143,5 +145,99 @@ void fz_gen_experts(fz_t *f)
     }
     for (int i = fz_pick(f, 3); i > 0; i--) {
         x = fz_post_op(f, x);
+    }
+}
+
+/* ---- the MLP --------------------------------------------------------------------------------- */
+
+/* Rows [tokens, each or 1, 1, K] times experts, perhaps plus a bias of each. */
+static int dense(fz_t *f, const experts_t *e, sinter_data_type_t type, int x)
+{
+    const int64_t out[4] = {e->tokens, e->each, 1, e->N}, table[3] = {e->n, 1, e->N};
+    const int from = 2 - e->n_ids, w = weights(f, e, type);
+    int y = FZ_OP(f, matmul, type, 2 + e->n_ids, out + from, x, w);
+    if (e->turned) {
+        fz_bool(f, sinter_op_attr_transpose_b, 1);
+    }
+    if (fz_chance(f, 30)) {
+        const int rows = fz_input(f, fz_chance(f, 80) ? type : fz_float(f), 3, table),
+                  bias = FZ_OP(f, gather, f->tensors[rows].type, 2 + e->n_ids, out + from, rows,
+                               e->ids);
+        y = fz_binary(f, sinter_op_add, type, y, bias);
+    }
+    return y;
+}
+
+/* Swish, GELU, the clamped swish of gpt-oss, or relu(x)^2. */
+static int activated(fz_t *f, sinter_data_type_t type, int x)
+{
+    const int which = fz_pick(f, 4);
+    if (which == 0) {
+        return fz_unary(f, sinter_op_gelu, type, x);
+    }
+    if (which == 1) {
+        return fz_unary(f, sinter_op_square, type, fz_unary(f, sinter_op_relu, type, x));
+    }
+    if (which == 2) {
+        x = fz_binary(f, sinter_op_minimum, type, x, fz_scalar(f, type, 2));
+    }
+    const int y = which == 2 ? fz_binary(f, sinter_op_multiply, type, x, fz_scalar(f, type, 2)) : x;
+    return fz_binary(f, sinter_op_multiply, type, x, fz_unary(f, sinter_op_sigmoid, type, y));
+}
+
+void fz_gen_experts_mlp(fz_t *f)
+{
+    static const sinter_fpmath_mode_t modes[] = {sinter_fpmath_mode_strict, sinter_fpmath_mode_int8,
+                                                 sinter_fpmath_mode_f16, sinter_fpmath_mode_any};
+    experts_t e;
+    choose(f, &e);
+    experts_t down = e;
+    down.K = e.N;
+    down.N = FZ_ONE_OF(f, 16, 32, 48, 144, 272);
+    if (down.group > 0 && down.K % down.group != 0) {
+        down.group = 0;
+    }
+    if (down.nested && down.K % (SHARED * 32) != 0) { /* scales of their own instead */
+        down.nested = 0;
+    }
+    f->mode = modes[fz_pick(f, 4)];
+    f->apply_to_int = fz_chance(f, 95);
+    const int64_t ids[2] = {e.tokens, e.each};
+    const int from = 2 - e.n_ids, near_miss = fz_chance(f, 15) ? 1 + fz_pick(f, 4) : 0;
+    e.ids = fz_indices(f, e.n_ids, ids + from, e.n);
+    f->tensors[e.ids].from_end = fz_chance(f, 20);
+    down.ids = near_miss == 1 ? fz_indices(f, e.n_ids, ids + from, e.n) : e.ids;
+    const int64_t shared = e.n_ids == 2 && fz_chance(f, 70) ? 1 : e.each,
+                  x_dims[4] = {e.tokens, shared, 1, e.K}, of_each[4] = {e.tokens, e.each, 1, 1};
+    const sinter_data_type_t type = fz_float(f);
+    const int x = fz_input(f, type, 2 + e.n_ids, x_dims + from);
+    if (fz_chance(f, 10)) {
+        f->tensors[x].nonfinite = 2;
+    }
+    int y = activated(f, type, dense(f, &e, type, x));
+    if (fz_chance(f, 70)) {
+        y = fz_binary(f, sinter_op_multiply, type, y, dense(f, &e, type, x));
+    }
+    f->tensors[y].keep = near_miss == 2;
+    y = dense(f, &down, type, y);
+    if (fz_chance(f, 80)) {
+        y = fz_binary(f, sinter_op_multiply, type, y,
+                      fz_input(f, type, 2 + e.n_ids, of_each + from));
+    }
+    if (near_miss != 3) {
+        const int axis = near_miss == 4 ? e.n_ids : e.n_ids - 1, keep = fz_chance(f, 40);
+        int64_t dims[4] = {e.tokens, e.each, 1, down.N}, out[4];
+        int n = 0;
+        for (int d = 0; d < 2 + e.n_ids; d++) {
+            if (d != axis || keep) {
+                out[n++] = d == axis ? 1 : dims[d + from];
+            }
+        }
+        y = FZ_OP(f, reduce_sum, type, n, out, y);
+        fz_s64(f, sinter_op_attr_axes, 1, &(int64_t){fz_chance(f, 50) ? axis : axis - 2 - e.n_ids});
+        fz_bool(f, sinter_op_attr_keep_dims, keep);
+    }
+    if (fz_chance(f, 40)) {
+        (void)fz_post_op(f, y);
     }
 }

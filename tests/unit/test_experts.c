@@ -32,14 +32,24 @@ static float x[TOKENS * K], y[TOKENS * EACH * N], scales[EXPERTS * N * K / 32];
 static int8_t codes[EXPERTS * N * K];
 static int32_t ids[TOKENS * EACH];
 
-static void random_graphs(void)
+static long partitions_named(const char *name)
+{
+    long n = 0;
+    for (size_t i = 0; i < sizeof fz_tally.patterns / sizeof *fz_tally.patterns; i++) {
+        n += strcmp(fz_tally.patterns[i].name, name) == 0 ? fz_tally.patterns[i].n : 0;
+    }
+    return n;
+}
+
+/* Graphs of a generator, of which more than a third have partitions of this name. */
+static void random_graphs(const char *generator, void (*generate)(fz_t *f), const char *name)
 {
     const char *seed_text = getenv("SINTER_RANDOM_SEED"),
                *cases_text = getenv("SINTER_RANDOM_CASES"), *only = getenv("SINTER_MATRIX_ONLY");
     const uint64_t seed = seed_text ? strtoull(seed_text, NULL, 0) : 1;
     const long cases = cases_text ? strtol(cases_text, NULL, 0) : CASES,
                one = only ? strtol(only, NULL, 0) : -1;
-    long fused = 0;
+    const long before = partitions_named(name);
 
     for (long i = 0; i < cases; i++) {
         char text[1024] = "";
@@ -49,22 +59,20 @@ static void random_graphs(void)
             continue;
         }
         fz_init(&f, seed * 100000 + (uint64_t)i);
-        f.generator = "experts";
-        fz_gen_experts(&f);
+        f.generator = generator;
+        generate(&f);
         const fz_outcome_t outcome = fz_run(&f, text, sizeof text);
-        CHECK(outcome == FZ_PASSED, "case %ld %s: %s", i,
+        CHECK(outcome == FZ_PASSED, "%s, case %ld %s: %s", generator, i,
               outcome == FZ_FAILED ? "failed" : "is unsupported", text);
         if (outcome != FZ_PASSED) {
             fz_print(&f);
         }
         fz_free(&f);
     }
-    for (size_t i = 0; i < sizeof fz_tally.patterns / sizeof *fz_tally.patterns; i++) {
-        fused += strcmp(fz_tally.patterns[i].name, "moe-matmul") == 0 ? fz_tally.patterns[i].n : 0;
-    }
-    CHECK(one >= 0 || cases < CASES || fused > cases / 2, "%ld of %ld products with experts fused",
-          fused, cases);
-    printf("%ld partitions moe-matmul, %ld tensors in tiles\n", fused, fz_tally.tiled);
+    const long fused = partitions_named(name) - before;
+    CHECK(one >= 0 || cases < CASES || fused > cases / 3, "%ld of %ld graphs have a %s", fused,
+          cases, name);
+    printf("%ld partitions %s, %ld tensors in tiles\n", fused, name, fz_tally.tiled);
 }
 
 static sinter_status_t run(sinter_compiled_graph_t *whole, int tokens, int threads)
@@ -159,7 +167,8 @@ int main(int argc, char **argv)
     size_t n = 0;
     (void)argc;
     wait_passively(argv);
-    random_graphs();
+    random_graphs("experts", fz_gen_experts, "moe-matmul");
+    random_graphs("experts_mlp", fz_gen_experts_mlp, "moe-mlp");
     for (int i = 0; i < TOKENS * K; i++) {
         x[i] = (float)(i * 37 % 101 - 50) / 16;
     }

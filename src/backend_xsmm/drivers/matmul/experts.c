@@ -274,9 +274,9 @@ static sinter_status_t check(const problem_t *p, const void *state)
     return matmul_check(&product, &st->product[0]);
 }
 
-static int checked(const step_t *step)
+static int checked(const step_t *step, int i)
 {
-    return matmul_checked(step->p.mlp.product[0]);
+    return matmul_checked(step->p.mlp.product[0], i);
 }
 
 /* ---- work ------------------------------------------------------------------------------------ */
