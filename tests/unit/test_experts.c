@@ -28,6 +28,17 @@ enum { TOKENS = 40, EACH = 2, EXPERTS = 5, N = 48, K = 64 };
     "5:s8:?x2x48x64 6:f32:?x2x48x2 -> 7:f32:?x2x48x64; MatMul transpose_b=1 0:f32:?x1x1x64 " \
     "7:f32:?x2x48x64 -> 8:f32:?x2x1x48"
 
+/* The MLP of the same tables: each row of an expert is y = W relu(W x)^2 of K = N elements, times
+ * the weight of its expert. */
+#define SQUARE "48x48"
+#define MLP                                                                                      \
+    "Gather axis=0 2:f32:5x" SQUARE " 1:s32:?x2 -> 5:f32:?x2x" SQUARE "; Gather axis=0 "         \
+    "3:f32:5x" SQUARE " 1:s32:?x2 -> 6:f32:?x2x" SQUARE "; MatMul transpose_b=1 0:f32:?x1x1x48 " \
+    "5:f32:?x2x" SQUARE " -> 7:f32:?x2x1x48; ReLU 7:f32:?x2x1x48 -> 9:f32:?x2x1x48; Square "     \
+    "9:f32:?x2x1x48 -> 10:f32:?x2x1x48; MatMul transpose_b=1 10:f32:?x2x1x48 6:f32:?x2x" SQUARE  \
+    " -> 11:f32:?x2x1x48; Multiply 11:f32:?x2x1x48 4:f32:?x2x1x1 -> 12:f32:?x2x1x48; ReduceSum " \
+    "axes=1 12:f32:?x2x1x48 -> 8:f32:?x1x48"
+
 static float x[TOKENS * K], y[TOKENS * EACH * N], scales[EXPERTS * N * K / 32];
 static int8_t codes[EXPERTS * N * K];
 static int32_t ids[TOKENS * EACH];
@@ -159,6 +170,143 @@ static void wrong_indices(sinter_compiled_graph_t *whole)
     }
 }
 
+/* ---- the MLP --------------------------------------------------------------------------------- */
+
+static float up[EXPERTS * N * N], down[EXPERTS * N * N], share[TOKENS * EACH];
+
+static sinter_status_t run_mlp(sinter_compiled_graph_t *whole, int tokens, int threads)
+{
+    const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = threads, .all_threads = 1};
+    const sinter_dim_t of_x[4] = {tokens, 1, 1, N}, of_ids[2] = {tokens, EACH},
+                       of_share[4] = {tokens, EACH, 1, 1};
+    sinter_stream_t *stream = NULL;
+    CHECK_THAT(sinter_stream_create(&stream, NULL, &desc) == sinter_success);
+    const struct {
+        uint64_t id;
+        int ndims;
+        const sinter_dim_t *dims;
+        void *data;
+    } tensors[] = {{0, 4, of_x, x},    {1, 2, of_ids, ids},     {2, 0, NULL, up},
+                   {3, 0, NULL, down}, {4, 4, of_share, share}, {8, 0, NULL, y}};
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
+        CHECK_THAT(sinter_compiled_graph_bind(whole, tensors[i].id, tensors[i].ndims,
+                                              tensors[i].dims, NULL, tensors[i].data,
+                                              SINTER_BYTES_TRUSTED) == sinter_success);
+    }
+    const sinter_status_t status = sinter_compiled_graph_execute(whole, stream);
+    sinter_stream_destroy(&stream);
+    return status;
+}
+
+/* What a token's results are, in double; size: the sum of the magnitudes that go into each. */
+static void expect_token(int token, double *out, double *size)
+{
+    for (int n = 0; n < N; n++) {
+        out[n] = size[n] = 0;
+    }
+    for (int i = 0; i < EACH; i++) {
+        const int e = ids[token * EACH + i];
+        double mid[N];
+        for (int n = 0; n < N; n++) {
+            double sum = 0;
+            for (int k = 0; k < N; k++) {
+                sum += (double)x[token * N + k] * (double)up[(e * N + n) * N + k];
+            }
+            mid[n] = sum > 0 ? sum * sum : 0;
+        }
+        for (int n = 0; n < N; n++) {
+            for (int k = 0; k < N; k++) {
+                const double term =
+                    mid[k] * (double)down[(e * N + n) * N + k] * (double)share[token * EACH + i];
+                out[n] += term;
+                size[n] += term < 0 ? -term : term;
+            }
+        }
+    }
+}
+
+/* One compile serves all numbers of tokens: rows spread over experts, nearly all of one expert, all
+ * of it. Results do not depend on the number of threads. */
+static void tokens_of_the_mlp(sinter_compiled_graph_t *whole)
+{
+    static const int tokens[] = {1, 3, TOKENS, 2, 0}, threads[] = {1, 2, 3, 7};
+    static float first[TOKENS * N];
+    for (int i = 0; i < 15; i++) {
+        const int n = tokens[i % 5], spread = i / 5;
+        for (int r = 0; r < n * EACH; r++) {
+            ids[r] = spread == 0 ? (r * 7) % EXPERTS : spread == 1 && r % 5 == 0 ? 4 : 2;
+            share[r] = (float)(r % 7 - 2) / 8;
+        }
+        for (int t = 0; t < 4; t++) {
+            memset(y, 0xff, sizeof y);
+            CHECK(run_mlp(whole, n, threads[t]) == sinter_success, "%s",
+                  sinter_last_error_message());
+            if (t == 0) {
+                memcpy(first, y, sizeof first);
+            }
+            CHECK(memcmp(first, y, sizeof first) == 0, "%d tokens, %d threads: other bits", n,
+                  threads[t]);
+        }
+        int wrong = 0;
+        for (int token = 0; token < n; token++) {
+            double want[N], size[N];
+            expect_token(token, want, size);
+            for (int c = 0; c < N; c++) {
+                const double off = (double)y[token * N + c] - want[c];
+                wrong += !((off < 0 ? -off : off) <= size[c] * 0x1p-16);
+            }
+        }
+        CHECK(wrong == 0, "%d tokens, spread %d: %d results are wrong", n, spread, wrong);
+    }
+}
+
+static void wrong_indices_of_the_mlp(sinter_compiled_graph_t *whole)
+{
+    static const int32_t wrong[] = {EXPERTS, -EXPERTS - 1, INT32_MAX, INT32_MIN};
+    for (int i = 0; i < 4; i++) {
+        memset(ids, 0, sizeof ids);
+        memset(y, 0xff, sizeof y);
+        ids[3] = wrong[i];
+        CHECK(run_mlp(whole, 2, 2) == sinter_invalid_arguments, "index %d is taken", wrong[i]);
+        CHECK(strstr(sinter_last_error_message(), "tensor 1") != NULL &&
+                  strstr(sinter_last_error_message(), "position 3") != NULL,
+              "%s", sinter_last_error_message());
+        int written = 0;
+        for (size_t b = 0; b < sizeof y; b++) {
+            written += ((unsigned char *)y)[b] != 0xff;
+        }
+        CHECK(written == 0, "%d bytes are written in spite of index %d", written, wrong[i]);
+    }
+}
+
+static void the_mlp(void)
+{
+    sinter_graph_t *graph = NULL;
+    sinter_partition_t *part = NULL;
+    sinter_compiled_graph_t *whole = NULL;
+    const char *pattern = "";
+    size_t n = 0;
+    for (int i = 0; i < EXPERTS * N * N; i++) {
+        up[i] = (float)(i * 37 % 61 - 30) / 64;
+        down[i] = (float)(i * 73 % 53 - 26) / 64;
+    }
+    CHECK_THAT(spec_graph(&graph, NULL, MLP) == sinter_success);
+    CHECK_THAT(sinter_graph_filter(graph, sinter_partition_policy_fusion) == sinter_success);
+    CHECK_THAT(sinter_graph_get_partition_num(graph, &n) == sinter_success && n == 1);
+    CHECK_THAT(sinter_graph_get_partitions(graph, 1, &part) == sinter_success);
+    CHECK_THAT(sinter_partition_get_pattern(part, &pattern) == sinter_success);
+    CHECK(strcmp(pattern, "moe-mlp") == 0, "the partition is %s", pattern);
+    CHECK(sinter_graph_compile(graph, NULL, 1, &part, &whole) == sinter_success, "%s",
+          sinter_last_error_message());
+    if (whole != NULL) {
+        tokens_of_the_mlp(whole);
+        wrong_indices_of_the_mlp(whole);
+    }
+    sinter_compiled_graph_destroy(&whole);
+    sinter_partition_destroy(&part);
+    sinter_graph_destroy(&graph);
+}
+
 int main(int argc, char **argv)
 {
     sinter_graph_t *graph = NULL;
@@ -189,5 +337,6 @@ int main(int argc, char **argv)
     sinter_compiled_graph_destroy(&whole);
     sinter_partition_destroy(&part);
     sinter_graph_destroy(&graph);
+    the_mlp();
     return check_finish();
 }

@@ -142,12 +142,20 @@ static void make(select_case_t *p, step_kind_t kind, sinter_data_type_t type,
                   "pre");
         }
         chain_begin(&b, &p->r.plan.arena, 2, out,
-                    rows || kind == STEP_MATMUL || kind == STEP_SOFTMAX);
+                    rows || kind == STEP_MATMUL || kind == STEP_EXPERTS || kind == STEP_SOFTMAX);
         const int reg = kind == STEP_CHAIN ? chain_load(&b, in, 2) : 0;
         if (kind == STEP_MATMUL) {
             p->step.p.matmul =
                 (matmul_params_t){.a = none, .b = none, .experts = -1, .out_dims = out};
             p->step.p.matmul.a.data = p->step.p.matmul.b.data = in;
+        } else if (kind == STEP_EXPERTS) {
+            step_t *product = ARENA_NEW(&p->r.plan.arena, step_t, 1);
+            *product = (step_t){.kind = STEP_MATMUL};
+            product->p.matmul =
+                (matmul_params_t){.a = none, .b = none, .experts = -1, .out_dims = out};
+            product->p.matmul.a.data = product->p.matmul.b.data = in;
+            p->step.p.mlp =
+                (mlp_params_t){.n_upper = 1, .product = {product, product}, .out_dims = out};
         } else if (kind == STEP_SOFTMAX) {
             p->step.p.softmax = (softmax_params_t){.in = in, .stats = -1, .sink = -1, .axis = 1};
         } else if (kind == STEP_NORM) {

@@ -547,15 +547,16 @@ static void refer_step(const plan_t *plan, const step_t *s, refs_t *reads, refs_
         break;
     case STEP_EXPERTS:
         for (int i = 0; i <= s->p.mlp.n_upper; i++) {
-            refer_operand(plan, &s->p.mlp.product[i]->p.matmul.a, reads);
-            refer_operand(plan, &s->p.mlp.product[i]->p.matmul.b, reads);
-            refer(plan, reads, s->p.mlp.product[i]->p.matmul.experts);
+            const matmul_params_t *m = &s->p.mlp.product[i]->p.matmul;
+            refer_operand(plan, &m->b, reads);
+            refer(plan, reads, m->experts);
+            if (i < s->p.mlp.n_upper) {
+                refer_operand(plan, &m->a, reads);
+            }
         }
         for (int i = 0; i < s->p.mlp.n_tables; i++) {
             refer(plan, reads, s->p.mlp.tables[i].table);
         }
-        refer_chain(plan, s->p.mlp.mid, reads, reads);
-        refer_chain(plan, s->p.mlp.weigh, reads, reads);
         break;
     case STEP_SOFTMAX:
         refer(plan, reads, s->p.softmax.in);

@@ -98,6 +98,22 @@ typedef struct selection_case {
 #define PLAIN_ALONG_K(m, type) \
     "MatMul transpose_b=1 " FLOAT_A(m) " 10:" type "!:160x128 -> 3:f32:" m "x160"
 
+/* Rows of two experts each, as s4 with a scale for each 32 elements of K. */
+#define EXPERTS_OF(constant, codes, scales, n, k, groups, to)                                     \
+    "Gather " codes ":s4" constant ":5x" n "x" k " 9:s32:3x2 -> " to "1:s4:3x2x" n "x" k "; "     \
+    "Gather " scales ":f16" constant ":5x" n "x" groups " 9:s32:3x2 -> " to "2:f16:3x2x" n        \
+    "x" groups "; DynamicDequantize qtype=per_group group_shape=1,1,1,32 " to "1:s4:3x2x" n "x" k \
+    " " to "2:f16:3x2x" n "x" groups " -> " to "3:f32:3x2x" n "x" k "; "
+/* The MLP of experts without a gate, whose results are summed over axis 1. */
+#define EXPERTS_MLP(constant, axis, sums)                                                  \
+    EXPERTS_OF(constant, "2", "3", "32", "64", "2", "2")                                   \
+    EXPERTS_OF(constant, "4", "5", "48", "32", "1", "3")                                   \
+    "MatMul transpose_b=1 1:f32:3x1x1x64 23:f32:3x2x32x64 -> 40:f32:3x2x1x32; "            \
+    "ReLU 40:f32:3x2x1x32 -> 41:f32:3x2x1x32; Square 41:f32:3x2x1x32 -> 42:f32:3x2x1x32; " \
+    "MatMul transpose_b=1 42:f32:3x2x1x32 33:f32:3x2x48x32 -> 43:f32:3x2x1x48; "           \
+    "Multiply 43:f32:3x2x1x48 6:f32:3x2x1x1 -> 44:f32:3x2x1x48; "                          \
+    "ReduceSum axes=" axis " 44:f32:3x2x1x48 -> 45:f32:" sums
+
 #define QUANTISE(in, kind) "DynamicQuantize quantization_kind=" kind " qtype=per_group " in
 
 /* Texts of the report that several cases expect. */
@@ -933,6 +949,36 @@ static const selection_case_t cases[] = {
     {.what = "the best experts",
      .graph = "TopK k=4 1:f32:8x64 -> 2:f32:8x4 3:s32:8x4",
      .at = ANYWHERE("topk_rows_f64_generic")},
+    {.what = "the MLP of experts, whose weights lie as they are",
+     .graph = EXPERTS_MLP("", "1", "3x1x48"),
+     .at = BY_ISA("experts_panel_f32")},
+    {.what = "the MLP of experts, constant weights",
+     .graph = EXPERTS_MLP("!", "1", "3x1x48"),
+     .at = {GENERIC = {"experts_panel_f32_generic", {0}},
+            AVX2 = {"experts_tiles_f32_avx2",
+                    {"  chosen at execute: experts_tiles_f32_avx2 (B in tiles), else "
+                     "experts_panel_f32_avx2",
+                     "reads tensor 4, which is constant, in tiles"}},
+            AVX512 = {"experts_tiles_f32_avx512", {0}},
+            VNNI = {"experts_tiles_f32_avx512", {"experts_tiles_int8_vnni" NO_INT8}}}},
+    {.what = "the MLP of experts, constant weights, int8",
+     .graph = EXPERTS_MLP("!", "1", "3x1x48"),
+     .mode = sinter_fpmath_mode_int8,
+     .apply_to_int = true,
+     .at = {GENERIC = {"experts_panel_f32_generic", {0}},
+            AVX2 = {"experts_tiles_int8_avx2", {"2 products"}},
+            AVX512 = {"experts_tiles_f32_avx512", {0}}, VNNI = {"experts_tiles_int8_vnni", {0}},
+            AVX2_VNNI = {"experts_tiles_int8_avxvnni", {0}}}},
+    {.what = "experts whose results are summed over something else",
+     .graph = EXPERTS_MLP("!", "2", "3x2x48"),
+     .at = {GENERIC = {"matmul_panel_f32_generic matmul_panel_f32_generic reduce_runs_f32_generic",
+                       {"experts kernel refused: results are not summed over the experts of a "
+                        "token"}},
+            AVX2 = {"matmul_tiles_f32_avx2 matmul_tiles_f32_avx2 reduce_runs_f32_avx2", {0}},
+            AVX512 = {"matmul_tiles_f32_avx512 matmul_tiles_f32_avx512 reduce_runs_f32_avx512",
+                      {0}},
+            VNNI = {"matmul_tiles_f32_avx512 matmul_tiles_f32_avx512 reduce_runs_f32_avx512",
+                    {0}}}},
     {.what = "codes that are unpacked",
      .graph = "Reorder 10:s4:64x32 -> 2:s4:64x32",
      .tiles = true,
