@@ -307,9 +307,11 @@ def check_nodes(binaries, work, environment):
                               "--test-file", nodes], capture_output=True, text=True, check=False,
                              errors="replace", env=zeros).stdout
         good = out.count(": \x1b[1;32mOK")
-        # It compares all of a tensor, of which SET_ROWS writes some rows.
+        # It compares all of a tensor, of which SET_ROWS writes some rows, and random states grow
+        # beyond f32 over a prompt.
         bad = [line for line in out.splitlines()
-               if "(name=" in line and ": \x1b[1;31mFAIL" in line and " SET_ROWS(" not in line]
+               if "(name=" in line and ": \x1b[1;31mFAIL" in line and " SET_ROWS(" not in line
+               and not re.search(r"CPU=-?(inf|nan|\d{36})", line)]
         refused = collections.Counter(re.findall(r"^ *(\w+)\(.*not supported", out, re.MULTILINE))
         print(f"nodes of {name}: {good} right, {len(bad)} wrong, not taken: "
               f"{', '.join(f'{n} {op}' for op, n in refused.items()) or 'none'}", flush=True)
