@@ -1,6 +1,6 @@
 /* Attention against the oracle over covering designs: of every two properties below, every two
  * values meet in at least one case (where they fit together, and the case is not too large). One
- * design has all values, one those of decoding. SINTER_MATRIX=full takes long caches in as well,
+ * design has all values, one those of decoding, one those of latent attention. SINTER_MATRIX=full takes long caches in as well,
  * SINTER_MATRIX_ONLY=N runs one case, SINTER_MATRIX_STEP=N every Nth one, SINTER_RANDOM_SEED makes
  * other designs. */
 #include <math.h>
@@ -43,7 +43,9 @@ enum {
  * token, for the whole tensor. */
 enum { CHANNEL = -1, TOKEN = -2, TENSOR = -3 };
 enum mask { NO_MASK, ADDED, DEAD_ROWS, CAUSAL, BOTTOM_RIGHT, LATE, WINDOW };
-enum stored { TOKEN_ROWS, TRANSPOSED_K, SIDE_BY_SIDE, ANY_LAYOUT };
+/* The last two are of latent attention: V is a part of each token of K, taken from what is
+ * dequantised, or from codes, scales and zero points alike. */
+enum stored { TOKEN_ROWS, TRANSPOSED_K, SIDE_BY_SIDE, ANY_LAYOUT, PART_OF_K, PART_OF_CODES };
 enum { FLOAT_ZPS = 100, OFFSETS };
 /* Batches of an operand, which broadcast to those of the others. Compile does not know open ones,
  * and other executes have others. */
@@ -127,6 +129,29 @@ static const property_t decode_values[N_PROPERTIES] = {
     [DYNAMIC] = {"dynamic", 2, 0, {0, 1}},
     ALL_BATCHES,
 };
+/* Heads that share one cache are rows, more than decoding has. */
+static const property_t latent_values[N_PROPERTIES] = {
+    [T] = {"T", 9, 1, {0, 1, 17, 32, 65, 257, 513, 1025, 4096}},
+    [S] = {"S", 4, 0, {1, 2, 5, 9}},
+    [D] = {"D", 5, 0, {576, 96, 40, 320, 600}},
+    [DV] = {"Dv", 5, 0, {512, 32, 0, 24, 256}},
+    [HEADS] = {"heads", 5, 0, {16 << 8 | 1, 20 << 8 | 1, 128 << 8 | 1, 6 << 8 | 2, 1 << 8 | 1}},
+    [K_TYPE] = {"K", 13, 0, {TYPES, sinter_f6_e2m3, sinter_f6_e3m2, sinter_f8_e4m3fnuz}},
+    [V_TYPE] = {"V", 1, 0, {sinter_f32}},
+    [K_GROUP] = {"K groups", 9, 0, {32, 64, 128, 24, 88, CHANNEL, TOKEN, TENSOR, 32 << 8}},
+    [V_GROUP] = {"V groups", 1, 0, {32}},
+    [SCALE] = {"scales", 4, 0, {sinter_f16, sinter_f32, sinter_bf16, sinter_e8m0}},
+    [ZP] = {"zero points", 6, 0, {0, 8, 4, 32, FLOAT_ZPS, OFFSETS}},
+    [MASK] = {"mask", 7, 0, {NO_MASK, ADDED, DEAD_ROWS, CAUSAL, BOTTOM_RIGHT, LATE, WINDOW}},
+    [MODE] = {"mode", 6, 0, {MODES}},
+    [QUERY] = {"query", 3, 0, {sinter_f32, sinter_f16, sinter_bf16}},
+    [STORED] = {"stored", 2, 0, {PART_OF_K, PART_OF_CODES}},
+    [DYNAMIC] = {"dynamic", 2, 0, {0, 1}},
+    [Q_BATCH] = {"Q batches", 4, 0, {ONE, SEVERAL, OPEN_ONE, OPEN_SEVERAL}},
+    [K_BATCH] = {"K batches", 4, 0, {ONE, SEVERAL, OPEN_ONE, OPEN_SEVERAL}},
+    [V_BATCH] = {"V batches", 1, 0, {ONE}},
+    [MASK_BATCH] = {"mask batches", 4, 0, {ONE, SEVERAL, OPEN_ONE, OPEN_SEVERAL}},
+};
 static const property_t *properties = all_values;
 static int64_t most_rows; /* for each head of K and V */
 
@@ -181,6 +206,9 @@ static int is_feasible(const signed char *row)
         v[p] = row[p] < 0 ? 0 : properties[p].values[(int)row[p]];
     }
     v[D] = row[D] < 0 ? 40 : v[D];
+    if (properties == latent_values && row[DV] >= 0 && row[D] >= 0 && v[DV] > v[D]) {
+        return 0;
+    }
     head = (double)(v[D] + (v[DV] ? v[DV] : row[DV] < 0 ? 40 : v[D]));
     if (row[HEADS] >= 0 && row[S] >= 0 && (v[HEADS] >> 8) / (v[HEADS] & 255) * v[S] > most_rows) {
         return 0;
@@ -401,41 +429,92 @@ static int input(fz_t *f, const matrix_case_t *c, sinter_data_type_t type, const
     return x;
 }
 
-/* K or V dequantised; head_dim: 3 or 4, the other one counts tokens. */
-static int cache(fz_t *f, const matrix_case_t *c, int64_t batch, sinter_data_type_t type,
-                 int64_t group, int64_t head, int head_dim)
+/* K or V in memory: codes, scales and zero points, or floats alone. */
+typedef struct cache {
+    int in[3], n;
+    int head_dim; /* 3 or 4; the other one counts tokens */
+    int64_t along_head, along_t;
+} cache_t;
+
+static cache_t cache(fz_t *f, const matrix_case_t *c, int64_t batch, sinter_data_type_t type,
+                     int64_t group, int64_t head, int head_dim)
 {
     const int token_dim = 7 - head_dim;
     const sinter_data_type_t zp = zp_type(type, c->v[ZP]);
-    int64_t dims[5] = {batch, c->kv_heads, 1}, sides[5] = {batch, c->kv_heads, 1},
-            shape[5] = {1, 1, 1}, along_head, along_t;
-    int in[3], x;
+    int64_t dims[5] = {batch, c->kv_heads, 1}, sides[5] = {batch, c->kv_heads, 1};
+    cache_t x = {.n = 1, .head_dim = head_dim};
 
     dims[head_dim] = head;
     dims[token_dim] = c->t;
-    x = input(f, c, type, dims, head_dim);
+    x.in[0] = input(f, c, type, dims, head_dim);
     if (!is_code(type)) {
         return x;
     }
-    group_sizes(c, group, fz_chance(f, 50), head, &along_head, &along_t);
-    sides[head_dim] = fz_divide(head, along_head);
-    sides[token_dim] = along_t ? fz_divide(c->t, along_t) : 1;
-    in[0] = x;
-    in[1] = input(f, c, (sinter_data_type_t)c->v[SCALE], sides, head_dim);
+    group_sizes(c, group, fz_chance(f, 50), head, &x.along_head, &x.along_t);
+    sides[head_dim] = fz_divide(head, x.along_head);
+    sides[token_dim] = x.along_t ? fz_divide(c->t, x.along_t) : 1;
+    x.in[x.n++] = input(f, c, (sinter_data_type_t)c->v[SCALE], sides, head_dim);
     if (zp) {
-        in[2] = input(f, c, zp, sides, head_dim);
-    }
-    x = fz_op(f, sinter_op_dynamic_dequantize, sinter_f32, 5, dims, zp ? 3 : 2, in);
-    fz_str(f, sinter_op_attr_qtype, "per_group");
-    if (zp && c->v[ZP] == OFFSETS) {
-        fz_str(f, sinter_op_attr_zps_kind, "offsets");
-    }
-    if (along_t) { /* an unknown dim has no group shape; the shape of the scales is enough */
-        shape[head_dim] = along_head;
-        shape[token_dim] = along_t;
-        fz_s64(f, sinter_op_attr_group_shape, 5, shape);
+        x.in[x.n++] = input(f, c, zp, sides, head_dim);
     }
     return x;
+}
+
+/* A cache as floats. */
+static int dequantised(fz_t *f, const matrix_case_t *c, const cache_t *x)
+{
+    const fz_tensor_t codes = f->tensors[x->in[0]];
+    int64_t shape[5] = {1, 1, 1};
+
+    if (x->n == 1) {
+        return x->in[0];
+    }
+    const int y = fz_op(f, sinter_op_dynamic_dequantize, sinter_f32, 5, codes.dims, x->n, x->in);
+    fz_str(f, sinter_op_attr_qtype, "per_group");
+    if (x->n > 2 && c->v[ZP] == OFFSETS) {
+        fz_str(f, sinter_op_attr_zps_kind, "offsets");
+    }
+    if (x->along_t) { /* an unknown dim has no group shape; the shape of the scales is enough */
+        shape[x->head_dim] = x->along_head;
+        shape[7 - x->head_dim] = x->along_t;
+        fz_s64(f, sinter_op_attr_group_shape, 5, shape);
+    }
+    return y;
+}
+
+/* n elements from `start` on of each token, whose elements are the last dim. */
+static int part(fz_t *f, int x, int64_t start, int64_t n)
+{
+    const fz_tensor_t t = f->tensors[x];
+    const int64_t end = start + n, last = fz_chance(f, 50) ? 4 : -1;
+    int64_t dims[FZ_MAX_RANK];
+
+    memcpy(dims, t.dims, sizeof dims);
+    dims[4] = n;
+    x = FZ_OP(f, slice, t.type, 5, dims, x);
+    fz_s64(f, sinter_op_attr_starts, 1, &start);
+    fz_s64(f, sinter_op_attr_ends, 1, &end);
+    fz_s64(f, sinter_op_attr_axes, 1, &last);
+    return x;
+}
+
+/* The values of latent attention: mostly the first elements of the keys k, as stored in `x`. */
+static int part_of_keys(fz_t *f, const matrix_case_t *c, const cache_t *x, int k)
+{
+    const int64_t n = c->v[DV];
+    cache_t of = *x;
+
+    if (c->v[STORED] == PART_OF_K || x->n == 1) {
+        return part(f, k, fz_chance(f, 75) ? 0 : c->v[D] - n, n);
+    }
+    of.in[0] = part(f, x->in[0], 0, n);
+    for (int i = 1; i < x->n; i++) {
+        if (f->tensors[x->in[i]].dims[4] > 1) {
+            of.in[i] = part(f, x->in[i], 0, fz_divide(n, x->along_head));
+        }
+    }
+    of.along_head = x->along_head < n ? x->along_head : n;
+    return dequantised(f, c, &of);
 }
 
 static int scalar(fz_t *f, sinter_data_type_t type, const double *values)
@@ -527,6 +606,7 @@ static void build(fz_t *f, matrix_case_t *c)
 {
     const sinter_data_type_t query = (sinter_data_type_t)c->v[QUERY];
     const int64_t last = -1;
+    const bool latent = c->v[STORED] >= PART_OF_K;
     int q, k, v, x;
 
     settle(f, c);
@@ -534,27 +614,36 @@ static void build(fz_t *f, matrix_case_t *c)
                   scores[5] = {fz_joined(f, c->batch[Q_BATCH], c->batch[K_BATCH]), c->kv_heads,
                                c->per_kv, c->v[S], c->t};
     q = fz_input(f, query, 5, q_dims);
-    k = cache(f, c, c->batch[K_BATCH], (sinter_data_type_t)c->v[K_TYPE], c->v[K_GROUP], c->v[D],
-              c->v[STORED] == TRANSPOSED_K ? 4 : 3);
+    const bool token_rows = c->v[STORED] == TRANSPOSED_K || latent;
+    const cache_t keys = cache(f, c, c->batch[K_BATCH], (sinter_data_type_t)c->v[K_TYPE],
+                               c->v[K_GROUP], c->v[D], token_rows ? 4 : 3);
+    k = dequantised(f, c, &keys);
+    v = latent && fz_chance(f, 50) ? part_of_keys(f, c, &keys, k) : -1;
     if (f->tensors[q].type != f->tensors[k].type) { /* MatMul wants one type */
         q = query == sinter_f32 ? q : fz_cast(f, sinter_f32, q);
         k = f->tensors[k].type == sinter_f32 ? k : fz_cast(f, sinter_f32, k);
     }
     x = FZ_OP(f, matmul, sinter_f32, 5, scores, q, k);
-    if (c->v[STORED] == TRANSPOSED_K) {
+    if (token_rows) {
         fz_bool(f, sinter_op_attr_transpose_b, 1);
     }
     x = masked(f, c, fz_binary(f, sinter_op_multiply, sinter_f32, x, fz_scalar(f, sinter_f32, 5)));
     x = fz_unary(f, sinter_op_softmax, sinter_f32, x);
     fz_s64(f, sinter_op_attr_axis, 1, &last);
     fz_str(f, sinter_op_attr_mode, "inf_as_zero");
-    v = cache(f, c, c->batch[V_BATCH], (sinter_data_type_t)c->v[V_TYPE], c->v[V_GROUP], c->v[DV],
-              4);
+    if (v < 0 && latent) { /* perhaps with a cast above it */
+        v = part_of_keys(f, c, &keys, k);
+    } else if (v < 0) {
+        const cache_t values = cache(f, c, c->batch[V_BATCH], (sinter_data_type_t)c->v[V_TYPE],
+                                     c->v[V_GROUP], c->v[DV], 4);
+        v = dequantised(f, c, &values);
+    }
     if (f->tensors[v].type != sinter_f32) {
         x = fz_cast(f, f->tensors[v].type, x);
     }
-    const int64_t out[5] = {fz_joined(f, f->tensors[x].dims[0], c->batch[V_BATCH]), c->kv_heads,
-                            c->per_kv, c->v[S], c->v[DV]};
+    const int64_t out[5] = {
+        fz_joined(f, f->tensors[x].dims[0], c->batch[latent ? K_BATCH : V_BATCH]), c->kv_heads,
+        c->per_kv, c->v[S], c->v[DV]};
     x = FZ_OP(f, matmul, f->tensors[v].type, 5, out, x, v);
     if (f->tensors[x].type != query) {
         fz_cast(f, query, x);
@@ -661,6 +750,7 @@ int main(int argc, char **argv)
     most_flops = full ? 3e10 : most_flops;
     run_design(all_values, INT64_MAX, seed, &n);
     run_design(decode_values, 8, seed, &n);
+    run_design(latent_values, INT64_MAX, seed, &n);
     printf("%d cases\n", n.cases);
     fz_check_loose(0);
     return check_finish();

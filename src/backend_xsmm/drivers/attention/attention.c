@@ -298,7 +298,8 @@ static void size_blocks(attention_config_t *c, int64_t rows, int64_t T, int64_t 
     c->dv = Dv >= 0 && Dv < ATT_CHUNK ? round_up(Dv ? Dv : 1, decode ? 128 : 16)
                                       : ATT_CHUNK; /* decoding order: up to 128 elements */
     const int wide = c->dk > c->dv ? c->dk : c->dv, part = wide <= 128 ? 1 : wide <= 256 ? 2 : 4;
-    const int tk = decode ? DECODE_TOKENS : ATT_TK / part;
+    const int bytes = c->blocks != NULL && part > 2 ? 2 : part, /* which are less than floats */
+        tk = decode ? DECODE_TOKENS : ATT_TK / bytes;
     c->tk = T >= 0 && T < tk ? round_up(T ? T : 1, decode ? 2 * DECODE_LANES : 16) : tk;
     c->rows = chunks ? ATT_STRIP : wide > 256 ? ATT_WIDE_ROWS : ATT_ROWS / part;
     if (rows >= 0) { /* blocks of about the same size */
