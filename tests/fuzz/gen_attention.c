@@ -40,7 +40,7 @@ static void choose_sizes(fz_t *f, attention_t *a)
         a->t = fz_symbol(f, a->t, fz_chance(f, 10) ? 0 : fz_range(f, 1, 70),
                          FZ_ONE_OF(f, 32, 33, 64, 96));
     }
-    a->d = FZ_ONE_OF(f, 8, 16, 40, 64, 80, 96, 128);
+    a->d = fz_chance(f, 5) ? FZ_ONE_OF(f, 192, 320, 576) : FZ_ONE_OF(f, 8, 16, 40, 64, 80, 96, 128);
     a->dv = fz_chance(f, 60) ? a->d : FZ_ONE_OF(f, 8, 16, 24, 40, 64, 80, 96, 128);
 }
 
@@ -154,6 +154,25 @@ static int keys(fz_t *f, const attention_t *a, int missing, int64_t rows, int64_
         x = fz_transpose(f, x, order);
     }
     return fz_chance(f, 10) ? fz_cast(f, type_near(f, a), x) : x;
+}
+
+/* Values that are a part of each token of the keys, as in latent attention; by_token: a token is a
+ * row of them. */
+static int part_of_keys(fz_t *f, const attention_t *a, int k, bool by_token)
+{
+    const fz_tensor_t t = f->tensors[k];
+    const int64_t axis = t.ndims - (by_token ? 1 : 2),
+                  start = fz_chance(f, 70) ? 0 : fz_pick(f, (int)(a->d - a->dv) + 1),
+                  end = start + a->dv;
+    int64_t dims[FZ_MAX_RANK];
+
+    memcpy(dims, t.dims, sizeof dims);
+    dims[axis] = a->dv;
+    k = FZ_OP(f, slice, t.type, t.ndims, dims, k);
+    fz_s64(f, sinter_op_attr_starts, 1, &start);
+    fz_s64(f, sinter_op_attr_ends, 1, &end);
+    fz_s64(f, sinter_op_attr_axes, 1, &axis);
+    return k;
 }
 
 /* ---- scores ---------------------------------------------------------------------------------- */
@@ -414,7 +433,7 @@ void fz_gen_attention(fz_t *f)
 {
     attention_t a = {0};
     int64_t t;
-    int q, k, v, x, turned;
+    int q, k, v, x, turned, stored, by_token;
 
     choose_sizes(f, &a);
     choose_layout(f, &a);
@@ -422,9 +441,9 @@ void fz_gen_attention(fz_t *f)
     if (fz_chance(f, 10)) {
         q = scaled(f, &a, q);
     }
-    turned = fz_chance(f, 50);
+    turned = by_token = fz_chance(f, 50);
     t = some_of(f, &a, a.t);
-    k = turned ? keys(f, &a, a.missing, t, a.d) : keys(f, &a, a.missing, a.d, t);
+    k = stored = turned ? keys(f, &a, a.missing, t, a.d) : keys(f, &a, a.missing, a.d, t);
     if (fz_chance(f, 5)) {
         k = scaled(f, &a, k);
     }
@@ -435,7 +454,13 @@ void fz_gen_attention(fz_t *f)
     x = probabilities(f, &a, score(f, &a, x));
     turned = fz_chance(f, 15);
     t = f->tensors[x].dims[f->tensors[x].ndims - 1];
-    v = turned ? keys(f, &a, 0, a.dv, t) : keys(f, &a, 0, t, a.dv);
+    if (!a.missing && a.dv <= a.d && fz_chance(f, 15) &&
+        f->tensors[stored].dims[f->tensors[stored].ndims - (by_token ? 2 : 1)] == t) {
+        turned = !by_token;
+        v = part_of_keys(f, &a, stored, by_token);
+    } else {
+        v = turned ? keys(f, &a, 0, a.dv, t) : keys(f, &a, 0, t, a.dv);
+    }
     x = multiply(f, type_near(f, &a), x, false, v, turned);
     if (turned) {
         fz_bool(f, sinter_op_attr_transpose_b, 1);

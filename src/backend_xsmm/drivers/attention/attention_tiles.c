@@ -156,18 +156,21 @@ static void load_k(task_t *t, int64_t t0, int nt, int64_t d0, int n, int to)
     }
 }
 
-/* The tile of K, whose first elements are in the tile of V. */
+/* The tile of K, whose first elements are in the tile of V. The tile of V may be wider than that of
+ * K is high; an even number of rows counts. */
 static void load_k_from_v(task_t *t, int64_t t0)
 {
     const attention_config_t *c = t->c;
-    const int columns = round_grain(t->tile), n = (int)(t->st->d.D - t->dv);
+    const int columns = round_grain(t->tile), n = (int)(t->st->d.D - t->dv),
+              rows = t->dv + (n == 0 ? t->dv % 2 : 0);
     if (!c->by_call) {
-        c->tile->transpose(t->b.v, c->ld_v, columns, c->dv, t->b.k, c->ld_k);
+        c->tile->transpose(t->b.v, c->ld_v, columns, rows, t->b.k, c->ld_k);
     }
     for (int i = 0; i < columns && c->by_call; i += c->qk_columns) {
-        for (int e = 0; e < c->dv; e += c->pv_columns) {
-            c->tile->transpose(v_at(t, i, e), c->pv_columns,
-                               (int)at_most(columns - i, c->qk_columns), c->pv_columns,
+        const int some = (int)at_most(columns - i, c->qk_columns);
+        for (int e = 0; e < rows; e += c->pv_columns) {
+            c->tile->transpose(v_at(t, i, e), c->pv_columns, some,
+                               (int)at_most(rows - e, c->pv_columns),
                                k_at(t, i) + e * c->qk_columns, c->qk_columns);
         }
     }
