@@ -881,7 +881,8 @@ int gr_exec_run(gr_exec_t *x, gr_error_t *err)
     return 0;
 }
 
-/* What ScatterRows makes of a cache is written into that where it may be. */
+/* What ScatterRows makes of a cache, and the states of a LinearAttention, are written into that
+ * where they may be. */
 static int share_caches(gr_exec_t *x, gr_error_t *err)
 {
     const sinter_inplace_pair_t *pairs;
@@ -892,7 +893,10 @@ static int share_caches(gr_exec_t *x, gr_error_t *err)
         const model_tensor_t *t = model_find(x->model, pairs[i].output_id);
         const model_op_t *op = t && t->producer != MODEL_NONE ? &x->model->ops[t->producer] : NULL;
 
-        if (op && op->kind == sinter_op_scatter_rows && op->inputs[0].id == pairs[i].input_id) {
+        const size_t slot = op && op->kind == sinter_op_linear_attention ? 3 : 0;
+
+        if (op && (op->kind == sinter_op_scatter_rows || slot > 0) &&
+            op->inputs[slot].id == pairs[i].input_id) {
             status = sinter_compiled_graph_bind(x->whole, t->id, 0, NULL, NULL, NULL, 0);
         }
     }

@@ -39,19 +39,25 @@ static int has_op(const gr_part_t *part, uint64_t id)
 
 /* ---- ports ----------------------------------------------------------------------------------- */
 
-/* The ScatterRows that makes output `out`; NULL: another op does. */
-static const model_op_t *scatter_of(const gr_exec_t *x, const gr_part_t *part, size_t out)
+/* The op that makes output `out` from a cache, which is its input *slot: a ScatterRows, or the
+ * states of a LinearAttention. NULL: another op does. */
+static const model_op_t *cache_writer(const gr_exec_t *x, const gr_part_t *part, size_t out,
+                                      size_t *slot)
 {
     const model_op_t *op = producer(x, part->out[out].id);
+    const int scatters = op && op->kind == sinter_op_scatter_rows && op->n_inputs == 3,
+              recurs = op && op->kind == sinter_op_linear_attention && op->n_inputs > 3 &&
+                       op->n_outputs == 2 && op->outputs[1].id == part->out[out].id;
 
-    return op && op->kind == sinter_op_scatter_rows && op->n_inputs == 3 ? op : NULL;
+    *slot = recurs ? 3 : 0;
+    return scatters || recurs ? op : NULL;
 }
 
 size_t gr_cache_port(const gr_exec_t *x, const gr_part_t *part, size_t out)
 {
-    const model_op_t *op = scatter_of(x, part, out);
+    size_t n = 0, slot;
+    const model_op_t *op = cache_writer(x, part, out, &slot);
     const sinter_inplace_pair_t *pairs;
-    size_t n = 0;
 
     if (!op || !part->compiled ||
         sinter_compiled_partition_get_inplace_ports(part->compiled, &n, &pairs)) {
@@ -59,7 +65,7 @@ size_t gr_cache_port(const gr_exec_t *x, const gr_part_t *part, size_t out)
     }
     for (size_t k = 0; k < n; k++) {
         for (size_t i = 0; pairs[k].output_id == part->out[out].id && i < part->n_in; i++) {
-            if (part->in[i].id == pairs[k].input_id && part->in[i].id == op->inputs[0].id) {
+            if (part->in[i].id == pairs[k].input_id && part->in[i].id == op->inputs[slot].id) {
                 return i;
             }
         }
@@ -105,20 +111,34 @@ static double share_of_input(const gr_exec_t *x, const gr_part_t *part, uint64_t
     return share;
 }
 
+/* What an op writes of a cache: the rows of a ScatterRows, a state for each sequence. */
+static double cache_bytes(const gr_exec_t *x, const model_op_t *op)
+{
+    const int recurs = op->kind == sinter_op_linear_attention;
+    sinter_logical_tensor_t rows, values;
+    size_t bytes = 0;
+
+    gr_exec_lt(x, op->inputs[recurs ? 3 : 2].id, &rows);
+    gr_exec_lt(x, op->inputs[2].id, &values);
+    sinter_logical_tensor_get_bytes(&rows, &bytes);
+    return recurs && rows.ndims > 0 && values.ndims > 0 && rows.dims[0] > 0
+               ? (double)bytes * (double)values.dims[0] / (double)rows.dims[0]
+               : (double)bytes;
+}
+
 double gr_port_bytes(const gr_exec_t *x, const gr_part_t *part, size_t i)
 {
     const bool in = i < part->n_in;
-    sinter_logical_tensor_t rows;
-    size_t bytes = 0;
+    size_t bytes = 0, slot;
 
     if (!in && gr_cache_port(x, part, i - part->n_in) < part->n_in) {
-        gr_exec_lt(x, scatter_of(x, part, i - part->n_in)->inputs[2].id, &rows);
-        sinter_logical_tensor_get_bytes(&rows, &bytes);
-        return (double)bytes;
+        return cache_bytes(x, cache_writer(x, part, i - part->n_in, &slot));
     }
     for (size_t out = 0; in && out < part->n_out; out++) {
         if (gr_cache_port(x, part, out) == i) {
-            return 0; /* nobody reads it */
+            const model_op_t *op = cache_writer(x, part, out, &slot);
+            return op->kind == sinter_op_linear_attention ? cache_bytes(x, op)
+                                                          : 0; /* nobody reads it */
         }
     }
     sinter_logical_tensor_get_bytes(gr_exec_port(x, in ? &part->in[i] : &part->out[i - part->n_in]),

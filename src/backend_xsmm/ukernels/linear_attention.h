@@ -67,6 +67,8 @@ typedef struct linear_table {
     /* Elements of a column follow one another: from[j * from_ld + i]. One token. */
     void (*rows)(const linear_chunk_t *c, const linear_block_t *b);
 } linear_table_t;
+/* `rows` with AVX2. */
+void linear_rows_avx2(const linear_chunk_t *c, const linear_block_t *b);
 /* The best table for a set of features. */
 const linear_table_t *linear_table(features_t features);
 
