@@ -230,13 +230,13 @@ static void *begin_of_plane(const tensor_t *t, int plane)
 static void measure(const gs_tensors_t *tensors, const gs_input_t *in, sinter_dim_t *dims,
                     sinter_dim_t *strides)
 {
-    const tensor_t *t = tensors->list[in->tensor];
+    const tensor_t *t = tensors->list[in->tensor], *seen = tensors->list[in->strides_of];
     for (int i = 0; i < in->rank; i++) {
         const int size = in->size_dim[i], stride = in->stride_dim[i];
         const tensor_t *of = tensors->list[in->size_of[i]];
         dims[i] = size < 0 ? 1 : of->ne[size];
         dims[i] /= size == 0 ? plane_group(t, in->plane) : 1;
-        strides[i] = stride < 0 ? 0 : stride_in_plane(t, in->plane, stride);
+        strides[i] = stride < 0 ? 0 : stride_in_plane(seen, in->plane, stride);
     }
 }
 
@@ -283,6 +283,7 @@ gs_input_t gs_input_in_order(const gs_builder_t *b, const tensor_t *t, int plane
                              const int *order)
 {
     gs_input_t in = {.tensor = gs_tensors_find(b->tensors, t), .plane = plane, .rank = rank};
+    in.strides_of = in.tensor;
     for (int i = 0; i < rank; i++) {
         in.size_of[i] = in.tensor;
         in.size_dim[i] = in.stride_dim[i] = order[i];
@@ -293,7 +294,8 @@ gs_input_t gs_input_in_order(const gs_builder_t *b, const tensor_t *t, int plane
 /* The same memory and, in all runs that the graph serves, the same dims. */
 static bool same_input(const gs_builder_t *b, const gs_input_t *x, const gs_input_t *y)
 {
-    bool same = x->tensor == y->tensor && x->plane == y->plane && x->rank == y->rank;
+    bool same = x->tensor == y->tensor && x->plane == y->plane && x->rank == y->rank &&
+                x->strides_of == y->strides_of;
     for (int i = 0; i < x->rank && same; i++) {
         same = x->size_dim[i] == y->size_dim[i] && x->stride_dim[i] == y->stride_dim[i] &&
                dim_of_input(b, x, i) == dim_of_input(b, y, i);
