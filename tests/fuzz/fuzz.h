@@ -17,7 +17,7 @@ enum {
     FZ_MAX_RANK = 6,
     FZ_MAX_TENSORS = 96,
     FZ_MAX_OPS = 48,
-    FZ_MAX_PORTS = 5,
+    FZ_MAX_PORTS = 8,
     FZ_MAX_ATTRS = 12,
     FZ_SOME_SYMBOLS = 16, /* for inputs; what they lead to needs others */
     FZ_MAX_SYMBOLS = 256,
@@ -231,6 +231,7 @@ void fz_gen_mlp(fz_t *f);
 void fz_gen_norm(fz_t *f);
 void fz_gen_rope(fz_t *f);
 void fz_gen_gather(fz_t *f);
+void fz_gen_recurrent(fz_t *f);
 void fz_gen_experts(fz_t *f);
 void fz_gen_experts_mlp(fz_t *f);
 void fz_gen_image(fz_t *f);

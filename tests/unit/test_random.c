@@ -28,7 +28,8 @@ static const struct {
     {"rope", 4, fz_gen_rope},
     {"gather", 4, fz_gen_gather},
     {"image", 4, fz_gen_image},
-    {"conv", 7, fz_gen_conv},
+    {"conv", 4, fz_gen_conv},
+    {"recurrent", 3, fz_gen_recurrent},
 };
 enum { N_GENERATORS = sizeof generators / sizeof *generators };
 

@@ -78,6 +78,7 @@ static const struct roll {
     {"codes_pv", "any chunks", VNNI_CAP | AVX2_VNNI_CAP},
     {"recurrence_states", "columns in place", ALL_CAPS},
     {"recurrence_states", "keys in place", ALL_CAPS},
+    {"recurrence_states", "a copy by keys", ALL_CAPS},
     {"recurrence_states", "a copy by columns", ALL_CAPS},
     {"chain_tiles", "conversion past the caches", SIMD_CAPS | ON_MACHINE},
     {"chain_tiles", "transposed tiles", ALL_CAPS},
@@ -680,6 +681,10 @@ static const way_case_t cases[] = {
      .graph = "LinearAttention mode=gated 1:f32:2x1x2x16 2:f32:2x1x2x16 3:f32:2x1x4x32 "
               "4:f32:2x4x32x16 5:f32:2x1x4x1 -> 7:f32:2x1x4x32 8:f32:2x4x32x16",
      EVERYWHERE("by keys in place (columns do not follow one another)")},
+    {.what = "states of bf16 in the order of keys, and one token",
+     .graph = "LinearAttention mode=gated 1:f32:2x1x2x16 2:f32:2x1x2x16 3:f32:2x1x4x32 "
+              "4:bf16:2x4x32x16 5:f32:2x1x4x1 -> 7:f32:2x1x4x32 8:bf16:2x4x32x16",
+     EVERYWHERE("by a copy by keys (states are not f32 at addresses of floats)")},
     {.what = "states whose columns follow one another",
      .graph = "LinearAttention mode=gated 1:f32:2x5x2x16 2:f32:2x5x2x16 3:f32:2x5x4x32 "
               "4:f32:2x4x32x16:2048x512x1x32 5:f32:2x5x4x1 -> 7:f32:2x5x4x32 "

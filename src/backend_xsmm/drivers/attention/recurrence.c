@@ -43,7 +43,7 @@ typedef struct room {
 
 /* ---- ways ------------------------------------------------------------------------------------ */
 
-enum { BY_COLUMNS, BY_KEYS, COPIED };
+enum { BY_COLUMNS, BY_KEYS, KEYS_COPIED, COPIED };
 
 /* Floats at addresses of floats. */
 static bool are_floats(const bound_t *t)
@@ -57,22 +57,43 @@ static bool lies_along(const linear_state_t *st, int dim)
     return both || st->state->dims[dim] == 1;
 }
 
+/* The order depends on dims and strides alone, as other orders round in other ways. */
 static const char *refuse_state(int way, const void *config, void *state)
 {
     const linear_state_t *st = state;
+    const bool columns = lies_along(st, 2);
     (void)config;
-    return !are_floats(st->state) || !are_floats(st->next) ? "states are not f32"
-           : st->tokens == 0                               ? "no tokens: states are copied"
-           : way == BY_COLUMNS  ? lies_along(st, 2) ? NULL : "columns do not follow one another"
-           : !lies_along(st, 3) ? "elements of a key do not follow one another"
-           : st->tokens > LINEAR_TOKENS
-               ? "many tokens are worth a copy in which columns follow one another"
-               : NULL;
+    if (st->tokens == 0) {
+        return "no tokens: states are copied";
+    }
+    if (way == BY_COLUMNS && !columns) {
+        return "columns do not follow one another";
+    }
+    if (way != BY_COLUMNS && (columns || !lies_along(st, 3))) {
+        return "elements of a key do not follow one another";
+    }
+    if (way != BY_COLUMNS && st->tokens > LINEAR_TOKENS) {
+        return "many tokens are worth a copy in which columns follow one another";
+    }
+    return way == KEYS_COPIED || (are_floats(st->state) && are_floats(st->next))
+               ? NULL
+               : "states are not f32 at addresses of floats";
 }
 
 const way_row_t ways_recurrence_states[] = {{"columns in place", refuse_state, BY_COLUMNS},
                                             {"keys in place", refuse_state, BY_KEYS},
+                                            {"a copy by keys", refuse_state, KEYS_COPIED},
                                             {"a copy by columns", NULL, COPIED}};
+
+static bool is_by_keys(const linear_state_t *st)
+{
+    return st->way == BY_KEYS || st->way == KEYS_COPIED;
+}
+
+static bool is_copied(const linear_state_t *st)
+{
+    return st->way == COPIED || st->way == KEYS_COPIED;
+}
 
 /* ---- before the work ------------------------------------------------------------------------- */
 
@@ -81,15 +102,16 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
 {
     (void)self, (void)p, (void)arena;
     out->state_bytes = sizeof(linear_state_t);
+    out->note = "tokens one after another, in chunks of 4";
     return sinter_success;
 }
 
-/* The parts of a share's scratch; base NULL: only counts. */
+/* The parts of a share's scratch; base NULL: only counts. Addresses, which may change the way, do
+ * not change the size. */
 static size_t carve_room(const linear_state_t *st, unsigned char *base, room_t *room)
 {
     const size_t ld = (size_t)st->ld, columns = (size_t)st->columns + GRAIN,
-                 block = columns * (size_t)(st->way == COPIED || st->from ? st->keys : 0),
-                 kept = columns * (size_t)(st->in_place && st->from ? st->keys : 0);
+                 block = columns * (size_t)st->keys, kept = st->from != NULL ? block : 0;
     size_t at = 0;
     room->chunks = carve(base, &at, 4 * LINEAR_TOKENS * ld, sizeof(float));
     room->decay = carve(base, &at, LINEAR_TOKENS * ld, sizeof(float));
@@ -346,7 +368,7 @@ static int64_t state_place(const bound_t *t, int64_t slot, const part_t *part)
 /* The distance of what does not follow one another. */
 static int64_t state_ld(const linear_state_t *st, const bound_t *t)
 {
-    return t->strides[st->way == BY_KEYS ? 2 : 3];
+    return t->strides[is_by_keys(st) ? 2 : 3];
 }
 
 /* Columns of a state as floats of a copy: [key][columns], or [column][keys] BY_KEYS. */
@@ -355,16 +377,16 @@ static void load_state(const linear_state_t *st, const part_t *part, int64_t slo
     const bound_t *t = st->state;
     const int64_t at = state_place(t, slot, part);
     const int keys = (int)st->keys;
-    if (st->way != BY_KEYS && are_floats(t) && t->strides[3] == 1) {
+    if (!is_by_keys(st) && are_floats(t) && t->strides[3] == 1) {
         st->tile->transpose((const float *)(const void *)t->data + at, t->strides[2], part->columns,
                             keys, copy, st->columns);
         return;
     }
-    for (int i = 0; st->way != BY_KEYS && i < keys; i++) {
+    for (int i = 0; !is_by_keys(st) && i < keys; i++) {
         eltwise_load(st->fn, t->dtype, t->data, at + i * t->strides[3], t->strides[2],
                      part->columns, copy + i * st->columns);
     }
-    for (int j = 0; st->way == BY_KEYS && j < part->columns; j++) {
+    for (int j = 0; is_by_keys(st) && j < part->columns; j++) {
         eltwise_load(st->fn, t->dtype, t->data, at + j * t->strides[2], 1, keys, copy + j * keys);
     }
 }
@@ -375,14 +397,17 @@ static void store_state(const linear_state_t *st, const part_t *part, int64_t sl
     const bound_t *t = st->next;
     const int64_t at = state_place(t, slot, part);
     const int keys = (int)st->keys;
-    if (are_floats(t) && t->strides[3] == 1) {
+    if (!is_by_keys(st) && are_floats(t) && t->strides[3] == 1) {
         st->tile->transpose(copy, st->columns, keys, part->columns, (float *)(void *)t->data + at,
                             t->strides[2]);
         return;
     }
-    for (int i = 0; i < keys; i++) {
+    for (int i = 0; !is_by_keys(st) && i < keys; i++) {
         eltwise_store(st->fn, t->dtype, t->data, at + i * t->strides[3], t->strides[2],
                       part->columns, copy + i * st->columns);
+    }
+    for (int j = 0; is_by_keys(st) && j < part->columns; j++) {
+        eltwise_store(st->fn, t->dtype, t->data, at + j * t->strides[2], 1, keys, copy + j * keys);
     }
 }
 
@@ -438,12 +463,12 @@ static void run(const linear_state_t *st, const part_t *part, const room_t *room
                 int64_t to)
 {
     linear_block_t block = {.columns = part->columns};
-    const int64_t dense = st->way == BY_KEYS ? st->keys : st->columns;
+    const int64_t dense = is_by_keys(st) ? st->keys : st->columns;
     float *copy = room->copy;
     if (from >= 0 && from == room->kept_slot) {
         block.from = room->kept;
         block.from_ld = dense;
-    } else if (from >= 0 && st->way != COPIED) {
+    } else if (from >= 0 && !is_copied(st)) {
         block.from =
             (const float *)(const void *)st->state->data + state_place(st->state, from, part);
         block.from_ld = state_ld(st, st->state);
@@ -454,23 +479,23 @@ static void run(const linear_state_t *st, const part_t *part, const room_t *room
             load_state(st, part, from, copy);
         } else {
             memset(copy, 0,
-                   (size_t)(st->way == BY_KEYS ? part->columns : st->keys) * (size_t)dense *
+                   (size_t)(is_by_keys(st) ? part->columns : st->keys) * (size_t)dense *
                        sizeof(float));
         }
     }
-    if (to >= 0 && st->way != COPIED) {
+    if (to >= 0 && !is_copied(st)) {
         block.to = (float *)(void *)st->next->data + state_place(st->next, to, part);
         block.to_ld = state_ld(st, st->next);
     } else {
         block.to = copy;
         block.to_ld = dense;
     }
-    if (st->way == BY_KEYS) {
+    if (is_by_keys(st)) {
         run_keys(st, part, room, &block);
     } else {
         run_columns(st, part, room, &block);
     }
-    if (to >= 0 && st->way == COPIED) {
+    if (to >= 0 && is_copied(st)) {
         if (st->tokens == 0 && block.from == room->kept) {
             memcpy(copy, room->kept, (size_t)(st->keys * dense) * sizeof(float));
         }
