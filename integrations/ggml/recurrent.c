@@ -10,13 +10,16 @@
 /* What an op of ggml gives is one tensor: o and, behind it, the states of all sequences. llama.cpp
  * copies these into a cache that has a state for each slot, from which it has taken the ones before.
  * Where that is so, the op reads and writes the cache itself. */
+enum { MOST_STATES = 16 };
 typedef struct states {
     gs_input_t cache;    /* in four dims: slots, heads, values, keys */
     const tensor_t *ids; /* which slots are read; NULL: the op reads no cache, but `before` */
     const tensor_t *before;
-    int copy; /* the node that copies to slots from `first` on; -1: there is none */
+    bool in_graph; /* `before` has all slots, and a node of this graph has made them */
+    int copy;      /* the node that copies to slots from `first` on; -1: there is none */
     int32_t first;
     int64_t sequences;
+    int64_t each; /* elements of the state of a sequence */
 } states_t;
 
 /* The node has the memory of t, or a part of it, as a source. */
@@ -45,13 +48,12 @@ static bool copies_states(const gs_builder_t *b, int n, const tensor_t *t, int64
         copy->type != GGML_TYPE_F32 || !ggml_is_contiguous(from) || !ggml_is_contiguous(copy)) {
         return false;
     }
-    const int64_t each =
-        cache->ne[0] * (cache->ne[3] > 1 || cache->ne[2] > 1 ? cache->ne[1] * cache->ne[2] : 1);
-    const size_t bytes = (size_t)each * sizeof(float);
+    const size_t bytes = (size_t)st->each * sizeof(float);
     const ptrdiff_t at = (const char *)copy->data - (const char *)cache->data;
     st->first = (int32_t)(at / (ptrdiff_t)bytes);
     return (const char *)from->data == (const char *)t->data + (size_t)o_elements * sizeof(float) &&
-           ggml_nelements(from) == st->sequences * each && at >= 0 && at % (ptrdiff_t)bytes == 0;
+           ggml_nelements(from) == st->sequences * st->each && at >= 0 &&
+           at % (ptrdiff_t)bytes == 0;
 }
 
 /* Finds the node that copies the states into the cache, if nothing else reads them, and nothing
@@ -92,7 +94,8 @@ static bool use_states(gs_builder_t *b, states_t *st, lt_t *lt, lt_t *from, lt_t
     if (!st->ids) {
         return gs_use_plain(b, st->before, 4, lt);
     }
-    if (!gs_add_input(b, st->cache, lt) || !gs_use_plain(b, st->ids, 1, from)) {
+    if (!(st->in_graph ? gs_use_plain(b, st->before, 4, lt) : gs_add_input(b, st->cache, lt)) ||
+        !gs_use_plain(b, st->ids, 1, from)) {
         return false;
     }
     if (st->copy < 0) {
@@ -138,61 +141,150 @@ static bool give_views(gs_builder_t *b, const lt_t *o, const tensor_t *like)
     return ok;
 }
 
-/* The result of the node: the copy of the states is done, or o and the states behind it, as rows if
- * the rank is 2. */
-static bool done_with_states(gs_builder_t *b, const tensor_t *t, int rank, const lt_t *o,
-                             const lt_t *next, const states_t *st)
+/* A LinearAttention of ggml's: what it reads beside the states. */
+typedef struct recurrence {
+    const char *mode;
+    float scale;
+    bool interleaved;
+    lt_t q, k, v, decay, beta;
+    const tensor_t *like; /* a tensor with the dims of v, and of what it gives */
+    int64_t kept;         /* how many states it gives: after the last token, and earlier ones */
+} recurrence_t;
+
+/* from, to: slots of states, or NULL. */
+static bool add_op(gs_builder_t *b, const recurrence_t *r, const lt_t *state, const lt_t *from,
+                   const lt_t *to, const lt_t *o, const lt_t *next)
 {
-    if (st->copy >= 0) {
-        gs_output_t *output = gs_output_of(b, st->copy);
-        const int root = gs_tensors_find(b->tensors, gs_root(b->tensors->list[st->copy]));
-        if (output) {
-            output->id = next->id;
-            output->tensor = -1;
-        }
-        b->values[st->copy] = (gs_value_t){.known = true};
-        b->versions[root] = (gs_value_t){.known = true};
-        return true;
+    sinter_op_part_t parts[16] = {sinter_in(&r->q),
+                                  sinter_in(&r->k),
+                                  sinter_in(&r->v),
+                                  sinter_in(state),
+                                  sinter_in(&r->decay),
+                                  sinter_out(o),
+                                  sinter_out(next),
+                                  sinter_attr_str(sinter_op_attr_mode, r->mode),
+                                  sinter_attr_f32(sinter_op_attr_scale, r->scale),
+                                  sinter_attr_bool(sinter_op_attr_interleaved, r->interleaved)};
+    int n = 10;
+    if (!strcmp(r->mode, "gated_delta")) {
+        parts[n++] = sinter_in(&r->beta);
     }
+    if (from) {
+        parts[n++] = sinter_in(from);
+    }
+    if (to) {
+        parts[n++] = sinter_in(to);
+    }
+    return gs_add_parts(b, sinter_op_linear_attention, n, parts);
+}
+
+/* The same for some of the tokens. */
+static bool part_of(gs_builder_t *b, const recurrence_t *r, int64_t start, int64_t count,
+                    recurrence_t *part)
+{
+    *part = *r;
+    return gs_slice(b, &r->q, 1, start, count, &part->q) &&
+           gs_slice(b, &r->k, 1, start, count, &part->k) &&
+           gs_slice(b, &r->v, 1, start, count, &part->v) &&
+           gs_slice(b, &r->decay, 1, start, count, &part->decay) &&
+           (strcmp(r->mode, "gated_delta") != 0 ||
+            gs_slice(b, &r->beta, 1, start, count, &part->beta));
+}
+
+/* *y = o and, behind it, n states, each as rows of the result; of a result of one dim as one row. */
+static bool behind_each_other(gs_builder_t *b, const tensor_t *t, int rank, const lt_t *o, int n,
+                              const lt_t *states)
+{
     const int64_t shape[2] = {-1, t->ne[0]};
-    const lt_t o_flat = gs_inner(b, sinter_f32), next_flat = gs_inner(b, sinter_f32);
+    const size_t dims = rank > 1 ? 2 : 1;
+    sinter_op_part_t parts[MOST_STATES + 3];
+    lt_t flat[MOST_STATES + 1];
+    for (int i = 0; i <= n; i++) {
+        flat[i] = gs_inner(b, sinter_f32);
+        parts[i] = sinter_in(&flat[i]);
+        if (!gs_add(b, sinter_op_static_reshape, sinter_in(i == 0 ? o : &states[i - 1]),
+                    sinter_out(&flat[i]), sinter_attr_s64s(sinter_op_attr_shape, dims, shape),
+                    sinter_attr_bool(sinter_op_attr_special_zero, 0))) {
+            return false;
+        }
+    }
     const lt_t y = gs_result(b, rank, gs_plain_order(rank));
-    const size_t n = rank > 1 ? 2 : 1;
-    return gs_add(b, sinter_op_static_reshape, sinter_in(o), sinter_out(&o_flat),
-                  sinter_attr_s64s(sinter_op_attr_shape, n, shape),
-                  sinter_attr_bool(sinter_op_attr_special_zero, 0)) &&
-           gs_add(b, sinter_op_static_reshape, sinter_in(next), sinter_out(&next_flat),
-                  sinter_attr_s64s(sinter_op_attr_shape, n, shape),
-                  sinter_attr_bool(sinter_op_attr_special_zero, 0)) &&
-           gs_add(b, sinter_op_concat, sinter_in(&o_flat), sinter_in(&next_flat), sinter_out(&y),
-                  sinter_attr_s64(sinter_op_attr_axis, 0)) &&
+    parts[n + 1] = sinter_out(&y);
+    parts[n + 2] = sinter_attr_s64(sinter_op_attr_axis, 0);
+    return gs_add_parts(b, sinter_op_concat, n + 3, parts) &&
            gs_done(b, &y, rank, gs_plain_order(rank));
 }
 
-/* Adds a LinearAttention with n parts, which lack the indices and the results. like: a
- * tensor with the dims of o. */
-static bool add_recurrence(gs_builder_t *b, const tensor_t *t, int rank, int n,
-                           sinter_op_part_t *parts, const states_t *st, const lt_t *state,
-                           const lt_t *from, const lt_t *to, const tensor_t *like)
+/* In place: the copy of the states, a later node, is done. */
+static bool add_in_place(gs_builder_t *b, const recurrence_t *r, const states_t *st,
+                         const lt_t *state, const lt_t *from, const lt_t *to, const lt_t *o)
 {
-    const lt_t o = gs_inner(b, sinter_f32);
-    lt_t next = gs_inner(b, sinter_f32);
-    if (st->copy >= 0) { /* in place */
-        const uint64_t id = next.id;
-        next = *state;
-        next.id = id;
-        next.property = sinter_tensor_property_undef;
+    gs_output_t *output = gs_output_of(b, st->copy);
+    const int root = gs_tensors_find(b->tensors, gs_root(b->tensors->list[st->copy]));
+    lt_t next = *state;
+    next.id = ++b->ids;
+    next.property = sinter_tensor_property_undef;
+    if (output) {
+        output->id = next.id;
+        output->tensor = -1;
     }
-    if (st->ids) {
-        parts[n++] = sinter_in(from);
+    b->values[st->copy] = (gs_value_t){.known = true};
+    b->versions[root] = (gs_value_t){.known = true};
+    return add_op(b, r, state, from, to, o, &next) && give_views(b, o, r->like);
+}
+
+/* The last tokens one by one, as the state behind each is kept, the last one first. Where there are
+ * fewer tokens than states, the other states are nobody's. */
+static bool add_one_by_one(gs_builder_t *b, const tensor_t *t, int rank, const recurrence_t *r,
+                           const states_t *st, const lt_t *state, const lt_t *from)
+{
+    const int64_t tokens = r->like->ne[2];
+    const int kept = (int)r->kept, found = tokens < kept ? (int)tokens : kept;
+    lt_t states[MOST_STATES], o[MOST_STATES], all = gs_inner(b, sinter_f32);
+    sinter_op_part_t parts[MOST_STATES + 2];
+    if (gs_dim(b, r->like, 2) < 0) {
+        return gs_fail(b, "earlier states of tokens whose number changes");
+    }
+    for (int i = 0; i < found; i++) {
+        const int64_t start = i == 0 ? 0 : tokens - found + i,
+                      count = i == 0 ? tokens - found + 1 : 1;
+        const int at = found - 1 - i;
+        recurrence_t part;
+        o[i] = gs_inner(b, sinter_f32);
+        states[at] = gs_inner(b, sinter_f32);
+        parts[i] = sinter_in(&o[i]);
+        if (!part_of(b, r, start, count, &part) ||
+            !add_op(b, &part, i == 0 ? state : &states[at + 1], i == 0 && st->ids ? from : NULL,
+                    NULL, &o[i], &states[at])) {
+            return false;
+        }
+    }
+    for (int i = found; i < kept; i++) {
+        states[i] = states[0];
+    }
+    parts[found] = sinter_out(&all);
+    parts[found + 1] = sinter_attr_s64(sinter_op_attr_axis, 1);
+    return gs_add_parts(b, sinter_op_concat, found + 2, parts) &&
+           behind_each_other(b, t, rank, &all, kept, states) && give_views(b, &all, r->like);
+}
+
+/* The op of node t, whose result has this rank. */
+static bool add_recurrence(gs_builder_t *b, const tensor_t *t, int rank, const recurrence_t *r,
+                           states_t *st)
+{
+    const lt_t o = gs_inner(b, sinter_f32), next = gs_inner(b, sinter_f32);
+    lt_t state, from, to;
+    if (!use_states(b, st, &state, &from, &to)) {
+        return false;
+    }
+    if (r->kept > 1) {
+        return add_one_by_one(b, t, rank, r, st, &state, &from);
     }
     if (st->copy >= 0) {
-        parts[n++] = sinter_in(to);
+        return add_in_place(b, r, st, &state, &from, &to, &o);
     }
-    parts[n++] = sinter_out(&o);
-    parts[n++] = sinter_out(&next);
-    return gs_add_parts(b, sinter_op_linear_attention, n, parts) &&
-           done_with_states(b, t, rank, &o, &next, st) && give_views(b, &o, like);
+    return add_op(b, r, &state, st->ids ? &from : NULL, NULL, &o, &next) &&
+           behind_each_other(b, t, rank, &o, 1, &next) && give_views(b, &o, r->like);
 }
 
 /* ---- GATED_DELTA_NET ------------------------------------------------------------------------- */
@@ -206,7 +298,7 @@ static const char *refuse_delta(const tensor_t *t)
             return why;
         }
     }
-    return t->op_params[0] != 1 ? "earlier states"
+    return t->op_params[0] > MOST_STATES ? "very many earlier states"
            : t->src[0]->ne[3] != v->ne[3] || t->src[1]->ne[3] != v->ne[3]
                ? "sequences that share queries or keys"
            : v->ne[2] == 0 || v->ne[3] == 0 ? "no tokens"
@@ -219,7 +311,10 @@ static void find_cache(const gs_builder_t *b, const tensor_t *t, const tensor_t 
 {
     const tensor_t *rows = before->op == GGML_OP_RESHAPE ? before->src[0] : NULL;
     const tensor_t *cache = rows && rows->op == GGML_OP_GET_ROWS ? rows->src[0] : NULL;
-    *st = (states_t){.before = before, .copy = -1, .sequences = before->ne[3]};
+    *st = (states_t){.before = before,
+                     .copy = -1,
+                     .sequences = before->ne[3],
+                     .each = before->ne[0] * before->ne[1] * before->ne[2]};
     if (!cache || !gs_in_graph(b, rows) || cache->type != GGML_TYPE_F32 ||
         gs_root(cache)->op != GGML_OP_NONE || gs_version_of(b, cache) ||
         !ggml_is_contiguous(cache) || cache->ne[2] != 1 || cache->ne[3] != 1 ||
@@ -234,7 +329,7 @@ static void find_cache(const gs_builder_t *b, const tensor_t *t, const tensor_t 
         st->cache.size_of[i] = st->cache.strides_of;
     }
     st->cache.size_dim[0] = 1;
-    if (gs_dim(b, before, 3) >= 0) {
+    if (gs_dim(b, before, 3) >= 0 && t->op_params[0] == 1) {
         find_copy(b, t, ggml_nelements(t->src[2]), cache, st);
     }
 }
@@ -242,27 +337,15 @@ static void find_cache(const gs_builder_t *b, const tensor_t *t, const tensor_t 
 static bool translate_delta(gs_builder_t *b, const tensor_t *t)
 {
     const tensor_t *v = t->src[2];
+    recurrence_t r = {.mode = "gated_delta",
+                      .scale = 1 / sqrtf((float)v->ne[0]),
+                      .like = v,
+                      .kept = t->op_params[0]};
     states_t st;
-    lt_t in[5], state, from, to;
     find_cache(b, t, t->src[5], &st);
-    for (int i = 0; i < 5; i++) {
-        if (!gs_use_plain(b, t->src[i], 4, &in[i])) {
-            return false;
-        }
-    }
-    if (!use_states(b, &st, &state, &from, &to)) {
-        return false;
-    }
-    sinter_op_part_t parts[16] = {sinter_in(&in[0]),
-                                  sinter_in(&in[1]),
-                                  sinter_in(&in[2]),
-                                  sinter_in(&state),
-                                  sinter_in(&in[3]),
-                                  sinter_in(&in[4]),
-                                  sinter_attr_str(sinter_op_attr_mode, "gated_delta"),
-                                  sinter_attr_f32(sinter_op_attr_scale, 1 / sqrtf((float)v->ne[0])),
-                                  sinter_attr_bool(sinter_op_attr_interleaved, 0)};
-    return add_recurrence(b, t, 2, 9, parts, &st, &state, &from, &to, v);
+    return gs_use_plain(b, t->src[0], 4, &r.q) && gs_use_plain(b, t->src[1], 4, &r.k) &&
+           gs_use_plain(b, v, 4, &r.v) && gs_use_plain(b, t->src[3], 4, &r.decay) &&
+           gs_use_plain(b, t->src[4], 4, &r.beta) && add_recurrence(b, t, 2, &r, &st);
 }
 
 const gs_special_t gs_gated_delta_net = {.translate = translate_delta, .refuse = refuse_delta};
@@ -281,7 +364,7 @@ static const char *refuse_scan(const tensor_t *t)
             return why;
         }
     }
-    return t->op_params[0] != 1                                       ? "earlier states"
+    return t->op_params[0] > MOST_STATES                              ? "very many earlier states"
            : t->src[SCAN_X]->ne[2] == 0 || t->src[SCAN_X]->ne[3] == 0 ? "no tokens"
                                                                       : NULL;
 }
@@ -293,42 +376,31 @@ static bool translate_scan(gs_builder_t *b, const tensor_t *t)
     const tensor_t *dt = t->src[SCAN_DT];
     const sinter_dim_t from[3] = {gs_dim(b, dt, 2), gs_dim(b, dt, 1), gs_dim(b, dt, 0)},
                        to[4] = {from[0], from[1], from[2], 1};
-    states_t st = {.ids = t->src[SCAN_IDS], .copy = -1, .sequences = t->src[SCAN_X]->ne[3]};
-    const tensor_t *cache = t->src[SCAN_S];
-    lt_t s, x, three, four, a, keys, queries, from_slots, to_slots, decay, values;
-    if (gs_in_graph(b, cache) || gs_version_of(b, cache)) {
-        if (!gs_use_plain(b, cache, 4, &s) || !gs_use_plain(b, st.ids, 1, &from_slots)) {
-            return false;
-        }
-    } else {
+    const tensor_t *cache = t->src[SCAN_S], *x = t->src[SCAN_X];
+    states_t st = {.ids = t->src[SCAN_IDS],
+                   .before = cache,
+                   .copy = -1,
+                   .sequences = x->ne[3],
+                   .each = cache->ne[0] * cache->ne[1] * cache->ne[2]};
+    recurrence_t r = {
+        .mode = "gated", .scale = 1, .interleaved = true, .like = x, .kept = t->op_params[0]};
+    lt_t three, four, a, given;
+    st.in_graph = gs_in_graph(b, cache) || gs_version_of(b, cache);
+    if (!st.in_graph) {
         st.cache = gs_input_in_order(b, cache, -1, 4, gs_plain_order(4));
-        if (gs_root(cache)->op == GGML_OP_NONE && gs_dim(b, t->src[SCAN_X], 3) >= 0) {
-            find_copy(b, t, ggml_nelements(t->src[SCAN_X]), cache, &st);
-        }
-        if (!use_states(b, &st, &s, &from_slots, &to_slots)) {
-            return false;
-        }
     }
-    if (!gs_use_plain(b, t->src[SCAN_X], 4, &x) || !gs_use_plain(b, dt, 3, &three) ||
+    if (!st.in_graph && gs_root(cache)->op == GGML_OP_NONE && gs_dim(b, x, 3) >= 0 && r.kept == 1) {
+        find_copy(b, t, ggml_nelements(x), cache, &st);
+    }
+    if (!gs_use_plain(b, x, 4, &given) || !gs_use_plain(b, dt, 3, &three) ||
         !gs_reshape(b, &three, from, 3, to, 4, &four) || !gs_use_plain(b, t->src[SCAN_A], 2, &a) ||
-        !gs_use_plain(b, t->src[SCAN_B], 4, &keys) ||
-        !gs_use_plain(b, t->src[SCAN_C], 4, &queries)) {
+        !gs_use_plain(b, t->src[SCAN_B], 4, &r.k) || !gs_use_plain(b, t->src[SCAN_C], 4, &r.q)) {
         return false;
     }
     const lt_t d = gs_inner(b, sinter_f32);
-    if (!gs_add(b, sinter_op_softplus, sinter_in(&four), sinter_out(&d)) ||
-        !gs_binary(b, sinter_op_multiply, &d, &a, &decay) ||
-        !gs_binary(b, sinter_op_multiply, &x, &d, &values)) {
-        return false;
-    }
-    sinter_op_part_t parts[16] = {sinter_in(&queries),
-                                  sinter_in(&keys),
-                                  sinter_in(&values),
-                                  sinter_in(&s),
-                                  sinter_in(&decay),
-                                  sinter_attr_str(sinter_op_attr_mode, "gated"),
-                                  sinter_attr_bool(sinter_op_attr_interleaved, 1)};
-    return add_recurrence(b, t, 1, 7, parts, &st, &s, &from_slots, &to_slots, t->src[SCAN_X]);
+    return gs_add(b, sinter_op_softplus, sinter_in(&four), sinter_out(&d)) &&
+           gs_binary(b, sinter_op_multiply, &d, &a, &r.decay) &&
+           gs_binary(b, sinter_op_multiply, &given, &d, &r.v) && add_recurrence(b, t, 1, &r, &st);
 }
 
 const gs_special_t gs_ssm_scan = {.translate = translate_scan, .refuse = refuse_scan};
