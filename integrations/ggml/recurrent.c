@@ -8,8 +8,8 @@
 /* ---- states ---------------------------------------------------------------------------------- */
 
 /* What an op of ggml gives is one tensor: o and, behind it, the states of all sequences. llama.cpp
- * copies these into a cache that has a state for each slot, from which it has taken the ones before.
- * Where that is so, the op reads and writes the cache itself. */
+ * copies these into a cache that has a state for each slot, from which it has taken the ones
+ * before. Where that is so, the op reads and writes the cache itself. */
 enum { MOST_STATES = 16 };
 typedef struct states {
     gs_input_t cache;    /* in four dims: slots, heads, values, keys */
@@ -191,7 +191,8 @@ static bool part_of(gs_builder_t *b, const recurrence_t *r, int64_t start, int64
             gs_slice(b, &r->beta, 1, start, count, &part->beta));
 }
 
-/* *y = o and, behind it, n states, each as rows of the result; of a result of one dim as one row. */
+/* The result: o and, behind it, n states. Each becomes rows of the result, or, where that has one
+ * dim, a row. */
 static bool behind_each_other(gs_builder_t *b, const tensor_t *t, int rank, const lt_t *o, int n,
                               const lt_t *states)
 {

@@ -132,8 +132,8 @@ int oracle_cumsum(orc_ctx_t *c)
 def edit(todo):
     todo.add_op("cumsum, CumSum, cumsum, same, RUN")
     todo.edit("src/graph/op_schema.h", (
-        "    OP_CLASSES = (1 << 19) - (1 << 8)",
-        "    OP_CUMSUM = 1 << 19,\n    OP_CLASSES = (1 << 20) - (1 << 8)"))
+        "    OP_CLASSES = (1 << 20) - (1 << 8)",
+        "    OP_CUMSUM = 1 << 20,\n    OP_CLASSES = (1 << 21) - (1 << 8)"))
     todo.edit("src/graph/op_schema.c", (
         "/* Sinter's own */\n",
         "/* Sinter's own */\n"

@@ -11,6 +11,7 @@ import image_models
 import latent_models
 import layer_models
 import matmul_models
+import recurrent_models
 import router_models
 import row_models
 import weight_models
@@ -355,7 +356,7 @@ def models():
     return network_models() | guide_models() | image_models.models() | quantise_models(
     ) | dequantise_models.models() | attention_models.models() | row_models.models(
     ) | layer_models.models() | weight_models.models() | expert_models.models(
-    ) | latent_models.models() | router_models.models()
+    ) | latent_models.models() | router_models.models() | recurrent_models.models()
 
 
 def network_models():
@@ -459,7 +460,8 @@ def lists():
     own = {name: "\n".join([lines[0] + header, *lines[1:]]) + "\n" for name, lines in texts.items()}
     return own | dequantise_models.lists() | attention_models.lists(
     ) | matmul_models.lists() | row_models.lists() | layer_models.lists() | weight_models.lists(
-    ) | expert_models.lists() | latent_models.lists() | router_models.lists()
+    ) | expert_models.lists() | latent_models.lists() | router_models.lists(
+    ) | recurrent_models.lists()
 
 
 def main():
