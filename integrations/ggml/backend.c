@@ -126,8 +126,8 @@ static const char *device_description(ggml_backend_dev_t device)
     return "Sinter: fused graphs on the CPU";
 }
 
-/* Memory that the system would give without swapping, of which pages of files are a part. 0: it does
- * not say. */
+/* Memory that the system would give without swapping, of which pages of files are a part. 0: it
+ * does not say. */
 static size_t available_memory(void)
 {
     char line[128];

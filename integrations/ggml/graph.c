@@ -201,7 +201,8 @@ static sinter_data_type_t type_in_plane(const tensor_t *t, int plane)
     return plane < 0 ? gs_plain_type(t->type) : gs_layout_of(t->type)->planes[plane].type;
 }
 
-/* The blocks of a plane lie next to each other, so its strides, counted in blocks, equal ggml's. */
+/* The blocks of a plane lie next to each other, so its strides, counted in blocks, equal ggml's.
+ * Where the host has blocks, the planes are a copy of all rows that the cache has room for. */
 static sinter_dim_t stride_in_plane(const tensor_t *t, int plane, int dim)
 {
     if (plane < 0) {
@@ -209,6 +210,9 @@ static sinter_dim_t stride_in_plane(const tensor_t *t, int plane, int dim)
     }
     const gs_layout_t *layout = gs_layout_of(t->type);
     const sinter_dim_t numbers = layout->elements / plane_group(t, plane);
+    if (gs_has_blocks(t)) {
+        return gs_relaid_stride(t, plane, dim);
+    }
     return dim == 0 ? 1 : (sinter_dim_t)(t->nb[dim] / (size_t)layout->bytes) * numbers;
 }
 
@@ -387,8 +391,25 @@ bool gs_add_output(gs_builder_t *b, uint64_t id, int tensor)
 
 /* ---- the ports of a compiled graph ----------------------------------------------------------- */
 
+/* Whether an input is a copy of blocks of the host. */
+static bool is_relaid(const gs_input_t *in, const gs_tensors_t *tensors)
+{
+    return in->tensor >= 0 && in->plane >= 0 && gs_has_blocks(tensors->list[in->tensor]);
+}
+
+void gs_ports_refresh(const gs_ports_t *ports, const gs_tensors_t *tensors, gs_caches_t *caches)
+{
+    for (int i = 0; i < ports->n_inputs; i++) {
+        const gs_input_t *in = &ports->inputs[i];
+        if (is_relaid(in, tensors) && in->plane == GS_CODES) {
+            const tensor_t *t = tensors->list[in->tensor];
+            gs_relaid_refresh(gs_relaid_of(caches, t), t);
+        }
+    }
+}
+
 sinter_status_t gs_ports_bind(const gs_ports_t *ports, sinter_compiled_graph_t *graph,
-                              const gs_tensors_t *tensors)
+                              const gs_tensors_t *tensors, gs_caches_t *caches)
 {
     sinter_dim_t dims[GS_MAX_RANK], strides[GS_MAX_RANK];
     sinter_status_t status = sinter_success;
@@ -399,10 +420,17 @@ sinter_status_t gs_ports_bind(const gs_ports_t *ports, sinter_compiled_graph_t *
             status = sinter_compiled_graph_bind(graph, in->id, 1, dims, NULL, in->own,
                                                 (size_t)in->rank * sizeof(float));
         } else {
+            const tensor_t *t = tensors->list[in->tensor];
+            const bool relaid = is_relaid(in, tensors);
+            const gs_relaid_t *r = relaid ? gs_relaid_of(caches, t) : NULL;
+            if (relaid && !r) {
+                return sinter_out_of_memory;
+            }
             measure(tensors, in, dims, strides);
-            status = sinter_compiled_graph_bind(
-                graph, in->id, in->rank, dims, strides,
-                begin_of_plane(tensors->list[in->tensor], in->plane), SINTER_BYTES_TRUSTED);
+            status = sinter_compiled_graph_bind(graph, in->id, in->rank, dims, strides,
+                                                r ? gs_relaid_plane(r, in->plane)
+                                                  : begin_of_plane(t, in->plane),
+                                                SINTER_BYTES_TRUSTED);
         }
     }
     for (int i = 0; i < ports->n_outputs && status == sinter_success; i++) {

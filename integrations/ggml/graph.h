@@ -5,6 +5,7 @@
 
 #include <sinter/sinter.h>
 
+#include "relaid.h"
 #include "tensors.h"
 
 typedef sinter_logical_tensor_t lt_t;
@@ -115,7 +116,9 @@ bool gs_add_output(gs_builder_t *b, uint64_t id, int tensor);
 
 /* Binds all ports to the memory of the tensors. */
 sinter_status_t gs_ports_bind(const gs_ports_t *ports, sinter_compiled_graph_t *graph,
-                              const gs_tensors_t *tensors);
+                              const gs_tensors_t *tensors, gs_caches_t *caches);
+/* Takes over what the host has written into inputs that have its blocks: before each execute. */
+void gs_ports_refresh(const gs_ports_t *ports, const gs_tensors_t *tensors, gs_caches_t *caches);
 /* Drops the inputs for which the compiled graph has no port, because it does not read them. */
 void gs_ports_drop_dead(gs_ports_t *ports, sinter_compiled_graph_t *graph);
 void gs_ports_free(gs_ports_t *ports);

@@ -58,6 +58,7 @@ struct gs_plans {
     plan_t *last;
     gs_tensors_t last_tensors;
     gs_cuts_t cuts;
+    gs_caches_t caches;
 };
 
 static size_t offset_in_root(const tensor_t *t)
@@ -141,6 +142,7 @@ void gs_plans_destroy(gs_plans_t *plans)
         plans->list = next;
     }
     gs_tensors_free(&plans->last_tensors);
+    gs_caches_free(&plans->caches);
     free(plans);
 }
 
@@ -447,8 +449,9 @@ static enum ggml_status run_whole(gs_plans_t *plans, step_t *step, sinter_stream
                                   const gs_tensors_t *tensors, bool bind)
 {
     sinter_status_t status =
-        bind ? gs_ports_bind(&step->ports, step->whole, tensors) : sinter_success;
+        bind ? gs_ports_bind(&step->ports, step->whole, tensors, &plans->caches) : sinter_success;
     if (status == sinter_success) {
+        gs_ports_refresh(&step->ports, tensors, &plans->caches);
         status = sinter_compiled_graph_execute(step->whole, stream);
     }
     if (status == sinter_success) {

@@ -277,8 +277,8 @@ static const char *refuse_attention(const tensor_t *t)
     if (gs_unreadable_floats(q)) {
         return "the queries' type";
     }
-    if (gs_unreadable(k) || gs_unreadable(v)) {
-        return gs_unreadable(k) ? gs_unreadable(k) : gs_unreadable(v);
+    if (gs_unreadable_cache(k) || gs_unreadable_cache(v)) {
+        return gs_unreadable_cache(k) ? gs_unreadable_cache(k) : gs_unreadable_cache(v);
     }
     if (q->ne[2] % k->ne[2] || k->ne[2] != v->ne[2] || k->ne[3] != q->ne[3]) {
         return "heads of the cache that do not divide those of the queries";

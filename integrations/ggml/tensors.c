@@ -61,6 +61,12 @@ const char *gs_unreadable(const tensor_t *t)
                                      : gs_broken_blocks(t);
 }
 
+const char *gs_unreadable_cache(const tensor_t *t)
+{
+    const bool copied = gs_layout_of(t->type) && gs_has_blocks(t) && !gs_in_tiles(gs_root(t));
+    return copied ? gs_broken_blocks(t) : gs_unreadable(t);
+}
+
 const char *gs_unreadable_weights(const tensor_t *t)
 {
     return !gs_has_blocks(t) && gs_in_tiles(t) ? NULL : gs_unreadable(t);

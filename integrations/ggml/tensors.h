@@ -43,6 +43,8 @@ const char *gs_broken_blocks(const tensor_t *t);
 /* NULL, or why Sinter cannot read the memory of a tensor: plain elements, or planes in a buffer of
  * ours. */
 const char *gs_unreadable(const tensor_t *t);
+/* The same of a cache, of which blocks of the host are copied to planes. */
+const char *gs_unreadable_cache(const tensor_t *t);
 /* The same of the weights of MUL_MAT and MUL_MAT_ID. */
 const char *gs_unreadable_weights(const tensor_t *t);
 /* The same where it has to be floats. */

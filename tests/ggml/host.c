@@ -40,20 +40,27 @@ static ggml_backend_dev_t rpc_device(const char *address)
 struct llama_model *open_model(const char *path, const char *devices, int layers, bool repack,
                                bool read)
 {
+    /* As --cpu-moe has it. */
+    struct llama_model_tensor_buft_override experts[2] = {{NULL, NULL}, {NULL, NULL}};
     ggml_backend_dev_t list[MOST_DEVICES + 1] = {NULL};
+    char names[256];
+    snprintf(names, sizeof(names), "%s", devices);
+    char *rest = strstr(names, "+cpu-moe");
+    if (rest) {
+        *rest = '\0';
+    }
     float split[128] = {1, 1, 1, 1};
     llama_log_set(quiet, NULL);
     ggml_backend_load_all();
     llama_backend_init();
-    if (!strncmp(devices, "rpc:", 4)) {
-        char names[256];
+    if (!strncmp(names, "rpc:", 4)) {
         int count = 0;
-        snprintf(names, sizeof(names), "%s", devices + 4);
-        for (char *at = strtok(names, ","); at && count < MOST_DEVICES; at = strtok(NULL, ",")) {
+        for (char *at = strtok(names + 4, ","); at && count < MOST_DEVICES;
+             at = strtok(NULL, ",")) {
             list[count++] = rpc_device(at);
         }
-    } else if (strcmp(devices, "cpu") != 0) {
-        list[0] = ggml_backend_dev_by_name(devices);
+    } else if (strcmp(names, "cpu") != 0) {
+        list[0] = ggml_backend_dev_by_name(names);
         if (!list[0]) {
             fail("no such device");
         }
@@ -64,6 +71,12 @@ struct llama_model *open_model(const char *path, const char *devices, int layers
     params.tensor_split = split;
     params.use_extra_bufts = repack;
     params.load_mode = read ? LLAMA_LOAD_MODE_NONE : LLAMA_LOAD_MODE_AUTO;
+    if (rest) {
+        const ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+        experts[0].pattern = "\\.ffn_(up|down|gate|gate_up)_(ch|)exps";
+        experts[0].buft = ggml_backend_dev_buffer_type(cpu);
+        params.tensor_buft_overrides = experts;
+    }
     struct llama_model *model = llama_model_load_from_file(path, params);
     if (!model) {
         fail("the model cannot be loaded");

@@ -11,7 +11,8 @@ void fail(const char *what);
 
 /* Loads the backends of ggml, among them the one of GGML_BACKEND_PATH, and the model. DEVICES is
  * "cpu", the name of a device, or addresses of rpc servers with commas between them, "rpc:" before
- * the first: the layers are split evenly over these. As many layers as are wanted go to the
+ * the first: the layers are split evenly over these. With "+cpu-moe" at the end the experts are the
+ * CPU's, wherever the layers are. As many layers as are wanted go to the
  * devices, the last ones of the model.
  *
  * With `repack` the host may repack the weights of its own layers for faster kernels. They round in

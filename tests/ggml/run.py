@@ -70,7 +70,8 @@ TOKENS, SINGLE = 90, 20  # of the tiny model, and those that are decoded one by 
 # Types of caches that the host knows, and where layers and cache are: a part of the layers on this
 # backend and the rest with the host, or all layers here and the cache with the host.
 ALL_CACHES = ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1", "mxfp4"]
-PLACEMENTS = ["5", "nkvo"]
+# "accel": all layers are the host's, and the device is an accelerator beside the CPU.
+PLACEMENTS = ["5", "nkvo", "accel"]
 PLACED = {"tokens": 40, "single": 4}
 # The same bound for the small model, whose layers have two branches with products each. Codes of
 # the cache that differ because their numbers nearly do cost no more than making codes does.
@@ -484,13 +485,53 @@ def check_placement(program, model, work, environment):
         exact = exact or theirs
         bound = PLACED_BOUND + middle_error(theirs, exact)
         for layers in PLACEMENTS:
-            ours, _ = logits(program, model, "Sinter", work, strict, layers=layers, cache=cache,
-                             **PLACED)
+            accel = layers == "accel"
+            ours, _ = logits(program, model, "cpu" if accel else "Sinter", work,
+                             dict(strict, SINTER_GGML_DEVICE="accel" if accel else "gpu"),
+                             layers="all" if accel else layers, cache=cache, **PLACED)
             error = middle_error(ours, theirs)
-            print(f"-ngl {layers}" if layers.isdigit() else f"-{layers}", f"{cache} cache: error "
+            print(f"-ngl {layers}" if layers.isdigit() else layers, f"{cache} cache: error "
                   f"of {error:.2%}, bound {bound:.2%}" + ("" if error <= bound else ": WRONG"),
                   flush=True)
             failed += not error <= bound
+    return failed
+
+
+def left_to_host(said):
+    """The ops that a run has left to the host, as the backend tells at the end."""
+    return set(re.findall(r"^sinter: ggml: (?:\d+ times: )?(\w+) is left to the host", said,
+                          re.MULTILINE))
+
+
+def check_experts(program, server, work, environment):
+    """Tiny models with experts where the device is an accelerator: all layers are the CPU's, or
+    only the experts, and all else is on a GPU, for which an rpc server of the host stands."""
+    failed = 0
+    port = free_port()
+    bare = {k: v for k, v in environment.items() if k != "GGML_BACKEND_PATH"}
+    environment = dict(environment, SINTER_GGML_FPMATH="strict", SINTER_VERBOSE="dispatch")
+    gpu = subprocess.Popen([server, "-p", str(port), "-d", "CPU"], env=bare,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_for(port)
+        for name, (architecture, dense, experts, bound) in LOGITS.items():
+            model = os.path.join(work, "tiny-moe.gguf")
+            tiny_moe.write(model, architecture, dense, experts)
+            theirs, _ = logits(program, model, "cpu", work, bare, **PLACED)
+            for device, role in (("cpu", "accel"), (f"rpc:127.0.0.1:{port}+cpu-moe", None)):
+                asked = dict(environment, SINTER_GGML_DEVICE=role) if role else environment
+                ours, said = logits(program, model, device, work, asked, **PLACED)
+                error, left = middle_error(ours, theirs), left_to_host(said)
+                ran = re.search(r"([1-9]\d*) graphs compiled", said)
+                good = error <= bound and not left and ran
+                print(f"{'accelerator' if role else 'experts beside a GPU'}, {name}: error of "
+                      f"{error:.2%}, bound {bound:.2%}, {ran.group(0) if ran else 'no graph'}, "
+                      f"left to the host: {', '.join(left) or 'nothing'}" +
+                      ("" if good else ": WRONG"), flush=True)
+                failed += not good
+    finally:
+        gpu.kill()
+        gpu.wait()
     return failed
 
 
@@ -604,6 +645,8 @@ def test(arguments, work):
                            work, environment)
     failed += check_logits(programs["logits"], work, environment)
     failed += check_placement(programs["logits"], model, work, environment)
+    failed += check_experts(programs["logits"], os.path.join(binaries, "ggml-rpc-server"), work,
+                            environment)
     failed += check_sequences(programs["logits"], model, work, environment)
     failed += check_states(programs["logits"], binaries, work, environment)
     failed += check_nodes(binaries, work, environment)
