@@ -22,6 +22,8 @@ typedef struct gs_special {
 extern const gs_special_t gs_mul_mat, gs_mul_mat_id, gs_add_id, gs_attention, gs_soft_max;
 /* rope.c */
 extern const gs_special_t gs_rope;
+/* unary.c */
+extern const gs_special_t gs_unary;
 /* rows.c */
 extern const gs_special_t gs_get_rows, gs_set_rows, gs_copy, gs_argsort, gs_top_k;
 /* recurrent.c */
