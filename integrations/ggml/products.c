@@ -61,8 +61,33 @@ static bool is_cache(const gs_builder_t *b, const tensor_t *t)
            (gs_is_view(t) && buffer && buffer->usage != GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
 }
 
+/* Whether the host says that the weights are the orthonormal Hadamard matrix, by which llama.cpp
+ * rotates queries, keys and values of quantised caches. */
+static bool is_hadamard(const tensor_t *t)
+{
+    enum { HINT = 1, SRC0_IS_HADAMARD = 1 };
+    const int64_t size = t->src[0]->ne[0];
+    return t->op_params[HINT] == SRC0_IS_HADAMARD && ggml_nelements(t->src[0]) == size * size &&
+           (size & (size - 1)) == 0;
+}
+
+static bool translate_hadamard(gs_builder_t *b, const tensor_t *t)
+{
+    const int rank = gs_rank(t);
+    lt_t x;
+    if (!gs_use_plain(b, t->src[1], rank, &x)) {
+        return false;
+    }
+    const lt_t y = gs_result(b, rank, gs_plain_order(rank));
+    return gs_add(b, sinter_op_hadamard_transform, sinter_in(&x), sinter_out(&y)) &&
+           gs_done(b, &y, rank, gs_plain_order(rank));
+}
+
 static bool translate_mul_mat(gs_builder_t *b, const tensor_t *t)
 {
+    if (is_hadamard(t)) {
+        return translate_hadamard(b, t);
+    }
     const tensor_t *weights = t->src[0], *activation = t->src[1];
     const int64_t groups = weights->ne[2];
     const bool shared = groups == 1 && weights->ne[3] == 1 && !is_cache(b, weights),
