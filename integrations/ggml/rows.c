@@ -69,8 +69,11 @@ static bool translate_tables(gs_builder_t *b, const tensor_t *t)
 {
     const tensor_t *data = t->src[0], *ids = t->src[1];
     const int rank = gs_rank(ids);
-    const uint64_t elements = sorted_elements(b, t);
     lt_t tables, i, x, y;
+    if (!gs_use_plain(b, ids, 3, &i)) {
+        return false;
+    }
+    const uint64_t elements = sorted_elements(b, t); /* known only now that ids are used */
     if (elements) {
         const sinter_dim_t result[4] = {gs_dim(b, t, 3), gs_dim(b, t, 2), gs_dim(b, t, 1),
                                         gs_dim(b, t, 0)};
@@ -80,7 +83,7 @@ static bool translate_tables(gs_builder_t *b, const tensor_t *t)
         return gs_reshape(b, &x, lists + 3 - rank, rank, result, 4, &y) &&
                gs_done(b, &y, 4, gs_plain_order(4));
     }
-    if (!gs_use_plain(b, ids, 3, &i) || !gs_use_plain(b, data, 4, &tables)) {
+    if (!gs_use_plain(b, data, 4, &tables)) {
         return false;
     }
     x = gs_inner(b, tables.data_type);

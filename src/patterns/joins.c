@@ -470,19 +470,57 @@ static void mark_found(joiner_t *j, int part, bool mark)
     }
 }
 
-/* What `part` takes rows of by index is known to `router`, or computed in `part` itself. */
-static bool takes_rows_of(const joiner_t *j, int part, int router)
+/* Between the scores and what is taken of them by index. */
+enum { TURNS_SCORES = PAT_ELTWISE | PAT_CAST | PAT_VIEW | OP_SOFTMAX, MOST_TURNS = 8 };
+
+/* v is computed in `part` or `router`, read by the router, or made of such a tensor. */
+static bool is_known(const joiner_t *j, int v, int part, int router)
+{
+    const matcher_t *m = j->m;
+    for (int step = 0; step < MOST_TURNS; step++) {
+        const int p = m->g->values[v].producer;
+        if ((p >= 0 && (m->owner[p] == part || m->owner[p] == router)) || reads_any(j, router, v)) {
+            return true;
+        }
+        if (p < 0 || (pat_classes(&m->g->nodes[p]) & TURNS_SCORES) == 0) {
+            return false;
+        }
+        v = m->g->nodes[p].in[0];
+    }
+    return false;
+}
+
+/* What `part` takes rows of by index is known to `router`. */
+static bool takes_known_rows(const joiner_t *j, int part, int router)
 {
     const matcher_t *m = j->m;
     for (int i = 0; i < m->parts[part].n; i++) {
         const node_t *n = &m->g->nodes[m->parts[part].nodes[i]];
-        const int p = op_index_port(n) >= 0 ? m->g->values[n->in[0]].producer : -1;
-        const bool inside = p >= 0 && (m->owner[p] == router || m->owner[p] == part);
-        if (op_index_port(n) >= 0 && !inside && !reads_any(j, router, n->in[0])) {
+        if (op_index_port(n) >= 0 && !is_known(j, n->in[0], part, router)) {
             return false;
         }
     }
     return true;
+}
+
+/* The last result of `part` leads to what an op takes rows of, by indices that a router has
+ * found. */
+static bool leads_to_rows(const joiner_t *j, int part)
+{
+    const matcher_t *m = j->m;
+    const node_t *n = &m->g->nodes[m->parts[part].nodes[m->parts[part].n - 1]];
+    for (int step = 0; step < MOST_TURNS && value_n_users(m, n->out[0]) > 0; step++) {
+        const int v = n->out[0];
+        n = &m->g->nodes[value_users(m, v)[0]];
+        const int port = op_index_port(n);
+        if (port >= 0) {
+            return n->in[0] == v && j->found[n->in[port]];
+        }
+        if ((pat_classes(n) & TURNS_SCORES) == 0) {
+            break;
+        }
+    }
+    return false;
 }
 
 static bool may_route(const joiner_t *j, const join_row_t *row, int other, int router)
@@ -509,7 +547,8 @@ static int next_above(const joiner_t *j, const join_row_t *row, int router, int 
     return last;
 }
 
-/* The first partition in the order behind place `begin` that takes what `router` has found. */
+/* The first partition in the order behind place `begin` that takes what `router` has found, or
+ * makes what that names rows of. */
 static int next_below(joiner_t *j, const join_row_t *row, int router, int begin)
 {
     enum { MOST_USERS = 64 };
@@ -519,13 +558,12 @@ static int next_below(joiner_t *j, const join_row_t *row, int router, int begin)
     for (int i = 0; i < m->parts[router].n; i++) {
         const node_t *n = &m->g->nodes[m->parts[router].nodes[i]];
         for (int o = 0; o < n->n_out; o++) {
-            const int *users = value_users(m, n->out[o]);
-            const int n_users = j->found[n->out[o]] ? value_n_users(m, n->out[o]) : 0;
-            for (int u = 0; u < n_users && u < MOST_USERS; u++) {
-                const int other = m->owner[users[u]];
+            const int v = n->out[o];
+            for (int u = 0; u < value_n_users(m, v) && u < MOST_USERS; u++) {
+                const int other = m->owner[value_users(m, v)[u]];
                 if (may_route(j, row, other, router) && j->place[other] > begin &&
                     (first < 0 || j->place[other] < j->place[first]) &&
-                    takes_rows_of(j, other, router)) {
+                    (j->found[v] ? takes_known_rows(j, other, router) : leads_to_rows(j, other))) {
                     first = other;
                 }
             }
