@@ -234,6 +234,7 @@ void fz_gen_gather(fz_t *f);
 void fz_gen_recurrent(fz_t *f);
 void fz_gen_experts(fz_t *f);
 void fz_gen_experts_mlp(fz_t *f);
+void fz_gen_router(fz_t *f);
 void fz_gen_image(fz_t *f);
 void fz_gen_conv(fz_t *f);
 

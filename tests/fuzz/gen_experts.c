@@ -123,6 +123,7 @@ void fz_gen_experts(fz_t *f)
     static const sinter_fpmath_mode_t modes[] = {sinter_fpmath_mode_strict, sinter_fpmath_mode_int8,
                                                  sinter_fpmath_mode_f16, sinter_fpmath_mode_any};
     experts_t e;
+    f->lacks_ranks = 0; /* of tables in tiles the dims are known */
     choose(f, &e);
     f->mode = modes[fz_pick(f, 4)];
     f->apply_to_int = fz_chance(f, 90);

@@ -21,7 +21,7 @@ static const struct {
     {"attention", 14, fz_gen_attention},
     {"softmax", 4, fz_gen_softmax},
     {"views", 6, fz_gen_views},
-    {"dynquant", 13, fz_gen_dynquant},
+    {"dynquant", 9, fz_gen_dynquant},
     {"mlp", 4, fz_gen_mlp},
     {"turned", 3, fz_gen_turned_attention},
     {"norm", 8, fz_gen_norm},
@@ -30,6 +30,8 @@ static const struct {
     {"image", 4, fz_gen_image},
     {"conv", 4, fz_gen_conv},
     {"recurrent", 3, fz_gen_recurrent},
+    {"experts", 3, fz_gen_experts},
+    {"router", 4, fz_gen_router},
 };
 enum { N_GENERATORS = sizeof generators / sizeof *generators };
 
