@@ -32,6 +32,8 @@ BACKEND = os.path.join(SOURCE, "integrations", "ggml")
 ROW = re.compile(r"^    \{(?:(?:OP|UNARY|GLU)\(|\.op = GS_(?:OP|UNARY)_)(\w+),", re.MULTILINE)
 # Numbers of ops differ from host to host, so the backend's sources must not name them.
 NUMBER = re.compile(r"\bGGML_(?:UNARY_|GLU_)?OP_\w+")
+# What llama.cpp emits for experts; test-backend-ops has such graphs under these names.
+FUSIONS = ["TOPK_MOE", "MOE_REDUCE", "MUL_MAT_ID_FUSION"]
 # Some of the cases of ops that take many minutes; --all-cases takes them all. A regular expression
 # for what test-backend-ops prints of a case.
 SOME_CASES = {"FLASH_ATTN_EXT": "hsk=64,.*kv=(113|512),nb=(1|3|32|75)",
@@ -651,7 +653,7 @@ def test(arguments, work):
     failed += check_states(programs["logits"], binaries, work, environment)
     failed += check_nodes(binaries, work, environment)
     failed += check_archs(ARCHS, sources, binaries, work, environment)
-    ops = arguments.ops.split(",") if arguments.ops else table_of_ops()
+    ops = arguments.ops.split(",") if arguments.ops else table_of_ops() + FUSIONS
     failed += check_ops(binaries, ops, arguments.all_cases, environment) + (not ops)
     return 1 if failed else 0
 
