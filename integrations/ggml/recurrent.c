@@ -44,7 +44,7 @@ static bool copies_states(const gs_builder_t *b, int n, const tensor_t *t, int64
                           const tensor_t *cache, states_t *st)
 {
     const tensor_t *copy = b->tensors->list[n], *from = copy->src[0];
-    if (copy->op != GGML_OP_CPY || gs_root(from) != t || gs_root(copy) != gs_root(cache) ||
+    if (gs_op(copy) != GS_OP_CPY || gs_root(from) != t || gs_root(copy) != gs_root(cache) ||
         copy->type != GGML_TYPE_F32 || !ggml_is_contiguous(from) || !ggml_is_contiguous(copy)) {
         return false;
     }
@@ -124,7 +124,7 @@ static bool give_views(gs_builder_t *b, const lt_t *o, const tensor_t *like)
     }
     for (int n = node + 1; n < b->end && ok; n++) {
         const tensor_t *view = b->tensors->list[n];
-        if (view->op != GGML_OP_VIEW || view->src[0] != t || view->data != t->data ||
+        if (gs_op(view) != GS_OP_VIEW || view->src[0] != t || view->data != t->data ||
             !ggml_is_contiguous(view) || ggml_nelements(view) != ggml_nelements(like)) {
             continue;
         }
@@ -310,14 +310,14 @@ static const char *refuse_delta(const tensor_t *t)
 static void find_cache(const gs_builder_t *b, const tensor_t *t, const tensor_t *before,
                        states_t *st)
 {
-    const tensor_t *rows = before->op == GGML_OP_RESHAPE ? before->src[0] : NULL;
-    const tensor_t *cache = rows && rows->op == GGML_OP_GET_ROWS ? rows->src[0] : NULL;
+    const tensor_t *rows = gs_op(before) == GS_OP_RESHAPE ? before->src[0] : NULL;
+    const tensor_t *cache = rows && gs_op(rows) == GS_OP_GET_ROWS ? rows->src[0] : NULL;
     *st = (states_t){.before = before,
                      .copy = -1,
                      .sequences = before->ne[3],
                      .each = before->ne[0] * before->ne[1] * before->ne[2]};
     if (!cache || !gs_in_graph(b, rows) || cache->type != GGML_TYPE_F32 ||
-        gs_root(cache)->op != GGML_OP_NONE || gs_version_of(b, cache) ||
+        gs_op(gs_root(cache)) != GS_OP_NONE || gs_version_of(b, cache) ||
         !ggml_is_contiguous(cache) || cache->ne[2] != 1 || cache->ne[3] != 1 ||
         cache->ne[0] * (int64_t)sizeof(float) != (int64_t)before->nb[3] ||
         rows->src[1]->ne[0] != before->ne[3] || ggml_nrows(rows->src[1]) != 1) {
@@ -390,7 +390,7 @@ static bool translate_scan(gs_builder_t *b, const tensor_t *t)
     if (!st.in_graph) {
         st.cache = gs_input_in_order(b, cache, -1, 4, gs_plain_order(4));
     }
-    if (!st.in_graph && gs_root(cache)->op == GGML_OP_NONE && gs_dim(b, x, 3) >= 0 && r.kept == 1) {
+    if (!st.in_graph && gs_op(gs_root(cache)) == GS_OP_NONE && gs_dim(b, x, 3) >= 0 && r.kept == 1) {
         find_copy(b, t, ggml_nelements(x), cache, &st);
     }
     if (!gs_use_plain(b, x, 4, &given) || !gs_use_plain(b, dt, 3, &three) ||

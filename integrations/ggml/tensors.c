@@ -150,7 +150,7 @@ static void keep_choices(gs_tensors_t *tensors)
 {
     enum { FEW_NODES = 64 };
     for (int n = 0; n < tensors->n_nodes && tensors->n_nodes <= FEW_NODES; n++) {
-        const bool chooses = tensors->list[n]->op == GGML_OP_ARGSORT;
+        const bool chooses = gs_op(tensors->list[n]) == GS_OP_ARGSORT;
         if (chooses && tensors->outer_uses[n] == 0 && has_own_memory(tensors, tensors->list[n])) {
             tensors->outer_uses[n] = 1;
         }
