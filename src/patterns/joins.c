@@ -155,19 +155,22 @@ static bool takes_by_experts(const joiner_t *j, int part, int v)
              has_experts(j, part, gather->in[1])));
 }
 
-/* v becomes the rows of a product with experts in `part`, and is made of those of another one, by
- * the same indices. */
+/* `part` reads v, and multiplies with experts by the same indices as the partition that makes v. */
 static bool chains_experts(const joiner_t *j, int part, int v)
 {
     const matcher_t *m = j->m;
     const int p = m->g->values[v].producer;
-    bool chains = false;
-    for (int i = 0; i < m->parts[part].n && p >= 0 && !chains; i++) {
+    bool reads = false;
+    int indices = -1;
+    for (int i = 0; i < m->parts[part].n && p >= 0; i++) {
         const node_t *n = &m->g->nodes[m->parts[part].nodes[i]];
-        chains = n->kind == sinter_op_matmul && root_of_a(j, n, part) == v &&
-                 has_experts(j, m->owner[p], graph_experts(m->g, n));
+        const int own = graph_experts(m->g, n);
+        indices = own >= 0 ? own : indices;
+        for (int k = 0; k < n->n_in; k++) {
+            reads = reads || n->in[k] == v;
+        }
     }
-    return chains;
+    return reads && has_experts(j, m->owner[p], indices);
 }
 
 /* Partition `part` reads v as its data. Products and norms do other work too, which does not

@@ -151,19 +151,26 @@ void fz_gen_experts(fz_t *f)
 
 /* ---- the MLP --------------------------------------------------------------------------------- */
 
-/* Rows [tokens, each or 1, 1, K] times experts, perhaps plus a bias of each. */
-static int dense(fz_t *f, const experts_t *e, sinter_data_type_t type, int x)
+/* Rows [tokens, each or 1, 1, K] times experts, perhaps plus a bias of each. flat: the results are
+ * seen without the dim of 1. */
+static int dense(fz_t *f, const experts_t *e, sinter_data_type_t type, int x, int flat)
 {
-    const int64_t out[4] = {e->tokens, e->each, 1, e->N}, table[3] = {e->n, 1, e->N};
+    const int64_t out[4] = {e->tokens, e->each, 1, e->N}, table[3] = {e->n, 1, e->N},
+                  flat_out[3] = {e->tokens, e->each, e->N}, flat_table[2] = {e->n, e->N};
     const int from = 2 - e->n_ids, w = weights(f, e, type);
     int y = FZ_OP(f, matmul, type, 2 + e->n_ids, out + from, x, w);
     if (e->turned) {
         fz_bool(f, sinter_op_attr_transpose_b, 1);
     }
+    if (flat) {
+        y = fz_reshape(f, y, 1 + e->n_ids, flat_out + from);
+    }
     if (fz_chance(f, 30)) {
-        const int rows = fz_input(f, fz_chance(f, 80) ? type : fz_float(f), 3, table),
-                  bias = FZ_OP(f, gather, f->tensors[rows].type, 2 + e->n_ids, out + from, rows,
-                               e->ids);
+        const sinter_data_type_t of_bias = fz_chance(f, 80) ? type : fz_float(f);
+        const int rows =
+                      flat ? fz_input(f, of_bias, 2, flat_table) : fz_input(f, of_bias, 3, table),
+                  bias = FZ_OP(f, gather, of_bias, (flat ? 1 : 2) + e->n_ids,
+                               (flat ? flat_out : out) + from, rows, e->ids);
         y = fz_binary(f, sinter_op_add, type, y, bias);
     }
     return y;
@@ -215,27 +222,33 @@ void fz_gen_experts_mlp(fz_t *f)
     if (fz_chance(f, 10)) {
         f->tensors[x].nonfinite = 2;
     }
-    int y = activated(f, type, dense(f, &e, type, x));
+    /* A reshape can say one unknown dim, and dims of 1 that are known. */
+    const int flat = fz_chance(f, 40);
+    const int64_t rows[4] = {e.tokens, e.each, 1, e.N};
+    int y = activated(f, type, dense(f, &e, type, x, flat));
     if (fz_chance(f, 70)) {
-        y = fz_binary(f, sinter_op_multiply, type, y, dense(f, &e, type, x));
+        y = fz_binary(f, sinter_op_multiply, type, y, dense(f, &e, type, x, flat));
     }
     f->tensors[y].keep = near_miss == 2;
-    y = dense(f, &down, type, y);
+    y = flat ? fz_reshape(f, y, 2 + e.n_ids, rows + from) : y;
+    y = dense(f, &down, type, y, flat);
     if (fz_chance(f, 80)) {
         y = fz_binary(f, sinter_op_multiply, type, y,
-                      fz_input(f, type, 2 + e.n_ids, of_each + from));
+                      fz_input(f, type, 2 + e.n_ids - flat, of_each + from));
     }
     if (near_miss != 3) {
         const int axis = near_miss == 4 ? e.n_ids : e.n_ids - 1, keep = fz_chance(f, 40);
-        int64_t dims[4] = {e.tokens, e.each, 1, down.N}, out[4];
+        const int ndims = 2 + e.n_ids - flat;
+        const int64_t dims[4] = {e.tokens, e.each, flat ? down.N : 1, down.N};
+        int64_t out[4];
         int n = 0;
-        for (int d = 0; d < 2 + e.n_ids; d++) {
+        for (int d = 0; d < ndims; d++) {
             if (d != axis || keep) {
                 out[n++] = d == axis ? 1 : dims[d + from];
             }
         }
         y = FZ_OP(f, reduce_sum, type, n, out, y);
-        fz_s64(f, sinter_op_attr_axes, 1, &(int64_t){fz_chance(f, 50) ? axis : axis - 2 - e.n_ids});
+        fz_s64(f, sinter_op_attr_axes, 1, &(int64_t){fz_chance(f, 50) ? axis : axis - ndims});
         fz_bool(f, sinter_op_attr_keep_dims, keep);
     }
     if (fz_chance(f, 40)) {

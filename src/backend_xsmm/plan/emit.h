@@ -48,8 +48,9 @@ const node_t *emit_dequant_before(const lowering_t *lo, int v);
 /* The mode of a product: the partition's, unless that does not apply to integers. */
 sinter_fpmath_mode_t emit_mode(const lowering_t *lo, const node_t *product);
 /* The chain that computes value `to` from value `from`, which the kernel hands in, by nodes of
- * `all`; NULL if the values are the same. */
-sinter_status_t emit_part(emitter_t *e, const cluster_t *all, int from, int to,
+ * `all`, over the dims of value `space`; NULL if the values are the same. Views are elements that
+ * stay where they are. */
+sinter_status_t emit_part(emitter_t *e, const cluster_t *all, int from, int to, int space,
                           const chain_t **chain);
 void emit_dynquant(const lowering_t *lo, int node, dynquant_params_t *p);
 

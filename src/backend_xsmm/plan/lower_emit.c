@@ -240,9 +240,23 @@ static int emit_s32(emitter_t *e, const node_t *n, int reg)
     return chain_round_to(&e->b, reg, sinter_s32);
 }
 
+/* The same elements in other dims. Where they are in no register yet, they are loaded in the dims
+ * of the result, which are those of the chain. */
+static sinter_status_t emit_view(emitter_t *e, const node_t *n)
+{
+    int reg;
+    const bool in_register = e->stamp[n->in[0]] == e->now;
+    SG_TRY(emit_reg(e, in_register ? n->in[0] : n->out[0], &reg));
+    emit_set_reg(e, n->out[0], reg);
+    return sinter_success;
+}
+
 static sinter_status_t emit_node(emitter_t *e, const node_t *n)
 {
     enum { MOST = 5 };
+    if (lower_is_view(n)) {
+        return emit_view(e, n);
+    }
     int regs[MOST] = {-1, -1, -1, -1, -1}, reg = -1;
     const bool quant = (op_flags(n->kind) & (OP_QUANT | OP_DEQUANT)) != 0;
     const bool index_only = n->kind == sinter_op_gen_index;
@@ -439,19 +453,22 @@ static sinter_status_t needed(lowering_t *lo, const cluster_t *part, int to, clu
 }
 
 /* The chain that computes value `to` from value `from`, which the kernel hands in; NULL if they are
- * the same. It runs over the dims that the kernel has in the end, which are those of `to` or more:
- * where dims are open, an operand may have more of them than `from`, and V more than both. */
-sinter_status_t emit_part(emitter_t *e, const cluster_t *all, int from, int to,
+ * the same. It runs over the dims that the kernel has in the end, which are those of `space` or
+ * more: where dims are open, an operand may have more of them than `from`, and V more than both. */
+sinter_status_t emit_part(emitter_t *e, const cluster_t *all, int from, int to, int space,
                           const chain_t **chain)
 {
-    int reg;
+    int reg, n = 0;
     cluster_t part;
     *chain = NULL;
     SG_TRY(needed(e->lo, all, to, &part));
-    if (part.n_nodes == 0) {
+    for (int i = 0; i < part.n_nodes; i++) {
+        n += !lower_is_view(&e->lo->g->nodes[part.nodes[i]]);
+    }
+    if (n == 0) {
         return sinter_success;
     }
-    begin(e, to, true);
+    begin(e, space, true);
     SG_TRY(emit_result(e, from, 0));
     SG_TRY(emit_nodes(e, &part));
     SG_TRY(emit_reg(e, to, &reg));

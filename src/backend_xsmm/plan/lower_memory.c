@@ -278,7 +278,7 @@ sinter_status_t lower_memory(lowering_t *lo)
     }
     for (int t = 0; t < graph_n_live(g); t++) {
         const node_t *n = &g->nodes[g->topo[t]];
-        if (lower_is_view(n) && !lo->placed[n->out[0]] &&
+        if (lower_is_view(n) && !lo->placed[n->out[0]] && lo->spine[n->out[0]] == 0 &&
             (g->values[n->out[0]].n_uses > 0 || g->values[n->out[0]].is_output)) {
             SG_TRY(look_at(lo, n));
         } else if (n->kind == sinter_op_concat) {

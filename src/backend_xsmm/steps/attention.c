@@ -177,8 +177,8 @@ static sinter_status_t emit_inner(emitter_t *e, step_t *step)
     p->trans_q = node_bool(qk, sinter_op_attr_transpose_a, false);
     p->trans_k = node_bool(qk, sinter_op_attr_transpose_b, false);
     p->trans_v = node_bool(pv, sinter_op_attr_transpose_b, false);
-    SG_TRY(emit_part(e, &lo->att.score, qk->out[0], sm->in[0], &p->score));
-    SG_TRY(emit_part(e, &lo->att.prob, sm->out[0], pv->in[0], &p->prob));
+    SG_TRY(emit_part(e, &lo->att.score, qk->out[0], sm->in[0], sm->in[0], &p->score));
+    SG_TRY(emit_part(e, &lo->att.prob, sm->out[0], pv->in[0], pv->in[0], &p->prob));
     p->score_dims = sm->in[0];
     p->out_dims = pv->out[0];
     p->stats = sm->n_out > 1 ? sm->out[1] : -1;
@@ -186,7 +186,7 @@ static sinter_status_t emit_inner(emitter_t *e, step_t *step)
     p->inf_as_zero = softmax_inf_as_zero(sm);
     const int bare = lower_mask_limits(lo, p);
     if (bare >= 0) {
-        SG_TRY(emit_part(e, &lo->att.score, qk->out[0], bare, &p->bare));
+        SG_TRY(emit_part(e, &lo->att.score, qk->out[0], bare, bare, &p->bare));
     }
     const sinter_fpmath_mode_t k_mode = emit_mode(lo, qk), v_mode = emit_mode(lo, pv);
     step->permit = permit_of(k_mode == v_mode ? k_mode : sinter_fpmath_mode_strict, false);

@@ -3,6 +3,7 @@
 #include "graph/experts.h"
 #include "backend_xsmm/plan/emit.h"
 #include "backend_xsmm/steps/product.h"
+#include "graph/layout.h"
 
 /* ---- which nodes ----------------------------------------------------------------------------- */
 
@@ -34,13 +35,15 @@ static int indices_of(const lowering_t *lo)
     return ids >= 0 && lo->g->values[ids].producer < 0 ? ids : -1;
 }
 
-/* A Gather of a row for each expert, [experts, 1, N]: a bias. */
+/* A Gather of a row for each expert, [experts, 1, N] or [experts, N]: a bias. */
 static bool takes_rows(const lowering_t *lo, const node_t *n)
 {
     const lt_t *table = &lo->g->values[n->in[0]].lt;
     const int64_t axis = n->kind == sinter_op_gather ? node_s64(n, sinter_op_attr_axis, 0) : -1;
-    return n->kind == sinter_op_gather && n->in[1] == indices_of(lo) && (axis == 0 || axis == -3) &&
-           table->ndims == 3 && table->dims[1] == 1 && lo->g->values[n->in[0]].producer < 0 &&
+    return n->kind == sinter_op_gather && n->in[1] == indices_of(lo) &&
+           (axis == 0 || axis == -table->ndims) &&
+           (table->ndims == 2 || (table->ndims == 3 && table->dims[1] == 1)) &&
+           !lt_is_opaque(table) && lo->g->values[n->in[0]].producer < 0 &&
            !lo->g->values[n->out[0]].is_output && lo->mlp.n_tables < MLP_TABLES;
 }
 
@@ -55,6 +58,17 @@ static bool takes(const lowering_t *lo, int node)
 static bool is_dequantised(const node_t *n, int port)
 {
     return n->in_dequant != NULL && n->in_dequant[port] != NULL;
+}
+
+/* The value that reshapes show in other dims. */
+static int shown_by(const lowering_t *lo, int v)
+{
+    const graph_t *g = lo->g;
+    for (int p = g->values[v].producer; p >= 0 && g->nodes[p].kind == sinter_op_static_reshape;
+         p = g->values[v].producer) {
+        v = g->nodes[p].in[0];
+    }
+    return v;
 }
 
 /* What a product reads must be in memory, but for A, if that is made in the step. */
@@ -89,7 +103,8 @@ static sinter_status_t product(lowering_t *lo, int node, int spine)
         return sinter_success;
     }
     if (parts->n_upper == MLP_UPPER ||
-        (parts->n_upper > 0 && lo->g->nodes[parts->upper[0]].in[0] != n->in[0])) {
+        (parts->n_upper > 0 &&
+         shown_by(lo, lo->g->nodes[parts->upper[0]].in[0]) != shown_by(lo, n->in[0]))) {
         return give_up(lo, "the first products are more than two, or take rows of different "
                            "tensors");
     }
@@ -116,16 +131,27 @@ static sinter_status_t sum_of_experts(lowering_t *lo, int node)
     return sinter_success;
 }
 
-/* Elementwise work on results of products. */
+/* The input of a node that is a result of a product, or made of one. */
+static int spine_input(const lowering_t *lo, const node_t *n)
+{
+    int i = 0;
+    while ((lo->spine[n->in[i]] & (SPINE_MID | SPINE_WEIGH)) == 0) {
+        i++;
+    }
+    return n->in[i];
+}
+
+/* Elementwise work on results of products, over the dims of the first one of its inputs. */
 static sinter_status_t spine_eltwise(lowering_t *lo, int node, int spine)
 {
     const node_t *n = &lo->g->nodes[node];
     const bool mid = spine == SPINE_MID;
     cluster_t *part = mid ? &lo->mlp.mid : &lo->mlp.weigh;
-    const int space = lo->g->nodes[mid ? lo->mlp.upper[0] : lo->mlp.down].out[0];
+    int *space = mid ? &lo->mlp.mid_space : &lo->mlp.weigh_space;
     bool fits;
+    *space = *space < 0 ? spine_input(lo, n) : *space;
     SG_TRY(lower_need_vectors(lo, n));
-    SG_TRY(lower_fits(lo, node, space, &fits));
+    SG_TRY(lower_fits(lo, node, *space, &fits));
     if (!fits) {
         return give_up(lo, "an op on the results of a product changes dims");
     }
@@ -135,6 +161,34 @@ static sinter_status_t spine_eltwise(lowering_t *lo, int node, int spine)
     }
     lo->spine[n->out[0]] = (char)spine;
     return sinter_success;
+}
+
+/* Dims but those of 1. */
+static int long_dims(const lt_t *lt, int64_t *dims)
+{
+    int n = 0;
+    for (int d = 0; d < lt->ndims; d++) {
+        if (lt->dims[d] != 1) {
+            dims[n++] = lt->dims[d];
+        }
+    }
+    return n;
+}
+
+/* A reshape that leaves rows as they are: it adds or drops dims of 1. */
+static sinter_status_t spine_view(lowering_t *lo, int node, int spine)
+{
+    const node_t *n = &lo->g->nodes[node];
+    const lt_t *from = &lo->probe[n->in[0]], *to = &lo->probe[n->out[0]];
+    int64_t dims[2][SINTER_MAX_NDIMS];
+    const int n_from = long_dims(from, dims[0]), n_to = long_dims(to, dims[1]);
+    if (n->kind != sinter_op_static_reshape || from->ndims < 1 || to->ndims < 1 || n_from != n_to ||
+        memcmp(dims[0], dims[1], sizeof(int64_t) * (size_t)n_to) != 0 ||
+        from->dims[from->ndims - 1] != to->dims[to->ndims - 1]) {
+        return give_up(lo, "a view of the results of a product changes more than dims of 1");
+    }
+    lo->spine[n->out[0]] = (char)spine;
+    return lower_join(lo, spine == SPINE_MID ? &lo->mlp.mid : &lo->mlp.weigh, -1, node);
 }
 
 static sinter_status_t gather(lowering_t *lo, int node)
@@ -163,7 +217,8 @@ static sinter_status_t gather(lowering_t *lo, int node)
     if (n->kind == sinter_op_reduce_sum && spine == SPINE_WEIGH && lo->mlp.sum < 0) {
         return sum_of_experts(lo, node);
     }
-    return lower_is_eltwise(n->kind)
+    return lower_is_view(n) ? spine_view(lo, node, spine)
+           : lower_is_eltwise(n->kind)
                ? spine_eltwise(lo, node, spine)
                : give_up(lo, "an op on the results of a product is neither elementwise nor the sum "
                              "over the experts of a token");
@@ -206,6 +261,17 @@ static sinter_status_t emit_product(emitter_t *e, int node, step_t **out)
     return chain_finish(&e->b, -1, false, &step->post);
 }
 
+/* The value that a chain loads where it reads v: a view, if that is all that reads v. */
+static int as_loaded(const lowering_t *lo, int v)
+{
+    const graph_t *g = lo->g;
+    while (g->values[v].n_uses == 1 &&
+           g->nodes[g->uses[g->uses_begin[v]]].kind == sinter_op_static_reshape) {
+        v = g->nodes[g->uses[g->uses_begin[v]]].out[0];
+    }
+    return v;
+}
+
 static sinter_status_t emit_inner(emitter_t *e, step_t *step)
 {
     lowering_t *lo = e->lo;
@@ -216,7 +282,7 @@ static sinter_status_t emit_inner(emitter_t *e, step_t *step)
     p->n_upper = parts->n_upper;
     for (int i = 0; i < p->n_upper; i++) {
         const node_t *n = &lo->g->nodes[parts->upper[i]];
-        p->upper[i] = n->out[0];
+        p->upper[i] = i + 1 < p->n_upper ? as_loaded(lo, n->out[0]) : n->out[0];
         mode = emit_mode(lo, n) == mode ? mode : sinter_fpmath_mode_strict;
         SG_TRY(emit_product(e, parts->upper[i], &p->product[i]));
     }
@@ -228,8 +294,10 @@ static sinter_status_t emit_inner(emitter_t *e, step_t *step)
     for (int i = 0; i <= p->n_upper; i++) {
         p->product[i]->permit = step->permit;
     }
-    SG_TRY(emit_part(e, &parts->mid, p->upper[p->n_upper - 1], down->in[0], &p->mid));
-    return emit_part(e, &parts->weigh, down->out[0], lo->g->nodes[parts->sum].in[0], &p->weigh);
+    SG_TRY(emit_part(e, &parts->mid, p->upper[p->n_upper - 1], down->in[0], parts->mid_space,
+                     &p->mid));
+    return emit_part(e, &parts->weigh, down->out[0], lo->g->nodes[parts->sum].in[0],
+                     parts->weigh_space, &p->weigh);
 }
 
 static sinter_status_t emit(emitter_t *e, const cluster_t *cl, step_t *step)

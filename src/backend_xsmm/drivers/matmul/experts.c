@@ -299,6 +299,13 @@ static void seek_rows(matmul_task_t *t, int64_t expert, const int64_t *order, in
     matmul_seek_tiles(t);
 }
 
+/* The index of a row's element in a chain, whose last dim is that of columns. */
+static void seek_index(const chain_bound_t *chain, int64_t row, int64_t column, int64_t *idx)
+{
+    walk_seek(chain->ndims - 1, chain->dims, row, idx);
+    idx[chain->ndims - 1] = column;
+}
+
 /* Points a chain's operands at the expert's rows of tables. */
 static void seek_tables(const experts_task_t *t, chain_bound_t *chain, int64_t expert)
 {
@@ -310,7 +317,8 @@ static void seek_tables(const experts_task_t *t, chain_bound_t *chain, int64_t e
                 continue;
             }
             memset(ref->stride, 0, sizeof ref->stride);
-            ref->stride[chain->ndims - 1] = table->dims[2] > 1 ? table->strides[2] : 0;
+            const int last = table->ndims - 1;
+            ref->stride[chain->ndims - 1] = table->dims[last] > 1 ? table->strides[last] : 0;
             ref->data =
                 table->data + expert * table->strides[0] * dtype_traits(table->dtype)->bits / 8;
         }
@@ -394,11 +402,10 @@ static void multiply_upper(experts_task_t *t, int64_t n0, int cols, bool *usable
         float *values = t->buf.acc[n - 1] + (size_t)r * MM_PANEL;
         memcpy(t->buf.row, values, (size_t)cols * sizeof *values);
         if (t->st->mid.chain != NULL) {
-            (void)matmul_seek_row(last, r);
-            last->idx[last->st->nb] = 0;
-            last->idx[last->st->nb + 1] = n0;
+            int64_t idx[SINTER_MAX_NDIMS];
+            seek_index(t->buf.mid, row, n0, idx);
             seek_results(t, r, n0);
-            chain_run(t->buf.mid, last->idx, cols, t->buf.row, t->buf.chain);
+            chain_run(t->buf.mid, idx, cols, t->buf.row, t->buf.chain);
         }
         keep_row(t, row, n0, cols, t->buf.row);
     }
@@ -456,10 +463,9 @@ static void add_to_sums(experts_task_t *t, float *sums, int64_t from)
         float *values = down->buf.acc + (size_t)r * MM_PANEL,
               *sum = sums + down->order[down->row0 + r] / each * t->st->sums + down->n0 - from;
         if (t->st->weigh.chain != NULL) {
-            (void)matmul_seek_row(down, r);
-            down->idx[down->st->nb] = 0;
-            down->idx[down->st->nb + 1] = down->n0;
-            chain_run(t->buf.weigh, down->idx, down->cols, values, t->buf.chain);
+            int64_t idx[SINTER_MAX_NDIMS];
+            seek_index(t->buf.weigh, down->order[down->row0 + r], down->n0, idx);
+            chain_run(t->buf.weigh, idx, down->cols, values, t->buf.chain);
         }
         for (int c = 0; c < down->cols; c++) {
             sum[c] += values[c];
@@ -472,10 +478,9 @@ static void store_sums(experts_task_t *t, float *sums, int64_t from, int64_t n)
 {
     const chain_bound_t *post = &t->st->post;
     for (int64_t token = 0; token < t->st->tokens; token++) {
-        int64_t idx[SINTER_MAX_NDIMS] = {0};
-        walk_seek(post->ndims - 1, post->dims, token, idx);
         for (int64_t c = 0; c < n; c += CHAIN_BLOCK) {
-            idx[post->ndims - 1] = from + c;
+            int64_t idx[SINTER_MAX_NDIMS];
+            seek_index(post, token, from + c, idx);
             chain_run(post, idx, (int)at_most(n - c, CHAIN_BLOCK), sums + token * t->st->sums + c,
                       t->buf.chain);
         }
