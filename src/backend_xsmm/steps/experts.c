@@ -141,7 +141,21 @@ static int spine_input(const lowering_t *lo, const node_t *n)
     return n->in[i];
 }
 
-/* Elementwise work on results of products, over the dims of the first one of its inputs. */
+/* Two values have the same known dims, but that one has more of 1 before them. */
+static bool same_but_for_ones(const lowering_t *lo, int a, int b)
+{
+    const lt_t *x = &lo->g->values[a].lt, *y = &lo->g->values[b].lt;
+    bool same = true;
+    for (int k = 1; k <= x->ndims || k <= y->ndims; k++) {
+        const int64_t m = k <= x->ndims ? x->dims[x->ndims - k] : 1,
+                      n = k <= y->ndims ? y->dims[y->ndims - k] : 1;
+        same = same && m == n && m != SINTER_UNKNOWN_DIM;
+    }
+    return same;
+}
+
+/* Elementwise work on results of products, over the dims of the first one of its inputs, or dims
+ * that are right for it as well. */
 static sinter_status_t spine_eltwise(lowering_t *lo, int node, int spine)
 {
     const node_t *n = &lo->g->nodes[node];
@@ -149,9 +163,10 @@ static sinter_status_t spine_eltwise(lowering_t *lo, int node, int spine)
     cluster_t *part = mid ? &lo->mlp.mid : &lo->mlp.weigh;
     int *space = mid ? &lo->mlp.mid_space : &lo->mlp.weigh_space;
     bool fits;
-    *space = *space < 0 ? spine_input(lo, n) : *space;
+    const int own = spine_input(lo, n);
+    *space = *space < 0 ? own : *space;
     SG_TRY(lower_need_vectors(lo, n));
-    SG_TRY(lower_fits(lo, node, *space, &fits));
+    SG_TRY(lower_fits(lo, node, same_but_for_ones(lo, own, *space) ? own : *space, &fits));
     if (!fits) {
         return give_up(lo, "an op on the results of a product changes dims");
     }
