@@ -21,9 +21,11 @@
 
 enum {
     MOST_PRODUCTS = MLP_UPPER + 1,
-    PANEL_ROWS = 128,      /* most rows of a block that is multiplied by panels */
-    MOST_SUMS = 64 * 1024, /* sums of a share in phase 2 */
-    READ_COST = 4          /* of a column, in rows that are multiplied with it */
+    PANEL_ROWS = 128,        /* most rows of a block that is multiplied by panels */
+    MOST_SUMS = 128 * 1024,  /* sums of a share in phase 2 */
+    MOST_BLOCKS = 8,         /* of rows that a share has loaded at a time, */
+    MOST_LOADED = 384 << 10, /* and the bytes of all but the first one */
+    READ_COST = 4            /* of a column, in rows that are multiplied with it */
 };
 
 typedef struct experts_config {
@@ -39,6 +41,8 @@ typedef struct experts_state {
     int64_t sums;                   /* columns whose sums a share has at a time */
     size_t mid_at, sums_at;         /* in shared memory: what `mid` makes, and each share's sums */
     size_t sums_bytes;
+    int blocks[2];          /* of rows that a share has loaded in phases 1 and 2, */
+    size_t loaded_bytes[2]; /* and the bytes of one */
 } experts_state_t;
 
 /* What a share computes in. */
@@ -59,6 +63,10 @@ typedef struct experts_task {
     const worker_t *w;
     experts_buffers_t buf;
     tiles_task_t product[MOST_PRODUCTS];
+    /* Blocks of rows of an expert, loaded for all panels of columns, and whether they suit the
+     * products. */
+    tiles_buffers_t rows[MOST_BLOCKS];
+    bool usable[MOST_BLOCKS];
 } experts_task_t;
 
 /* ---- selection ------------------------------------------------------------------------------- */
@@ -211,22 +219,36 @@ static sinter_status_t bind_product(const kernel_t *self, const problem_t *p, in
     return sinter_success;
 }
 
+/* How many blocks of rows a share has loaded at a time, in both phases. Gives the bytes. */
+static size_t choose_blocks(const experts_config_t *c, const mlp_params_t *m, experts_state_t *st)
+{
+    size_t bytes = 0;
+    for (int phase = 0; phase < 2; phase++) {
+        tiles_buffers_t buffers;
+        const int i = phase == 0 ? 0 : m->n_upper;
+        const matmul_state_t *own = &st->product[i];
+        const size_t one = tiles_buffers(&c->product[i], own->K, TILES_ROWS, NULL, &buffers);
+        const int64_t more = at_most((int64_t)(MOST_LOADED / one), MOST_BLOCKS - 1),
+                      all = (own->rows + TILES_ROWS - 1) / TILES_ROWS;
+        st->loaded_bytes[phase] = one;
+        st->blocks[phase] = (int)at_least(at_most(all, 1 + more), 1);
+        bytes = most_of(bytes, one * (size_t)st->blocks[phase]);
+    }
+    return bytes;
+}
+
 static sinter_status_t choose(const kernel_t *self, const problem_t *p, const void *config,
                               void *state, choice_t *choice)
 {
     const experts_config_t *c = config;
     const mlp_params_t *m = &p->step->p.mlp;
     experts_state_t *st = state;
-    tiles_buffers_t buffers;
     st->n_upper = m->n_upper;
     matmul_state_t *first = &st->product[0], *down = &st->product[m->n_upper];
-    size_t bytes = 0;
     for (int i = 0; i <= m->n_upper; i++) {
         SG_TRY(bind_product(self, p, i, c, st, choice));
-        bytes = most_of(bytes, c->tiles ? tiles_buffers(&c->product[i], st->product[i].K,
-                                                        TILES_ROWS, NULL, &buffers)
-                                        : 0);
     }
+    const size_t bytes = c->tiles ? choose_blocks(c, m, st) : 0;
     st->mid.chain = st->weigh.chain = NULL;
     if (m->mid != NULL) {
         SG_TRY(chain_bind(m->mid, p->frame, self->needs, &st->mid));
@@ -345,20 +367,41 @@ static void seek_results(const experts_task_t *t, int r, int64_t n0)
     }
 }
 
-/* The product of the task's rows with the columns at hand. loaded: the rows are in the buffers;
- * *usable: they are for these products. False: they must be loaded again. */
-static bool multiply(const experts_task_t *t, tiles_task_t *product, bool usable)
+/* The product of block k of rows with the columns at hand. */
+static void multiply(experts_task_t *t, tiles_task_t *product, int k)
 {
     if (!t->c->tiles) {
         matmul_panel(&product->t);
-        return true;
+    } else if (!tiles_run_panel(product, t->usable[k])) {
+        t->usable[k] = tiles_load_rows(product); /* single rows were in their place */
     }
-    return tiles_run_panel(product, usable);
 }
 
-static bool load_rows(const experts_task_t *t, tiles_task_t *product)
+/* Points products from `from` to `to` at block k of rows of an expert. */
+static void seek_block(experts_task_t *t, int from, int to, int64_t expert, int64_t row0,
+                       int64_t end, int k)
 {
-    return !t->c->tiles || tiles_load_rows(product);
+    for (int i = from; i < to; i++) {
+        const matmul_state_t *st = t->product[i].st;
+        const int64_t first = row0 + k * st->block;
+        seek_rows(&t->product[i].t, expert, experts_rows(st, t->w).order, first,
+                  (int)at_most(end - first, st->block));
+        t->product[i].buf = t->rows[k];
+    }
+}
+
+/* Loads blocks of rows row0.. of an expert for the product, as many as there is room for; gives
+ * the row behind them. */
+static int64_t load_blocks(experts_task_t *t, int product, int64_t expert, int64_t row0,
+                           int64_t end)
+{
+    const int most = t->c->tiles ? t->st->blocks[product > 0] : 1;
+    int k = 0;
+    for (; k < most && row0 + k * t->product[product].st->block < end; k++) {
+        seek_block(t, product, product + 1, expert, row0, end, k);
+        t->usable[k] = !t->c->tiles || tiles_load_rows(&t->product[product]);
+    }
+    return at_most(row0 + k * (int64_t)t->product[product].st->block, end);
 }
 
 /* Row r of the block, as `mid` has made it, to shared memory, and as integers. */
@@ -383,8 +426,8 @@ static void keep_row(const experts_task_t *t, int64_t row, int64_t n0, int cols,
     }
 }
 
-/* Gate and up of one block of rows and one panel of columns. */
-static void multiply_upper(experts_task_t *t, int64_t n0, int cols, bool *usable)
+/* Gate and up of block k of rows and one panel of columns. */
+static void multiply_upper(experts_task_t *t, int64_t n0, int cols, int k)
 {
     const int n = t->p->n_upper;
     for (int i = 0; i < n; i++) {
@@ -392,9 +435,7 @@ static void multiply_upper(experts_task_t *t, int64_t n0, int cols, bool *usable
         product->t.n0 = n0;
         product->t.cols = cols;
         product->t.buf.acc = t->buf.acc[i];
-        if (!multiply(t, product, *usable)) {
-            *usable = load_rows(t, &t->product[0]);
-        }
+        multiply(t, product, k);
     }
     matmul_task_t *last = &t->product[n - 1].t;
     for (int r = 0; r < last->rows; r++) {
@@ -438,17 +479,13 @@ static void run_upper(experts_task_t *t)
         if (t->st->mid.chain != NULL) {
             seek_tables(t, t->buf.mid, e);
         }
-        bool usable = false;
-        for (int64_t n0 = from * TILES_K; n0 < last; n0 += MM_PANEL) {
-            for (int64_t r = 0; r < n; r += st->block) {
-                for (int i = 0; i < t->p->n_upper; i++) {
-                    seek_rows(&t->product[i].t, e, rows.order, first + r,
-                              (int)at_most(n - r, st->block));
+        for (int64_t row0 = first, next; row0 < first + n; row0 = next) {
+            next = load_blocks(t, 0, e, row0, first + n);
+            for (int64_t n0 = from * TILES_K; n0 < last; n0 += MM_PANEL) {
+                for (int k = 0; row0 + k * st->block < next; k++) {
+                    seek_block(t, 0, t->p->n_upper, e, row0, next, k);
+                    multiply_upper(t, n0, (int)at_most(last - n0, MM_PANEL), k);
                 }
-                if (n0 == from * TILES_K || n > st->block) {
-                    usable = load_rows(t, &t->product[0]);
-                }
-                multiply_upper(t, n0, (int)at_most(last - n0, MM_PANEL), &usable);
             }
         }
     }
@@ -503,22 +540,19 @@ static void run_down(experts_task_t *t, float *sums)
         memset(sums, 0, (size_t)(st->tokens * st->sums) * sizeof *sums);
         for (int64_t e = 0; e < own->experts.n; e++) {
             const int64_t first = rows.first[e], n = rows.first[e + 1] - first;
-            bool usable = false;
             if (n > 0 && st->weigh.chain != NULL) {
                 seek_tables(t, t->buf.weigh, e);
             }
-            for (int64_t n0 = from; n0 < to && n > 0; n0 += MM_PANEL) {
-                for (int64_t r = 0; r < n; r += own->block) {
-                    seek_rows(&down->t, e, rows.order, first + r, (int)at_most(n - r, own->block));
-                    down->t.n0 = n0;
-                    down->t.cols = (int)at_most(to - n0, MM_PANEL);
-                    if (n0 == from || n > own->block) {
-                        usable = load_rows(t, down);
+            for (int64_t row0 = first, next; row0 < first + n; row0 = next) {
+                next = load_blocks(t, t->p->n_upper, e, row0, first + n);
+                for (int64_t n0 = from; n0 < to; n0 += MM_PANEL) {
+                    for (int k = 0; row0 + k * own->block < next; k++) {
+                        seek_block(t, t->p->n_upper, t->p->n_upper + 1, e, row0, next, k);
+                        down->t.n0 = n0;
+                        down->t.cols = (int)at_most(to - n0, MM_PANEL);
+                        multiply(t, down, k);
+                        add_to_sums(t, sums, from);
                     }
-                    if (!multiply(t, down, usable)) {
-                        usable = load_rows(t, down);
-                    }
-                    add_to_sums(t, sums, from);
                 }
             }
         }
@@ -563,15 +597,12 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
     }
     unsigned char *own = (unsigned char *)w->shared + st->sums_at + (size_t)w->tid * st->sums_bytes;
     unsigned char *buffers = own + scratch_round((size_t)(st->tokens * st->sums) * sizeof(float));
-    if (c->tiles) {
-        const int a = w->phase == 1 ? 0 : n;
-        const size_t bytes =
-            tiles_buffers(&c->product[a], st->product[a].K, TILES_ROWS, buffers, &t.product[a].buf);
+    for (int k = 0; c->tiles && k < st->blocks[w->phase - 1]; k++) {
+        const int i = w->phase == 1 ? 0 : n;
+        unsigned char *block = buffers + (size_t)k * st->loaded_bytes[w->phase - 1];
+        tiles_buffers(&c->product[i], st->product[i].K, TILES_ROWS, block, &t.rows[k]);
         if (st->product[0].rows > 1) { /* micro-kernels read rows that are missing */
-            memset(buffers, 0, bytes);
-        }
-        for (int i = 1; i < n && a == 0; i++) {
-            t.product[i].buf = t.product[0].buf;
+            memset(block, 0, st->loaded_bytes[w->phase - 1]);
         }
     }
     if (w->phase == 1) {
