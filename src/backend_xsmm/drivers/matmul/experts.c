@@ -208,6 +208,9 @@ static sinter_status_t bind_product(const kernel_t *self, const problem_t *p, in
         experts_reserve(own, choice);
         return sinter_success;
     }
+    if (i < p->step->p.mlp.n_upper) { /* both find the same rows */
+        own->k_block = st->product[0].k_block;
+    }
     const experts_t *first = &st->product[0].experts;
     if (own->rows != st->product[0].rows || own->n_row != st->product[0].n_row ||
         own->experts.n != first->n) {
@@ -219,6 +222,13 @@ static sinter_status_t bind_product(const kernel_t *self, const problem_t *p, in
     return sinter_success;
 }
 
+/* All K of a block of rows, as panels want it. */
+static size_t bytes_of_rows(const experts_config_t *c, const matmul_state_t *st)
+{
+    const int64_t blocks = (st->K + st->k_block - 1) / st->k_block;
+    return (size_t)(blocks * rows_of_block(c) * MM_LDA) * sizeof(float);
+}
+
 /* How many blocks of rows a share has loaded at a time, in both phases. Gives the bytes. */
 static size_t choose_blocks(const experts_config_t *c, const mlp_params_t *m, experts_state_t *st)
 {
@@ -227,8 +237,10 @@ static size_t choose_blocks(const experts_config_t *c, const mlp_params_t *m, ex
         tiles_buffers_t buffers;
         const int i = phase == 0 ? 0 : m->n_upper;
         const matmul_state_t *own = &st->product[i];
-        const size_t one = tiles_buffers(&c->product[i], own->K, TILES_ROWS, NULL, &buffers);
-        const int64_t more = at_most((int64_t)(MOST_LOADED / one), MOST_BLOCKS - 1),
+        const size_t one = c->tiles
+                               ? tiles_buffers(&c->product[i], own->K, TILES_ROWS, NULL, &buffers)
+                               : bytes_of_rows(c, own);
+        const int64_t more = c->tiles ? at_most((int64_t)(MOST_LOADED / one), MOST_BLOCKS - 1) : 0,
                       all = (own->rows + TILES_ROWS - 1) / TILES_ROWS;
         st->loaded_bytes[phase] = one;
         st->blocks[phase] = (int)at_least(at_most(all, 1 + more), 1);
@@ -248,7 +260,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     for (int i = 0; i <= m->n_upper; i++) {
         SG_TRY(bind_product(self, p, i, c, st, choice));
     }
-    const size_t bytes = c->tiles ? choose_blocks(c, m, st) : 0;
+    const size_t bytes = choose_blocks(c, m, st);
     st->mid.chain = st->weigh.chain = NULL;
     if (m->mid != NULL) {
         SG_TRY(chain_bind(m->mid, p->frame, self->needs, &st->mid));
@@ -390,16 +402,25 @@ static void seek_block(experts_task_t *t, int from, int to, int64_t expert, int6
     }
 }
 
+static bool load_rows(const experts_task_t *t, tiles_task_t *product)
+{
+    if (t->c->tiles) {
+        return tiles_load_rows(product);
+    }
+    matmul_load_whole(&product->t, 0, 1);
+    return true;
+}
+
 /* Loads blocks of rows row0.. of an expert for the product, as many as there is room for; gives
  * the row behind them. */
 static int64_t load_blocks(experts_task_t *t, int product, int64_t expert, int64_t row0,
                            int64_t end)
 {
-    const int most = t->c->tiles ? t->st->blocks[product > 0] : 1;
+    const int most = t->st->blocks[product > 0];
     int k = 0;
     for (; k < most && row0 + k * t->product[product].st->block < end; k++) {
         seek_block(t, product, product + 1, expert, row0, end, k);
-        t->usable[k] = !t->c->tiles || tiles_load_rows(&t->product[product]);
+        t->usable[k] = load_rows(t, &t->product[product]);
     }
     return at_most(row0 + k * (int64_t)t->product[product].st->block, end);
 }
@@ -597,6 +618,9 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
     }
     unsigned char *own = (unsigned char *)w->shared + st->sums_at + (size_t)w->tid * st->sums_bytes;
     unsigned char *buffers = own + scratch_round((size_t)(st->tokens * st->sums) * sizeof(float));
+    for (int i = 0; i <= n && !c->tiles; i++) {
+        t.product[i].t.buf.own_a = (float *)(void *)buffers;
+    }
     for (int k = 0; c->tiles && k < st->blocks[w->phase - 1]; k++) {
         const int i = w->phase == 1 ? 0 : n;
         unsigned char *block = buffers + (size_t)k * st->loaded_bytes[w->phase - 1];

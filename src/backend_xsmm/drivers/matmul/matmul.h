@@ -168,6 +168,7 @@ typedef struct matmul_state {
 /* One thread's buffers inside its scratch; bf16 ones only for the bf16 kernel. */
 typedef struct matmul_buffers {
     float *a, *b, *acc;
+    float *own_a;  /* NULL, or all of A's rows, which the caller has loaded: as `whole` has them */
     float *chains; /* as acc: the sums of complete chains (MM_CHAIN) */
     uint16_t *a16, *b16;
     blocks_buffers_t blocks;
@@ -300,6 +301,8 @@ int64_t matmul_seek_row(matmul_task_t *t, int r);
 /* A[rows][k..k + kn) into buf.a, at most MM_TALL rows. Rows up to the next height and columns up to
  * MM_GRAIN are zero. */
 void matmul_load_a(matmul_task_t *t, int64_t k, int kn);
+/* The task's rows of A into the memory for all of A, a share of the K blocks. */
+void matmul_load_whole(matmul_task_t *t, int tid, int nth);
 /* The scales or the zero points at a grid of elements of an operand, in rows of ld floats, of
  * which those behind the last column become zero. Groups are no smaller than steps; at most
  * MM_HEIGHT rows, BLOCKS_STRIP columns. */

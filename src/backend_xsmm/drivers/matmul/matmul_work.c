@@ -127,10 +127,10 @@ static void load_rows(matmul_task_t *t, int first, int n, int64_t k, int kn)
     }
 }
 
-/* Where shared memory has A from K block k on. */
+/* Where memory has A from K block k on. */
 static float *find_whole(const matmul_task_t *t, int64_t k)
 {
-    float *whole = t->worker->shared;
+    float *whole = t->buf.own_a != NULL ? t->buf.own_a : t->worker->shared;
     return whole + k / t->st->k_block * t->c->rows * MM_LDA;
 }
 
@@ -139,13 +139,11 @@ void matmul_load_a(matmul_task_t *t, int64_t k, int kn)
     load_rows(t, 0, t->rows, k, kn);
 }
 
-/* A into shared memory, a share of its K blocks. */
-static void load_whole(matmul_task_t *t, int tid, int nth)
+void matmul_load_whole(matmul_task_t *t, int tid, int nth)
 {
     const matmul_state_t *st = t->st;
     int64_t begin, end;
     share((st->K + st->k_block - 1) / st->k_block, tid, nth, &begin, &end);
-    matmul_seek_rows(t, 0, 0, (int)st->rows);
     for (int64_t k = begin * st->k_block; k < end * st->k_block; k += st->k_block) {
         t->buf.a = find_whole(t, k);
         matmul_load_a(t, k, (int)at_most(st->K - k, st->k_block));
@@ -343,8 +341,8 @@ static void multiply_rows(matmul_task_t *t, int64_t k, int kn, int c, int column
     const int tall = t->c->tall, parts = (t->rows + tall - 1) / tall;
     for (int r = 0; r < t->rows; r += tall) {
         const int n = (int)at_most(t->rows - r, tall), next = r + tall < t->rows ? r + tall : 0;
-        if (t->st->whole) {
-            t->buf.a = find_whole(t, k);
+        if (t->st->whole || t->buf.own_a != NULL) {
+            t->buf.a = find_whole(t, k) + (size_t)r * MM_LDA;
         } else if (first || parts > 1) {
             load_rows(t, r, n, k, kn);
             fetch_a(t, next, (int)at_most(t->rows - next, tall), next > 0 ? k : k + kn);
@@ -566,7 +564,8 @@ void matmul_work(const kernel_t *self, const problem_t *p, const void *config, c
     } else if (st->blocks.image.on) {
         image_make(&t, w->tid, w->nth);
     } else if (st->whole && !st->left) {
-        load_whole(&t, w->tid, w->nth);
+        matmul_seek_rows(&t, 0, 0, (int)st->rows);
+        matmul_load_whole(&t, w->tid, w->nth);
     } else if (st->blocks.once && !st->blocks.left) {
         blocks_quantise(&t, w->tid, w->nth);
     }
