@@ -52,7 +52,7 @@ class Goals(unittest.TestCase):
         lines = self.run_tool("--list").stdout.splitlines()
         self.assertGreater(len(lines), 300)
         self.assertEqual([line for line in lines if line not in listed], [])
-        self.assertLess(len(self.run_tool("--list", "--quick").stdout.splitlines()), 70)
+        self.assertLess(len(self.run_tool("--list", "--quick").stdout.splitlines()), 80)
 
     def test_table(self):
         done = self.run_tool(f"--runner={self.fake()}", "--caps", "avx2", "--rounds=2", "--cells")
@@ -71,7 +71,7 @@ class Goals(unittest.TestCase):
         self.assertIn("| · s8-g32 T 16384 strict | | 0.90 0.90 |", done.stdout)
         self.assertEqual(rows["experts, 512 tokens, int8"][-1],
                          "missed by 3 of 3, by 3 at the roofline too |")
-        self.assertIn("\n27 of 29 goals met", done.stdout)
+        self.assertIn("\n31 of 34 goals met", done.stdout)
         self.assertEqual(done.returncode, 1, done.stderr)
 
     def test_all_met(self):

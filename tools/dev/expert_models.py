@@ -16,6 +16,8 @@ MLPS = {
     "qwen3-30b-a3b-int4-g128": (128, 8, 2048, 768, "qwen3-30b-a3b-int4-g128", False),
     "qwen3-30b-a3b-q4_k": (128, 8, 2048, 768, "qwen3-30b-a3b-q4_k", False),
     "gpt-oss-20b-mxfp4": (32, 4, 2880, 2880, "gpt-oss-20b-mxfp4", True),
+    # A quarter of its 256 experts, so that the tables fit into the memory of a small machine.
+    "deepseek-v3-int4-g128": (64, 8, 7168, 2048, "qwen3-30b-a3b-int4-g128", False),
 }
 TOKENS = (1, 8, 64, 512)
 SMALL = (5, 48, 512)  # experts, N, K

@@ -99,6 +99,24 @@ def experts(tokens, mode):
             for name, row in expert_models.EXPERTS.items()]
 
 
+def expert_mlps(tokens, mode):
+    return [Cell(f"{name} {tokens} tokens {mode}",
+                 expert_models.mlp_line(name, row, tokens, mode, False))
+            for name, row in expert_models.MLPS.items()]
+
+
+def goals_of_experts(work, cells):
+    """Of 8 and 64 tokens: reading all their experts once takes at least such a part of the time."""
+    return [
+        Goal(f"{work}, 1 token, int8", cells(1, "int8"), both(READS, 0.85, 0.90)),
+        Goal(f"{work}, 8 tokens, int8", cells(8, "int8"), both(READS, 1 / 1.25, 1 / 1.10)),
+        Goal(f"{work}, 64 tokens, int8", cells(64, "int8"), both(READS, 1 / 1.5, 1 / 1.25)),
+        Goal(f"{work}, 512 tokens, int8", cells(512, "int8"),
+             {"avx2": (FMA, 1.5), "avx512_vnni": (INT8, 0.60)}),
+        Goal(f"{work}, 512 tokens, strict", cells(512, "strict"), both(FMA, 0.75, 0.80)),
+    ]
+
+
 def listed(name, first):
     """The lines of a list, those first whose case has one of these names."""
     with open(os.path.join(LISTS, name), encoding="ascii") as file:
@@ -141,13 +159,8 @@ def goals():
         Goal("prefill, int8 against strict",
              prefill(128, "int8", ["s4-zp-g32"], "strict") +
              prefill(64, "int8", ["s4-zp-g32"], "strict"), both(FASTER, 1.3, 1.5)),
-        # Of 8 and 64 tokens: reading all their experts once takes at least such a part of the time.
-        Goal("experts, 1 token, int8", experts(1, "int8"), both(READS, 0.85, 0.90)),
-        Goal("experts, 8 tokens, int8", experts(8, "int8"), both(READS, 1 / 1.25, 1 / 1.10)),
-        Goal("experts, 64 tokens, int8", experts(64, "int8"), both(READS, 1 / 1.5, 1 / 1.25)),
-        Goal("experts, 512 tokens, int8", experts(512, "int8"),
-             {"avx2": (FMA, 1.5), "avx512_vnni": (INT8, 0.60)}),
-        Goal("experts, 512 tokens, strict", experts(512, "strict"), both(FMA, 0.75, 0.80)),
+        *goals_of_experts("experts", experts),
+        *goals_of_experts("MLP of experts", expert_mlps),
         Goal("matmul, 1 row, 4 and 8 bits, int8", matmul([1], codes, "int8"),
              both(READS, 0.90, 0.92)),
         Goal("matmul, 1 row, 4 bits, strict", matmul([1], matmul_models.FOUR_BITS, "strict"),
