@@ -98,10 +98,12 @@ typedef struct matmul_params {
 
 /* The MLP of experts: out = the sum over the experts of a token of weigh(down(mid(gate, up))).
  * Products are steps of kind MATMUL that the plan does not list: n_upper products of the
- * activation, then the one of what `mid` makes of their results. */
+ * activation, then the one of what `mid` makes of their results. Where one table has gate and up,
+ * both are the same product, of which the second one has the upper half of the columns. */
 enum { MLP_UPPER = 2, MLP_TABLES = 8 };
 typedef struct mlp_params {
     int n_upper;
+    bool halves; /* of one product */
     struct step *product[MLP_UPPER + 1];
     /* The results of the first n_upper products as `mid` reads them: values without memory. The
      * last of them is in register 0. */

@@ -16,7 +16,8 @@ typedef enum join_how {
     JOIN_SCALES,
     JOIN_EXPERTS,
     JOIN_ROUTES,
-    JOIN_CHAINS
+    JOIN_CHAINS,
+    JOIN_BETWEEN
 } join_how_t;
 
 /* As in joins.def. */
@@ -117,20 +118,6 @@ static bool scaled_by(const joiner_t *j, int part, int v)
     return false;
 }
 
-static bool reads_any(const joiner_t *j, int part, int v)
-{
-    const matcher_t *m = j->m;
-    for (int i = 0; i < m->parts[part].n; i++) {
-        const node_t *n = &m->g->nodes[m->parts[part].nodes[i]];
-        for (int k = 0; k < n->n_in; k++) {
-            if (n->in[k] == v) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
 /* A product of `part` takes experts by these indices. */
 static bool has_experts(const joiner_t *j, int part, int indices)
 {
@@ -142,6 +129,18 @@ static bool has_experts(const joiner_t *j, int part, int indices)
     return has;
 }
 
+static bool is_read(const matcher_t *m, int part, int v)
+{
+    bool reads = false;
+    for (int i = 0; i < m->parts[part].n && !reads; i++) {
+        const node_t *n = &m->g->nodes[m->parts[part].nodes[i]];
+        for (int k = 0; k < n->n_in; k++) {
+            reads = reads || n->in[k] == v;
+        }
+    }
+    return reads;
+}
+
 /* v is an expert, or scales or zero points of one, that a product of `part` multiplies with; or the
  * rows of a bias that a Gather takes by the indices of such a product. */
 static bool takes_by_experts(const joiner_t *j, int part, int v)
@@ -149,7 +148,7 @@ static bool takes_by_experts(const joiner_t *j, int part, int v)
     const matcher_t *m = j->m;
     const int p = m->g->values[v].producer;
     const node_t *gather = p >= 0 ? &m->g->nodes[p] : NULL;
-    return reads_any(j, part, v) && gather != NULL &&
+    return gather != NULL && is_read(m, part, v) &&
            (graph_product_of_experts(m->g, gather) != NULL ||
             (gather->kind == sinter_op_gather && m->g->values[gather->in[0]].producer < 0 &&
              has_experts(j, part, gather->in[1])));
@@ -160,17 +159,43 @@ static bool chains_experts(const joiner_t *j, int part, int v)
 {
     const matcher_t *m = j->m;
     const int p = m->g->values[v].producer;
-    bool reads = false;
     int indices = -1;
-    for (int i = 0; i < m->parts[part].n && p >= 0; i++) {
-        const node_t *n = &m->g->nodes[m->parts[part].nodes[i]];
-        const int own = graph_experts(m->g, n);
-        indices = own >= 0 ? own : indices;
-        for (int k = 0; k < n->n_in; k++) {
-            reads = reads || n->in[k] == v;
-        }
+    for (int i = 0; i < m->parts[part].n && indices < 0; i++) {
+        indices = graph_experts(m->g, &m->g->nodes[m->parts[part].nodes[i]]);
     }
-    return reads && has_experts(j, m->owner[p], indices);
+    return p >= 0 && is_read(m, part, v) && has_experts(j, m->owner[p], indices);
+}
+
+/* v is made, by elementwise ops, casts, views and slices alone, of what a product gives that takes
+ * experts by these indices. left: nodes that may still be looked at. */
+static bool is_made_of_experts(const joiner_t *j, int v, int indices, int *left)
+{
+    enum { MAY_BE = PAT_ELTWISE | PAT_CAST | PAT_VIEW };
+    const graph_t *g = j->m->g;
+    const int p = g->values[v].producer;
+    const node_t *n = p >= 0 ? &g->nodes[p] : NULL;
+    bool made = false;
+    if (n == NULL || --*left < 0 || graph_experts(g, n) == indices) {
+        return n != NULL && *left >= 0;
+    }
+    const bool may_be = (pat_classes(n) & MAY_BE) != 0 || n->kind == sinter_op_slice;
+    for (int i = 0; i < n->n_in && may_be && !made; i++) {
+        made = is_made_of_experts(j, n->in[i], indices, left);
+    }
+    return made;
+}
+
+/* `part` multiplies with experts and reads v, which lies between such products. */
+static bool reads_between(const joiner_t *j, int part, int v)
+{
+    const matcher_t *m = j->m;
+    int indices = -1, left = 32;
+    for (int i = 0; i < m->parts[part].n && indices < 0; i++) {
+        indices = graph_experts(m->g, &m->g->nodes[m->parts[part].nodes[i]]);
+    }
+    return indices >= 0 && m->g->values[v].producer >= 0 &&
+           graph_experts(m->g, &m->g->nodes[m->g->values[v].producer]) < 0 &&
+           is_made_of_experts(j, v, indices, &left);
 }
 
 /* Partition `part` reads v as its data. Products and norms do other work too, which does not
@@ -183,6 +208,9 @@ static bool reads(const joiner_t *j, int part, int v, const join_row_t *row)
     }
     if (row->how == JOIN_EXPERTS) {
         return takes_by_experts(j, part, v);
+    }
+    if (row->how == JOIN_BETWEEN) {
+        return is_read(m, part, v) && reads_between(j, part, v);
     }
     if (row->how == JOIN_CHAINS && row->lower == OP_MATMUL) {
         return chains_experts(j, part, v);
@@ -482,7 +510,7 @@ static bool is_known(const joiner_t *j, int v, int part, int router)
     const matcher_t *m = j->m;
     for (int step = 0; step < MOST_TURNS; step++) {
         const int p = m->g->values[v].producer;
-        if ((p >= 0 && (m->owner[p] == part || m->owner[p] == router)) || reads_any(j, router, v)) {
+        if ((p >= 0 && (m->owner[p] == part || m->owner[p] == router)) || is_read(m, router, v)) {
             return true;
         }
         if (p < 0 || (pat_classes(&m->g->nodes[p]) & TURNS_SCORES) == 0) {

@@ -5,6 +5,8 @@
  * of each token. */
 #include "fuzz.h"
 
+#include <string.h>
+
 typedef struct experts {
     int64_t n, N, K, group, tokens, each; /* group 0: all of K */
     sinter_data_type_t codes, scale, zp;  /* undef: none */
@@ -193,6 +195,20 @@ static int activated(fz_t *f, sinter_data_type_t type, int x)
     return fz_binary(f, sinter_op_multiply, type, x, fz_unary(f, sinter_op_sigmoid, type, y));
 }
 
+/* The first or the last half of the columns. */
+static int half(fz_t *f, int x, int last)
+{
+    const fz_tensor_t t = f->tensors[x];
+    int64_t dims[FZ_MAX_RANK];
+    memcpy(dims, t.dims, sizeof dims);
+    const int64_t n = dims[t.ndims - 1] /= 2;
+    const int y = FZ_OP(f, slice, t.type, t.ndims, dims, x);
+    fz_s64(f, sinter_op_attr_starts, 1, &(int64_t){last ? n : 0});
+    fz_s64(f, sinter_op_attr_ends, 1, &(int64_t){last ? 2 * n : n});
+    fz_s64(f, sinter_op_attr_axes, 1, &(int64_t){-1});
+    return y;
+}
+
 void fz_gen_experts_mlp(fz_t *f)
 {
     static const sinter_fpmath_mode_t modes[] = {sinter_fpmath_mode_strict, sinter_fpmath_mode_int8,
@@ -225,10 +241,19 @@ void fz_gen_experts_mlp(fz_t *f)
     /* A reshape can say one unknown dim, and dims of 1 that are known. */
     const int flat = fz_chance(f, 40);
     const int64_t rows[4] = {e.tokens, e.each, 1, e.N};
-    int y = activated(f, type, dense(f, &e, type, x, flat));
-    if (fz_chance(f, 70)) {
-        y = fz_binary(f, sinter_op_multiply, type, y, dense(f, &e, type, x, flat));
+    const int merged = e.N % 16 == 0 && fz_chance(f, 25);
+    experts_t both = e;
+    both.N = 2 * e.N;
+    int gate = dense(f, merged ? &both : &e, type, x, flat), up = -1;
+    if (merged) {
+        const int all = gate, swap = fz_chance(f, 50);
+        gate = half(f, all, swap);
+        up = half(f, all, !swap);
+    } else if (fz_chance(f, 70)) {
+        up = dense(f, &e, type, x, flat);
     }
+    int y = activated(f, type, gate);
+    y = up < 0 ? y : fz_binary(f, sinter_op_multiply, type, y, up);
     f->tensors[y].keep = near_miss == 2;
     y = flat ? fz_reshape(f, y, 2 + e.n_ids, rows + from) : y;
     y = dense(f, &down, type, y, flat);

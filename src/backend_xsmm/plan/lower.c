@@ -11,14 +11,18 @@ static sinter_status_t attempt(plan_t *plan, family_t family, bool assumes, int 
                                const char **why_not)
 {
     graph_t *g = &plan->sub;
-    lowering_t lo = {
-        .plan = plan,
-        .g = g,
-        .assumes = assumes,
-        .family = family,
-        .max_cost = max_cost,
-        .att = {.qk = -1, .softmax = -1, .pv = -1},
-        .mlp = {.indices = -1, .down = -1, .sum = -1, .mid_space = -1, .weigh_space = -1}};
+    lowering_t lo = {.plan = plan,
+                     .g = g,
+                     .assumes = assumes,
+                     .family = family,
+                     .max_cost = max_cost,
+                     .att = {.qk = -1, .softmax = -1, .pv = -1},
+                     .mlp = {.indices = -1,
+                             .down = -1,
+                             .sum = -1,
+                             .half = {-1, -1},
+                             .mid_space = -1,
+                             .weigh_space = -1}};
     lo.probe = ARENA_NEW(&plan->arena, lt_t, g->n_values + 1);
     lo.alike = ARENA_NEW(&plan->arena, int, g->n_values + 1);
     lo.home = ARENA_NEW(&plan->arena, int, g->n_values + 1);

@@ -4,6 +4,7 @@
 #include "backend_xsmm/plan/emit.h"
 #include "backend_xsmm/steps/product.h"
 #include "graph/layout.h"
+#include "graph/shape.h"
 
 /* ---- which nodes ----------------------------------------------------------------------------- */
 
@@ -206,6 +207,33 @@ static sinter_status_t spine_view(lowering_t *lo, int node, int spine)
     return lower_join(lo, spine == SPINE_MID ? &lo->mlp.mid : &lo->mlp.weigh, -1, node);
 }
 
+/* One half of the columns of the only first product: gate and up of one table. */
+static sinter_status_t spine_half(lowering_t *lo, int node)
+{
+    const node_t *n = &lo->g->nodes[node];
+    const lt_t *from = &lo->probe[n->in[0]], *known = &lo->g->values[n->in[0]].lt;
+    bool half = lo->mlp.n_upper == 1 && from->ndims > 0 && known->ndims == from->ndims &&
+                known->dims[known->ndims - 1] != SINTER_UNKNOWN_DIM &&
+                shown_by(lo, n->in[0]) == lo->g->nodes[lo->mlp.upper[0]].out[0];
+    int which = 0;
+    for (int d = 0; d < from->ndims && half; d++) {
+        int64_t start, step, count;
+        const bool last = d == from->ndims - 1;
+        SG_TRY(slice_of_dim(n, from, d, &start, &step, &count));
+        half = step == 1 && (last ? 2 * count == from->dims[d] && count % TILES_COLUMNS == 0 &&
+                                        (start == 0 || start == count)
+                                  : start == 0 && count == from->dims[d]);
+        which = start > 0;
+    }
+    if (!half || lo->mlp.half[which] >= 0) {
+        return give_up(lo, "a slice of the first product is not one of two halves of its columns, "
+                           "each a multiple of 16");
+    }
+    lo->mlp.half[which] = n->out[0];
+    lo->spine[n->out[0]] = SPINE_MID;
+    return sinter_success;
+}
+
 static sinter_status_t gather(lowering_t *lo, int node)
 {
     const node_t *n = &lo->g->nodes[node];
@@ -232,6 +260,9 @@ static sinter_status_t gather(lowering_t *lo, int node)
     if (n->kind == sinter_op_reduce_sum && spine == SPINE_WEIGH && lo->mlp.sum < 0) {
         return sum_of_experts(lo, node);
     }
+    if (n->kind == sinter_op_slice && spine == SPINE_MID) {
+        return spine_half(lo, node);
+    }
     return lower_is_view(n) ? spine_view(lo, node, spine)
            : lower_is_eltwise(n->kind)
                ? spine_eltwise(lo, node, spine)
@@ -248,6 +279,9 @@ static sinter_status_t gathered(lowering_t *lo)
     if (lo->mlp.down < 0 || lo->mlp.sum < 0) {
         return give_up(lo, lo->mlp.down < 0 ? "no product follows the first ones"
                                             : "results are not summed over the experts of a token");
+    }
+    if ((lo->mlp.half[0] < 0) != (lo->mlp.half[1] < 0)) {
+        return give_up(lo, "only one half of the first product is used");
     }
     for (int v = 0; v < lo->g->n_values; v++) {
         if (lo->spine[v] != 0 && (lo->g->values[v].is_output || lo->stored[v])) {
@@ -294,12 +328,19 @@ static sinter_status_t emit_inner(emitter_t *e, step_t *step)
     mlp_params_t *p = &step->p.mlp;
     const node_t *down = &lo->g->nodes[parts->down];
     sinter_fpmath_mode_t mode = emit_mode(lo, down);
-    p->n_upper = parts->n_upper;
+    p->halves = parts->half[0] >= 0;
+    p->n_upper = p->halves ? 2 : parts->n_upper;
     for (int i = 0; i < p->n_upper; i++) {
-        const node_t *n = &lo->g->nodes[parts->upper[i]];
-        p->upper[i] = i + 1 < p->n_upper ? as_loaded(lo, n->out[0]) : n->out[0];
+        const int upper = parts->upper[p->halves ? 0 : i];
+        const node_t *n = &lo->g->nodes[upper];
+        const int v = p->halves ? parts->half[i] : n->out[0];
+        p->upper[i] = i + 1 < p->n_upper ? as_loaded(lo, v) : v;
         mode = emit_mode(lo, n) == mode ? mode : sinter_fpmath_mode_strict;
-        SG_TRY(emit_product(e, parts->upper[i], &p->product[i]));
+        if (i > 0 && p->halves) {
+            p->product[i] = p->product[0];
+        } else {
+            SG_TRY(emit_product(e, upper, &p->product[i]));
+        }
     }
     SG_TRY(emit_product(e, parts->down, &p->product[p->n_upper]));
     p->n_tables = parts->n_tables;
@@ -321,6 +362,12 @@ static sinter_status_t emit(emitter_t *e, const cluster_t *cl, step_t *step)
     return emit_result(e, emit_heavy(e, cl)->out[0], 0);
 }
 
+/* Product i is another one than the product before it. */
+static bool is_another(const mlp_params_t *p, int i)
+{
+    return i == 0 || p->product[i] != p->product[i - 1];
+}
+
 static void visit(const step_t *step, step_see_t see, void *to)
 {
     const mlp_params_t *p = &step->p.mlp;
@@ -339,8 +386,10 @@ static double work(estimate_t *e, const problem_t *p)
     const mlp_params_t *m = &p->step->p.mlp;
     for (int i = 0; i <= m->n_upper; i++) {
         const problem_t product = {.plan = p->plan, .step = m->product[i], .frame = p->frame};
-        const double n = product_work(e, &product);
-        estimate_chain(e, p, i == 0 ? m->mid : i == m->n_upper ? m->weigh : NULL, n);
+        if (is_another(m, i)) {
+            const double n = product_work(e, &product);
+            estimate_chain(e, p, i == 0 ? m->mid : i == m->n_upper ? m->weigh : NULL, n);
+        }
     }
     return estimate_elements(p, m->out_dims);
 }
@@ -348,7 +397,9 @@ static double work(estimate_t *e, const problem_t *p)
 static void layouts(plan_t *plan, step_t *step)
 {
     for (int i = 0; i <= step->p.mlp.n_upper; i++) {
-        product_layouts(plan, step->p.mlp.product[i]);
+        if (is_another(&step->p.mlp, i)) {
+            product_layouts(plan, step->p.mlp.product[i]);
+        }
     }
 }
 
@@ -362,7 +413,9 @@ static void refuse_tiles(const plan_t *plan, const step_t *step, int value, text
 static void report(const plan_t *plan, const step_t *step, textbuf_t *text)
 {
     for (int i = 0; i <= step->p.mlp.n_upper; i++) {
-        product_report(plan, step->p.mlp.product[i], text);
+        if (is_another(&step->p.mlp, i)) {
+            product_report(plan, step->p.mlp.product[i], text);
+        }
     }
 }
 

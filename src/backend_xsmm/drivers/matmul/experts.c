@@ -36,6 +36,7 @@ typedef struct experts_config {
 typedef struct experts_state {
     matmul_state_t product[MOST_PRODUCTS];
     int n_upper;
+    int64_t inner;                  /* columns of what `mid` makes */
     chain_bound_t mid, weigh, post; /* chain NULL: there is none */
     int64_t tokens, columns;        /* of the sums */
     int64_t sums;                   /* columns whose sums a share has at a time */
@@ -260,6 +261,12 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     for (int i = 0; i <= m->n_upper; i++) {
         SG_TRY(bind_product(self, p, i, c, st, choice));
     }
+    st->inner = down->K;
+    if (first->N != st->inner * (m->halves ? 2 : 1)) {
+        return sg_fail(sinter_invalid_shape,
+                       "MatMul: the last product of experts has rows of another length than the "
+                       "results of the first ones");
+    }
     const size_t bytes = choose_blocks(c, m, st);
     st->mid.chain = st->weigh.chain = NULL;
     if (m->mid != NULL) {
@@ -453,7 +460,7 @@ static void multiply_upper(experts_task_t *t, int64_t n0, int cols, int k)
     const int n = t->p->n_upper;
     for (int i = 0; i < n; i++) {
         tiles_task_t *product = &t->product[i];
-        product->t.n0 = n0;
+        product->t.n0 = n0 + (t->p->halves ? i * t->st->inner : 0);
         product->t.cols = cols;
         product->t.buf.acc = t->buf.acc[i];
         multiply(t, product, k);
@@ -478,7 +485,7 @@ static void run_upper(experts_task_t *t)
 {
     const matmul_state_t *st = &t->st->product[0];
     const expert_rows_t rows = experts_rows(st, t->w);
-    const int64_t units = (st->N + TILES_K - 1) / TILES_K;
+    const int64_t units = (t->st->inner + TILES_K - 1) / TILES_K;
     int64_t all = 0, before = 0, begin, end;
     for (int64_t e = 0; e < st->experts.n; e++) {
         const int64_t n = rows.first[e + 1] - rows.first[e];
@@ -496,7 +503,7 @@ static void run_upper(experts_task_t *t)
         if (from >= to) {
             continue;
         }
-        const int64_t last = at_most(to * TILES_K, st->N);
+        const int64_t last = at_most(to * TILES_K, t->st->inner);
         if (t->st->mid.chain != NULL) {
             seek_tables(t, t->buf.mid, e);
         }
