@@ -49,7 +49,7 @@ static sinter_status_t bind_operand(const chain_operand_t *op, const bound_t *v,
             return bad_dim(op, d, v->dims[m], b->dims[d]);
         }
     }
-    for (int m = 0; m < v->ndims; m++) {
+    for (int m = 0; m < v->ndims && !op->row; m++) {
         if (!mapped[m] && v->dims[m] > 1) {
             return bad_dim(op, m, v->dims[m], 1);
         }

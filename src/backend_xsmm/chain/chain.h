@@ -67,6 +67,9 @@ typedef struct chain_operand {
      * nothing. */
     bool grouped;
     int64_t group_size[SINTER_MAX_NDIMS];
+    /* Only the last dim is walked: the step points the operand at a row, whatever dims the value
+     * has besides. */
+    bool row;
 } chain_operand_t;
 
 /* An index along an iteration dim. The op that gives it has dims of its own, those of plan value
@@ -298,6 +301,8 @@ void chain_begin(chain_builder_t *b, arena_t *arena, int ndims, int dims_value, 
 
 /* Loads a value whose dims are aligned at the right, as in numpy. */
 int chain_load(chain_builder_t *b, int plan_value, int value_ndims);
+/* Loads a row that the step points at. */
+int chain_load_row(chain_builder_t *b, int plan_value, int value_ndims);
 /* The same with a map as in chain_operand_t. */
 int chain_load_mapped(chain_builder_t *b, int plan_value, const int8_t *map);
 /* Loads scales or zero points; sizes are the group_size of chain_operand_t. */

@@ -88,6 +88,18 @@ int chain_load(chain_builder_t *b, int plan_value, int value_ndims)
     return chain_load_mapped(b, plan_value, map);
 }
 
+int chain_load_row(chain_builder_t *b, int plan_value, int value_ndims)
+{
+    int8_t map[SINTER_MAX_NDIMS];
+    memset(map, -1, sizeof map);
+    map[b->chain.ndims - 1] = (int8_t)(value_ndims - 1);
+    const int reg = chain_load_mapped(b, plan_value, map);
+    for (int i = 0; i < b->chain.n_operands; i++) {
+        b->operands[i].row = b->operands[i].row || b->operands[i].value == plan_value;
+    }
+    return reg;
+}
+
 int chain_load_split(chain_builder_t *b, int low, int high, int value_ndims,
                      sinter_data_type_t type)
 {

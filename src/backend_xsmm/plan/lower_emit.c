@@ -46,7 +46,9 @@ sinter_status_t emit_reg(emitter_t *e, int v, int *reg)
 {
     if (e->stamp[v] != e->now) {
         emit_note_type(e, v);
-        const int r = chain_load(&e->b, v, e->lo->probe[v].ndims);
+        const int ndims = e->lo->probe[v].ndims;
+        const bool row = e->lo->family == FAMILY_EXPERTS && e->lo->spine[v] != 0;
+        const int r = row ? chain_load_row(&e->b, v, ndims) : chain_load(&e->b, v, ndims);
         if (r < 0) {
             return sinter_out_of_memory;
         }

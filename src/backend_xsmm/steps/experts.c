@@ -142,21 +142,27 @@ static int spine_input(const lowering_t *lo, const node_t *n)
     return n->in[i];
 }
 
-/* Two values have the same known dims, but that one has more of 1 before them. */
-static bool same_but_for_ones(const lowering_t *lo, int a, int b)
+/* All rows have it in common: a scalar or a vector, whatever dims of 1 stand before it. */
+static bool is_common(const lt_t *lt)
 {
-    const lt_t *x = &lo->g->values[a].lt, *y = &lo->g->values[b].lt;
-    bool same = true;
-    for (int k = 1; k <= x->ndims || k <= y->ndims; k++) {
-        const int64_t m = k <= x->ndims ? x->dims[x->ndims - k] : 1,
-                      n = k <= y->ndims ? y->dims[y->ndims - k] : 1;
-        same = same && m == n && m != SINTER_UNKNOWN_DIM;
+    bool common = lt->ndims >= 0;
+    for (int d = 0; d + 1 < lt->ndims; d++) {
+        common = common && lt->dims[d] == 1;
     }
-    return same;
+    return common;
 }
 
-/* Elementwise work on results of products, over the dims of the first one of its inputs, or dims
- * that are right for it as well. */
+/* Whether a node that is computed over other dims of the same rows is right all the same. */
+static bool reads_rows(const lowering_t *lo, const node_t *n)
+{
+    bool rows = n->kind != sinter_op_gen_index;
+    for (int i = 0; i < n->n_in; i++) {
+        rows = rows && (lo->spine[n->in[i]] != 0 || is_common(&lo->g->values[n->in[i]].lt));
+    }
+    return rows;
+}
+
+/* Elementwise work on results of products, over the dims of the first one of its inputs. */
 static sinter_status_t spine_eltwise(lowering_t *lo, int node, int spine)
 {
     const node_t *n = &lo->g->nodes[node];
@@ -167,7 +173,10 @@ static sinter_status_t spine_eltwise(lowering_t *lo, int node, int spine)
     const int own = spine_input(lo, n);
     *space = *space < 0 ? own : *space;
     SG_TRY(lower_need_vectors(lo, n));
-    SG_TRY(lower_fits(lo, node, same_but_for_ones(lo, own, *space) ? own : *space, &fits));
+    SG_TRY(lower_fits(lo, node, *space, &fits));
+    if (!fits && reads_rows(lo, n)) {
+        SG_TRY(lower_fits(lo, node, own, &fits));
+    }
     if (!fits) {
         return give_up(lo, "an op on the results of a product changes dims");
     }
