@@ -142,6 +142,19 @@ static int spine_input(const lowering_t *lo, const node_t *n)
     return n->in[i];
 }
 
+/* Two values have the same known dims, but that one has more of 1 before them. */
+static bool same_but_for_ones(const lowering_t *lo, int a, int b)
+{
+    const lt_t *x = &lo->g->values[a].lt, *y = &lo->g->values[b].lt;
+    bool same = true;
+    for (int k = 1; k <= x->ndims || k <= y->ndims; k++) {
+        const int64_t m = k <= x->ndims ? x->dims[x->ndims - k] : 1,
+                      n = k <= y->ndims ? y->dims[y->ndims - k] : 1;
+        same = same && m == n && m != SINTER_UNKNOWN_DIM;
+    }
+    return same;
+}
+
 /* All rows have it in common: a scalar or a vector, whatever dims of 1 stand before it. */
 static bool is_common(const lt_t *lt)
 {
@@ -174,7 +187,7 @@ static sinter_status_t spine_eltwise(lowering_t *lo, int node, int spine)
     *space = *space < 0 ? own : *space;
     SG_TRY(lower_need_vectors(lo, n));
     SG_TRY(lower_fits(lo, node, *space, &fits));
-    if (!fits && reads_rows(lo, n)) {
+    if (!fits && (same_but_for_ones(lo, own, *space) || reads_rows(lo, n))) {
         SG_TRY(lower_fits(lo, node, own, &fits));
     }
     if (!fits) {
