@@ -13,8 +13,8 @@ typedef sinter_logical_tensor_t lt_t;
 enum { GS_MAX_RANK = 6 };
 
 /* An input, and where an execute finds it: dim i is ne[size_dim[i]] of tensor number size_of[i] of
- * the list; its stride is nb[stride_dim[i]] of tensor number strides_of. A size_dim below 0 is a dim
- * of 1, a stride_dim below 0 a stride of 0. */
+ * the list; its stride is nb[stride_dim[i]] of tensor number strides_of. A size_dim below 0 is a
+ * dim of 1, a stride_dim below 0 a stride of 0. */
 typedef struct gs_input {
     uint64_t id;
     int tensor;     /* in the list; -1: constants of the graph's own */

@@ -390,7 +390,8 @@ static bool translate_scan(gs_builder_t *b, const tensor_t *t)
     if (!st.in_graph) {
         st.cache = gs_input_in_order(b, cache, -1, 4, gs_plain_order(4));
     }
-    if (!st.in_graph && gs_op(gs_root(cache)) == GS_OP_NONE && gs_dim(b, x, 3) >= 0 && r.kept == 1) {
+    if (!st.in_graph && gs_op(gs_root(cache)) == GS_OP_NONE && gs_dim(b, x, 3) >= 0 &&
+        r.kept == 1) {
         find_copy(b, t, ggml_nelements(x), cache, &st);
     }
     if (!gs_use_plain(b, x, 4, &given) || !gs_use_plain(b, dt, 3, &three) ||

@@ -1,6 +1,6 @@
-/* Quantised caches in buffers of the host, as layers on the CPU have them. The host has blocks there,
- * so a graph reads a copy of them as planes. Whoever else writes the cache does not say so: before
- * each run the blocks are compared with those that the planes were made of. */
+/* Quantised caches in buffers of the host, as layers on the CPU have them. The host has blocks
+ * there, so a graph reads a copy of them as planes. Whoever else writes the cache does not say so:
+ * before each run the blocks are compared with those that the planes were made of. */
 #ifndef SINTER_GGML_RELAID_H
 #define SINTER_GGML_RELAID_H
 

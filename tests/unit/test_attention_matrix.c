@@ -1,8 +1,8 @@
 /* Attention against the oracle over covering designs: of every two properties below, every two
  * values meet in at least one case (where they fit together, and the case is not too large). One
- * design has all values, one those of decoding, one those of latent attention. SINTER_MATRIX=full takes long caches in as well,
- * SINTER_MATRIX_ONLY=N runs one case, SINTER_MATRIX_STEP=N every Nth one, SINTER_RANDOM_SEED makes
- * other designs. */
+ * design has all values, one those of decoding, one those of latent attention. SINTER_MATRIX=full
+ * takes long caches in as well, SINTER_MATRIX_ONLY=N runs one case, SINTER_MATRIX_STEP=N every Nth
+ * one, SINTER_RANDOM_SEED makes other designs. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
