@@ -46,6 +46,15 @@ typedef struct selection_case {
 #define CODES_IN(type, s, t) \
     CODES_OF(type, t, "10", "11", "2") CODES_OF(type, t, "12", "13", "5") FLOATS(s, t)
 #define CODES(s, t) CODES_IN("s4", s, t)
+/* One token of 128 heads that share a cache, whose first 512 of 576 elements are the values. */
+#define LATENT(k)                                                                         \
+    k "MatMul transpose_b=1 1:f32:1x128x1x576 2:f32:1x1x4096x576 -> 3:f32:1x128x1x4096; " \
+      "SoftMax axis=-1 3:f32:1x128x1x4096 -> 4:f32:1x128x1x4096; "                        \
+      "Slice starts=0 ends=512 axes=3 2:f32:1x1x4096x576 -> 5:f32:1x1x4096x512; "         \
+      "MatMul 4:f32:1x128x1x4096 5:f32:1x1x4096x512 -> 6:f32:1x128x1x512"
+#define LATENT_CODES                                                                    \
+    LATENT("DynamicDequantize qtype=per_group group_shape=1,1,1,32 10:s4:1x1x4096x576 " \
+           "11:f16:1x1x4096x18 -> 2:f32:1x1x4096x576; ")
 /* K with the tokens contiguous. */
 #define TURNED_K                                                                                  \
     "MatMul 1:f32:1x4x1x64 2:f32:1x4x64x96 -> 3:f32:1x4x1x96; SoftMax axis=-1 3:f32:1x4x1x96 -> " \
@@ -318,6 +327,22 @@ static const selection_case_t cases[] = {
             AVX2_VNNI = {"attention_flash_int8_avxvnni", {"8-bit integers"}},
             AVX512 = {"attention_flash_f32_avx512", {0}},
             VNNI = {"attention_flash_int8_vnni", {"8-bit integers"}}}},
+    {.what = "latent attention, floats",
+     .graph = LATENT(""),
+     .products = true,
+     .at = {GENERIC = {"attention_flash_f32_generic", {"q-block 144 in strips of 24"}},
+            AVX2 = {"attention_flash_f32_avx2", {"q-block 144 in strips of 24, kv-tile 64"}},
+            AVX512 = {"attention_flash_f32_avx512", {"q-block 144 in strips of 24, kv-tile 64"}},
+            VNNI = {"attention_flash_f32_avx512", {"q-block 144 in strips of 24, kv-tile 64"}}}},
+    {.what = "latent attention, codes, int8",
+     .graph = LATENT_CODES,
+     .mode = sinter_fpmath_mode_int8,
+     .apply_to_int = true,
+     .at = {GENERIC = {"attention_flash_f32_generic", {0}},
+            AVX2 = {"attention_flash_int8_avx2", {"kv-tile 128, 8-bit integers"}},
+            AVX2_VNNI = {"attention_flash_int8_avxvnni", {"kv-tile 128, 8-bit integers"}},
+            AVX512 = {"attention_flash_f32_avx512", {0}},
+            VNNI = {"attention_flash_int8_vnni", {"kv-tile 128, 8-bit integers"}}}},
     {.what = "prefill, a number of queries not known at compile",
      .graph = FLOATS("?", "96"),
      .at = {GENERIC = {"attention_flash_f32_generic", {0}}, AVX2 = DECODE_OR_FLASH("avx2"),
