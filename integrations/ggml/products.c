@@ -91,7 +91,7 @@ static bool translate_mul_mat(gs_builder_t *b, const tensor_t *t)
     const tensor_t *weights = t->src[0], *activation = t->src[1];
     const int64_t groups = weights->ne[2];
     const bool shared = groups == 1 && weights->ne[3] == 1 && !is_cache(b, weights),
-               grouped = !shared && activation->ne[2] > groups;
+               grouped = groups > 1 && activation->ne[2] > groups;
     const int rank = shared ? gs_rank(t) : 4;
     lt_t x, w, y;
     if (grouped ? !use_grouped(b, activation, groups, &x) || !use_grouped(b, weights, groups, &w)
@@ -208,27 +208,32 @@ static const char *refuse_scores(const tensor_t *t, const tensor_t *rows, int64_
     return gs_unreadable(mask);
 }
 
-/* y = x plus a mask in memory, of which the first rows count, as many as `rows` has. groups: into
- * how many groups x divides the heads; 0: it has them in one dim. */
+/* y = x plus a mask: a value, or memory, of which the first rows count, as many as `rows` has.
+ * groups: into how many groups x divides the heads; 0: it has them in one dim. */
 static bool add_mask(gs_builder_t *b, const lt_t *x, const tensor_t *mask, const tensor_t *rows,
                      int64_t groups, lt_t *y)
 {
     static const int with_gap[5] = {3, 2, -1, 1, 0};
     const bool gap = groups > 0 && mask->ne[2] == 1;
     const int rank = gap ? 5 : 4;
+    const bool computed = gs_in_graph(b, mask);
     lt_t m, z;
-    if (gs_in_graph(b, mask) || gs_version_of(b, mask)) {
-        return gs_fail(b, "a mask that is computed");
+    if (computed && mask->ne[1] != rows->ne[1]) {
+        return gs_fail(b, "a mask of more rows that is computed");
+    }
+    if (!computed && gs_version_of(b, mask)) {
+        return gs_fail(b, "a mask in memory that is written");
     }
     gs_input_t in = gs_input_in_order(b, mask, -1, rank, gap ? with_gap : gs_plain_order(4));
     in.size_of[rank - 2] = gs_tensors_find(b->tensors, rows);
-    if (!gs_add_input(b, in, &m)) {
+    if (computed ? !gs_use_plain(b, mask, 4, &m) : !gs_add_input(b, in, &m)) {
         return false;
     }
-    if (groups > 0 && !gap) {
+    if (groups > 0 && (computed || !gap)) {
         const sinter_dim_t from[4] = {gs_dim(b, mask, 3), mask->ne[2], gs_dim(b, rows, 1),
                                       gs_dim(b, mask, 0)};
-        const sinter_dim_t to[5] = {from[0], groups, from[1] / groups, from[2], from[3]};
+        const sinter_dim_t to[5] = {from[0], gap ? 1 : groups, gap ? 1 : from[1] / groups, from[2],
+                                    from[3]};
         if (!gs_reshape(b, &m, from, 4, to, 5, &z)) {
             return false;
         }
