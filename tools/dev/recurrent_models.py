@@ -58,5 +58,5 @@ def lists():
     for texts, small, sizes in ((check, True, SMALL), (speed, False, SEQUENCES)):
         texts[0] += " Written by tools/dev/make_models.py."
         texts += [line(name, row, *size, small) for name, row in LAYERS.items() for size in sizes]
-    return {name: "\n".join(texts) + "\n"
-            for name, texts in (("recurrent.list", check), ("perf_recurrent.list", speed))}
+    return {"recurrent.list": "\n".join(check) + "\n",
+            "perf_recurrent.list": "\n".join(speed) + "\n"}
