@@ -212,6 +212,9 @@ static bool translate_concat(gs_builder_t *b, const tensor_t *t)
 {
     const int dim = t->op_params[0], rank = gs_rank(t) > dim ? gs_rank(t) : dim + 1;
     lt_t first, second;
+    if (gs_joins_tokens(t)) {
+        return gs_join_tokens(b, t);
+    }
     if (!gs_use_plain(b, t->src[0], rank, &first) || !gs_use_plain(b, t->src[1], rank, &second)) {
         return false;
     }

@@ -409,6 +409,48 @@ const gs_special_t gs_ssm_scan = {.translate = translate_scan, .refuse = refuse_
 
 /* ---- SSM_CONV -------------------------------------------------------------------------------- */
 
+/* Tokens of a convolution as [sequences, tokens, channels]. */
+static const int channels_last[3] = {2, 0, 1};
+
+bool gs_joins_tokens(const tensor_t *t)
+{
+    return t->op_params[0] == 0 && t->src[1]->op == GGML_OP_TRANSPOSE && t->ne[3] == 1;
+}
+
+/* Channels stay the last dim, as in what has computed the new tokens. So do they in parts along the
+ * tokens, which llama.cpp keeps for the next tokens. */
+bool gs_join_tokens(gs_builder_t *b, const tensor_t *t)
+{
+    const int node = b->node;
+    lt_t kept, tokens;
+    if (!gs_use(b, t->src[0], 3, channels_last, &kept) ||
+        !gs_use(b, t->src[1], 3, channels_last, &tokens)) {
+        return false;
+    }
+    const lt_t y = gs_result(b, 3, channels_last);
+    if (!gs_add(b, sinter_op_concat, sinter_in(&kept), sinter_in(&tokens), sinter_out(&y),
+                sinter_attr_s64(sinter_op_attr_axis, 1)) ||
+        !gs_done(b, &y, 3, channels_last)) {
+        return false;
+    }
+    bool ok = true;
+    for (int n = node + 1; n < b->end && ok; n++) {
+        const tensor_t *view = b->tensors->list[n];
+        int dim;
+        int64_t start, count;
+        if (view->op == GGML_OP_VIEW && view->src[0] == t && view->ne[1] == t->ne[1] &&
+            gs_part_of(view, &dim, &start, &count) == GS_PART_OF_DIM && dim == 0 &&
+            view->ne[0] == count) {
+            lt_t part;
+            ok = gs_slice(b, &y, 1, start, count, &part);
+            b->node = n;
+            ok = ok && gs_done(b, &part, 3, channels_last);
+            b->node = node;
+        }
+    }
+    return ok;
+}
+
 static const char *refuse_conv(const tensor_t *t)
 {
     const char *why = gs_unreadable_floats(t->src[0]);
@@ -425,7 +467,6 @@ static int64_t channels_of_conv(const tensor_t *t)
  * channels]. */
 static bool translate_conv(gs_builder_t *b, const tensor_t *t)
 {
-    static const int channels_last[3] = {2, 0, 1};
     static const int64_t one = 1, none = 0;
     const tensor_t *taps = t->src[1];
     lt_t x, w, filter;

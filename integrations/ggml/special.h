@@ -27,6 +27,10 @@ extern const gs_special_t gs_unary;
 /* rows.c */
 extern const gs_special_t gs_get_rows, gs_set_rows, gs_copy, gs_argsort, gs_top_k;
 /* recurrent.c */
+/* CONCAT of the tokens that a convolution has kept with new ones, which lie the other way round:
+ * [tokens, channels, sequences]. */
+bool gs_joins_tokens(const tensor_t *node);
+bool gs_join_tokens(gs_builder_t *b, const tensor_t *node);
 extern const gs_special_t gs_gated_delta_net, gs_ssm_conv, gs_ssm_scan, gs_l2_norm;
 
 #endif
