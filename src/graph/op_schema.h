@@ -64,7 +64,7 @@ enum { OP_MAX_PORTS = 64 };
 typedef uint32_t dtype_set_t;
 bool dtype_in_set(sinter_data_type_t type, dtype_set_t set);
 
-enum { CARD_PORTS = 6, CARD_PARAMS = 2 };
+enum { CARD_PORTS = 8, CARD_PARAMS = 2 };
 
 typedef sinter_status_t (*check_rule_t)(const struct node *node, const lt_t *in, const lt_t *out);
 typedef sinter_status_t (*shape_rule_t)(const struct node *node, lt_t *in, lt_t *out);

@@ -4,7 +4,7 @@
 #include "passive.h"
 #include "spec_run.h"
 
-enum { PORTS = 6 };
+enum { PORTS = 10 };
 
 /* An op whose tensors have @ and the number of a port, inputs first, in place of id and type.
  * types: of these ports. Where one of them is tried with another type, so are all with its letter
@@ -24,7 +24,8 @@ static const row_t rows[] = {
      "f32 f32 f32 f32 f32 f32", "abcdef"},
     {"BiasAdd @0:2x3 @1:3 -> @2:2x3", "f32 f32 f32", "abc"},
     {"Clamp min=0 max=1 @0:4 -> @1:4", "f32 f32", "ab"},
-    {"Concat axis=0 @0:8 @1:8 @2:8 @3:8 @4:8 -> @5:40", "f32 f32 f32 f32 f32 f32", "aaaaaa"},
+    {"Concat axis=0 @0:8 @1:8 @2:8 @3:8 @4:8 @5:8 @6:8 @7:8 @8:8 -> @9:72",
+     "f32 f32 f32 f32 f32 f32 f32 f32 f32 f32", "aaaaaaaaaa"},
     {"Convolution strides=1 pads_begin=0 pads_end=0 dilations=1 @0:1x5x2 @1:3x2x4 @2:4 -> @3:1x3x4",
      "f32 f32 f32 f32", "abcd"},
     {"ConvTranspose strides=1 pads_begin=0 pads_end=0 dilations=1 @0:1x5x2 @1:3x4x2 @2:4 -> "
@@ -57,6 +58,12 @@ static const row_t rows[] = {
     {"Interpolate mode=nearest sizes=4 @0:1x2x3 -> @1:1x4x3", "f32 f32", "ab"},
     {"LayerNorm @0:2x8 @1:8 @2:8 -> @3:2x8 @4:2 @5:2", "f32 f32 f32 f32 f32 f32", "abcdef"},
     {"LeakyReLU alpha=0.5 @0:4 -> @1:4", "f32 f32", "ab"},
+    {"LinearAttention mode=gated_delta @0:2x3x1x4 @1:2x3x1x4 @2:2x3x1x5 @3:2x1x5x4 @4:2x3x1x1 "
+     "@5:2x3x1x1 @6:2 @7:2 -> @8:2x3x1x5 @9:2x1x5x4",
+     "f32 f32 f32 f32 f32 f32 s32 s32 f32 f32", "abcdefghid"},
+    {"LinearAttention mode=linear @0:2x3x1x4 @1:2x3x1x4 @2:2x3x1x5 @3:2x1x5x4 @4:2 @5:2 -> "
+     "@6:2x3x1x5 @7:2x1x5x4",
+     "f32 f32 f32 f32 s32 s32 f32 f32", "abcdefgd"},
     {"Log @0:4 -> @1:4", "f32 f32", "ab"},
     {"LogSoftmax @0:2x4 -> @1:2x4", "f32 f32", "ab"},
     {"MatMul @0:2x8 @1:8x4 @2:4 -> @3:2x4", "f32 f32 f32 f32", "abcd"},
