@@ -33,6 +33,15 @@ sinter_status_t shape_put(const node_t *node, lt_t *out, int ndims, int64_t *dim
     return sinter_success;
 }
 
+sinter_status_t shape_unify(const node_t *node, lt_t *lt, int d, int64_t *with)
+{
+    return dims_unify(&lt->dims[d], with)
+               ? sinter_success
+               : FAIL_SHAPE(node,
+                            "dimension %d of tensor %" PRIu64 " is %" PRId64 ", expected %" PRId64,
+                            d, lt->id, lt->dims[d], *with);
+}
+
 sinter_status_t shape_axis(const node_t *node, int64_t axis, const lt_t *lt, int *normal)
 {
     if (axis < -lt->ndims || axis >= lt->ndims) {

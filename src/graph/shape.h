@@ -15,6 +15,10 @@
  * contradiction is an error. ndims < 0: nothing is known. */
 sinter_status_t shape_put(const node_t *node, lt_t *out, int ndims, int64_t *dims);
 
+/* Dim d of a tensor is *with: what one side does not know it takes from the other; a contradiction
+ * is an error. */
+sinter_status_t shape_unify(const node_t *node, lt_t *lt, int d, int64_t *with);
+
 /* a: an axis given as -ndims..ndims-1. */
 sinter_status_t shape_axis(const node_t *node, int64_t axis, const lt_t *lt, int *normal);
 

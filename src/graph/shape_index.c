@@ -265,8 +265,8 @@ sinter_status_t shape_rotary_embedding(const node_t *node, lt_t *in, lt_t *out)
             return FAIL_SHAPE(node, "positions, tensor %" PRIu64 ", must be [batch, sequence]",
                               positions->id);
         }
-        SG_TRY(unify(node, positions, 0, &x->dims[0]));
-        SG_TRY(unify(node, positions, 1, &x->dims[sequence]));
+        SG_TRY(shape_unify(node, positions, 0, &x->dims[0]));
+        SG_TRY(shape_unify(node, positions, 1, &x->dims[sequence]));
     }
     for (int i = 1; i < (frequencies ? 2 : 3); i++) {
         const int want = frequencies ? 1 : positions != NULL ? 2 : 3;
@@ -275,8 +275,8 @@ sinter_status_t shape_rotary_embedding(const node_t *node, lt_t *in, lt_t *out)
                               in[i].id, (int)in[i].ndims, want);
         }
         if (in[i].ndims == 3) {
-            SG_TRY(unify(node, &in[i], 0, &x->dims[0]));
-            SG_TRY(unify(node, &in[i], 1, &x->dims[sequence]));
+            SG_TRY(shape_unify(node, &in[i], 0, &x->dims[0]));
+            SG_TRY(shape_unify(node, &in[i], 1, &x->dims[sequence]));
         }
     }
     const int64_t last = x->dims[x->ndims - 1];
@@ -295,7 +295,7 @@ sinter_status_t shape_rotary_embedding(const node_t *node, lt_t *in, lt_t *out)
         }
         for (int i = 1; i < (frequencies ? 2 : 3); i++) {
             if (in[i].ndims > 0) {
-                SG_TRY(unify(node, &in[i], in[i].ndims - 1, &half));
+                SG_TRY(shape_unify(node, &in[i], in[i].ndims - 1, &half));
             }
         }
     }

@@ -34,15 +34,6 @@ sinter_status_t check_linear_attention(const node_t *node, const lt_t *in, const
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
-static sinter_status_t unify(const node_t *node, lt_t *lt, int d, int64_t *with)
-{
-    return dims_unify(&lt->dims[d], with)
-               ? sinter_success
-               : FAIL_SHAPE(node,
-                            "dimension %d of tensor %" PRIu64 " is %" PRId64 ", expected %" PRId64,
-                            d, lt->id, lt->dims[d], *with);
-}
-
 static sinter_status_t check_rank(const node_t *node, const lt_t *lt, const char *what, int rank)
 {
     return lt->ndims < 0 || lt->ndims == rank
@@ -58,7 +49,7 @@ static sinter_status_t unify_gate(const node_t *node, lt_t *gate, lt_t *v, int64
         return sinter_success;
     }
     for (int d = 0; d < 3; d++) {
-        SG_TRY(unify(node, gate, d, &v->dims[d]));
+        SG_TRY(shape_unify(node, gate, d, &v->dims[d]));
     }
     const int64_t last = gate->dims[3];
     return !dim_known(last) || last == 1 || last == columns || columns == UNKNOWN
@@ -101,14 +92,14 @@ sinter_status_t shape_linear_attention(const node_t *node, lt_t *in, lt_t *out)
         return sinter_success;
     }
     for (int i = 0; i < 2; i++) {
-        SG_TRY(unify(node, &in[i], 0, &v->dims[0]));
-        SG_TRY(unify(node, &in[i], 1, &v->dims[1]));
+        SG_TRY(shape_unify(node, &in[i], 0, &v->dims[0]));
+        SG_TRY(shape_unify(node, &in[i], 1, &v->dims[1]));
         SG_TRY(check_heads(node, &in[i], v));
     }
-    SG_TRY(unify(node, k, 3, &q->dims[3]));
-    SG_TRY(unify(node, state, 1, &v->dims[2]));
-    SG_TRY(unify(node, state, 2, &v->dims[3]));
-    SG_TRY(unify(node, state, 3, &q->dims[3]));
+    SG_TRY(shape_unify(node, k, 3, &q->dims[3]));
+    SG_TRY(shape_unify(node, state, 1, &v->dims[2]));
+    SG_TRY(shape_unify(node, state, 2, &v->dims[3]));
+    SG_TRY(shape_unify(node, state, 3, &q->dims[3]));
     if (p.decay >= 0) {
         SG_TRY(unify_gate(node, &in[p.decay], v, q->dims[3]));
     }
@@ -118,11 +109,11 @@ sinter_status_t shape_linear_attention(const node_t *node, lt_t *in, lt_t *out)
     for (int i = p.least; i < node->n_in; i++) {
         SG_TRY(check_rank(node, &in[i], "an index tensor", 1));
         if (in[i].ndims >= 0) {
-            SG_TRY(unify(node, &in[i], 0, &v->dims[0]));
+            SG_TRY(shape_unify(node, &in[i], 0, &v->dims[0]));
         }
     }
     if (p.from < 0) {
-        SG_TRY(unify(node, state, 0, &v->dims[0]));
+        SG_TRY(shape_unify(node, state, 0, &v->dims[0]));
     }
     SG_TRY(shape_put(node, &out[0], 4, v->dims));
     int64_t next[4];
