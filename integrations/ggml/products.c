@@ -1,4 +1,6 @@
 /* MUL_MAT, products and sums with experts, FLASH_ATTN_EXT and SOFT_MAX. */
+#include <math.h>
+
 #include "special.h"
 
 /* ---- groups of matrices ---------------------------------------------------------------------- */
@@ -183,13 +185,15 @@ const gs_special_t gs_add_id = {.translate = translate_add_id, .refuse = refuse_
 
 /* ---- masks, sinks, softmax ------------------------------------------------------------------- */
 
+enum { MOST_HEADS = 1024 }; /* of ALiBi */
+
 /* Why the scores of node t, as many columns for each row of `rows`, cannot have this mask and these
  * sinks; NULL: they can. */
 static const char *refuse_scores(const tensor_t *t, const tensor_t *rows, int64_t columns,
                                  const tensor_t *mask, const tensor_t *sinks)
 {
-    if (gs_param(t, 1) != 0.0f) {
-        return "ALiBi";
+    if (gs_param(t, 1) != 0.0f && (!mask || rows->ne[2] > MOST_HEADS)) {
+        return "ALiBi without a mask, or of too many heads";
     }
     if (sinks && sinks->type != GGML_TYPE_F32) {
         return "sinks that are not f32";
@@ -206,6 +210,30 @@ static const char *refuse_scores(const tensor_t *t, const tensor_t *rows, int64_
         }
     }
     return gs_unreadable(mask);
+}
+
+/* *m becomes the mask times a slope for each head (ALiBi): heads in the dims `to`, of which a mask of
+ * one head has 1. */
+static bool slope_mask(gs_builder_t *b, float most, int heads, const sinter_dim_t *to, int rank,
+                       lt_t *m)
+{
+    float slopes[MOST_HEADS];
+    int power = 1;
+    while (2 * power <= heads) {
+        power *= 2;
+    }
+    for (int i = 0; i < heads; i++) {
+        slopes[i] = i < power ? powf(exp2f(-most / (float)power), (float)(i + 1))
+                              : powf(exp2f(-most / 2 / (float)power), (float)(2 * (i - power) + 1));
+    }
+    const sinter_dim_t from[1] = {heads};
+    lt_t all, each, sloped;
+    if (!gs_constants(b, slopes, heads, &all) || !gs_reshape(b, &all, from, 1, to, rank, &each) ||
+        !gs_binary(b, sinter_op_multiply, m, &each, &sloped)) {
+        return false;
+    }
+    *m = sloped;
+    return true;
 }
 
 /* y = x plus a mask: a value, or memory, of which the first rows count, as many as `rows` has.
@@ -238,6 +266,14 @@ static bool add_mask(gs_builder_t *b, const lt_t *x, const tensor_t *mask, const
             return false;
         }
         m = z;
+    }
+    const float most = gs_param(b->tensors->list[b->node], 1);
+    const sinter_dim_t heads = rows->ne[2],
+                       dims[5] = {1, groups, heads / (groups ? groups : 1), 1, 1},
+                       plain[4] = {1, heads, 1, 1};
+    if (most != 0 &&
+        !slope_mask(b, most, (int)heads, groups > 0 ? dims : plain, groups > 0 ? 5 : 4, &m)) {
+        return false;
     }
     return gs_binary(b, sinter_op_add, x, &m, y);
 }
