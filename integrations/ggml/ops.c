@@ -21,6 +21,7 @@ typedef struct op_row {
 } op_row_t;
 
 static const op_row_t *row_of(const tensor_t *t);
+static bool repeat(gs_builder_t *b, int axis, int64_t each, int64_t count, lt_t *x);
 
 /* ---- plain ops ------------------------------------------------------------------------------- */
 
@@ -42,8 +43,9 @@ static const char *refuse_plain(const tensor_t *t)
         if (why) {
             return why;
         }
-        if (t->src[i] && !broadcasts(t->src[0], t->src[i])) {
-            return "a source that is repeated";
+        if (t->src[i] && !broadcasts(t->src[0], t->src[i]) &&
+            !ggml_can_repeat(t->src[i], t->src[0])) {
+            return "a source that does not broadcast";
         }
     }
     return gs_is_float(t) ? NULL : "a result that is not f32, f16 or bf16";
@@ -89,14 +91,32 @@ static bool apply(gs_builder_t *b, const op_row_t *row, const tensor_t *t, int n
     return gs_add_parts(b, row->kind, n, parts);
 }
 
+/* Source number i of a node, repeated where a broadcast does not do it. */
+static bool use_source(gs_builder_t *b, const tensor_t *t, int i, int rank, lt_t *x)
+{
+    const tensor_t *src = t->src[i];
+    if (broadcasts(t->src[0], src)) {
+        const bool vector = i > 0 && ggml_nrows(src) == 1 && ggml_nrows(t) > 1;
+        return gs_use_plain(b, src, vector ? 1 : rank, x);
+    }
+    bool ok = gs_use_plain(b, src, rank, x);
+    for (int d = 0; d < rank && ok; d++) {
+        if (gs_dim(b, t, d) < 0 || gs_dim(b, src, d) < 0) {
+            return gs_fail(b, "repeats whose number changes");
+        }
+        ok = src->ne[d] == 1 || src->ne[d] == t->ne[d] ||
+             repeat(b, rank - 1 - d, src->ne[d], t->ne[d], x);
+    }
+    return ok;
+}
+
 static bool translate_plain(gs_builder_t *b, const tensor_t *t)
 {
     const int rank = gs_rank(t);
     lt_t inputs[GGML_MAX_SRC];
     int n = 0;
     for (int i = 0; i < GGML_MAX_SRC; i++) {
-        const bool vector = i > 0 && t->src[i] && ggml_nrows(t->src[i]) == 1 && ggml_nrows(t) > 1;
-        if (t->src[i] && !gs_use_plain(b, t->src[i], vector ? 1 : rank, &inputs[n++])) {
+        if (t->src[i] && !use_source(b, t, i, rank, &inputs[n++])) {
             return false;
         }
     }

@@ -212,8 +212,7 @@ static const char *refuse_scores(const tensor_t *t, const tensor_t *rows, int64_
     return gs_unreadable(mask);
 }
 
-/* *m becomes the mask times a slope for each head (ALiBi): heads in the dims `to`, of which a mask of
- * one head has 1. */
+/* *m becomes the mask times a slope for each head (ALiBi). The slopes have the dims `to`. */
 static bool slope_mask(gs_builder_t *b, float most, int heads, const sinter_dim_t *to, int rank,
                        lt_t *m)
 {
