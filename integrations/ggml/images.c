@@ -63,16 +63,6 @@ static bool zeros(gs_builder_t *b, const sinter_dim_t *dims, int rank, lt_t *y)
     return ok && gs_reshape(b, &all, from, 1, dims, rank, y);
 }
 
-static bool use_floats(gs_builder_t *b, const tensor_t *t, lt_t *y)
-{
-    lt_t x;
-    if (!gs_use_plain(b, t, 4, &x)) {
-        return false;
-    }
-    *y = x.data_type == sinter_f32 ? x : gs_inner(b, sinter_f32);
-    return x.data_type == sinter_f32 || gs_convert(b, &x, y);
-}
-
 static const char *refuse_floats(const tensor_t *t)
 {
     for (int i = 0; i < 2; i++) {
@@ -117,7 +107,8 @@ static bool translate_pad(gs_builder_t *b, const tensor_t *t)
     const bool circular = t->op_params[CIRCULAR] != 0;
     sinter_dim_t dims[GGML_MAX_DIMS], to[GGML_MAX_DIMS];
     lt_t x;
-    if (!known_dims(b, t->src[0], dims) || !known_dims(b, t, to) || !use_floats(b, t->src[0], &x)) {
+    if (!known_dims(b, t->src[0], dims) || !known_dims(b, t, to) ||
+        !gs_use_floats(b, t->src[0], 4, &x)) {
         return false;
     }
     for (int d = 0; d < GGML_MAX_DIMS; d++) {
@@ -325,8 +316,9 @@ static bool translate_im2col(gs_builder_t *b, const tensor_t *t)
     const sinter_dim_t flat[2] = {w.batch, image}, one[2] = {w.batch, 1},
                        found[2] = {w.batch, elements_of(&w)};
     lt_t x, images, zero, all, y;
-    if (!known_dims(b, t->src[1], dims) || !known_dims(b, t, to) || !use_floats(b, t->src[1], &x) ||
-        !gs_reshape(b, &x, dims, 4, flat, 2, &images) || !zeros(b, one, 2, &zero)) {
+    if (!known_dims(b, t->src[1], dims) || !known_dims(b, t, to) ||
+        !gs_use_floats(b, t->src[1], 4, &x) || !gs_reshape(b, &x, dims, 4, flat, 2, &images) ||
+        !zeros(b, one, 2, &zero)) {
         return false;
     }
     all = gs_inner(b, sinter_f32);
@@ -365,7 +357,8 @@ static bool translate_upscale(gs_builder_t *b, const tensor_t *t)
     const int mode = t->op_params[0];
     sinter_dim_t from[GGML_MAX_DIMS], to[GGML_MAX_DIMS];
     lt_t x;
-    if (!known_dims(b, t->src[0], from) || !known_dims(b, t, to) || !use_floats(b, t->src[0], &x)) {
+    if (!known_dims(b, t->src[0], from) || !known_dims(b, t, to) ||
+        !gs_use_floats(b, t->src[0], 4, &x)) {
         return false;
     }
     if ((mode & MODE) == GGML_SCALE_MODE_BILINEAR) {

@@ -3,17 +3,6 @@
 
 #include "special.h"
 
-/* y = x in f32. */
-static bool use_floats(gs_builder_t *b, const tensor_t *t, lt_t *y)
-{
-    lt_t x;
-    if (!gs_use_plain(b, t, gs_rank(t), &x)) {
-        return false;
-    }
-    *y = x.data_type == sinter_f32 ? x : gs_inner(b, sinter_f32);
-    return x.data_type == sinter_f32 || gs_convert(b, &x, y);
-}
-
 /* y = z where a >= c, else w. */
 static bool choose_to(gs_builder_t *b, const lt_t *a, const lt_t *c, const lt_t *z, const lt_t *w,
                       const lt_t *y)
@@ -137,7 +126,7 @@ static bool translate(gs_builder_t *b, const tensor_t *t)
 {
     const int rank = gs_rank(t);
     lt_t x;
-    if (!use_floats(b, t->src[0], &x)) {
+    if (!gs_use_floats(b, t->src[0], rank, &x)) {
         return false;
     }
     const lt_t y = gs_result(b, rank, gs_plain_order(rank));

@@ -645,6 +645,16 @@ bool gs_convert(gs_builder_t *b, const lt_t *x, const lt_t *y)
                   sinter_in(x), sinter_out(y));
 }
 
+bool gs_use_floats(gs_builder_t *b, const tensor_t *t, int rank, lt_t *lt)
+{
+    lt_t x;
+    if (!gs_use_plain(b, t, rank, &x)) {
+        return false;
+    }
+    *lt = x.data_type == sinter_f32 ? x : gs_inner(b, sinter_f32);
+    return x.data_type == sinter_f32 || gs_convert(b, &x, lt);
+}
+
 bool gs_copy_to_output(gs_builder_t *b)
 {
     const tensor_t *t = b->tensors->list[b->node];

@@ -20,6 +20,8 @@ gs_value_t *gs_version_of(const gs_builder_t *b, const tensor_t *t);
 /* The tensor t for an op that wants its dims in this order. */
 bool gs_use(gs_builder_t *b, const tensor_t *t, int rank, const int *order, lt_t *lt);
 bool gs_use_plain(gs_builder_t *b, const tensor_t *t, int rank, lt_t *lt);
+/* The same in f32. */
+bool gs_use_floats(gs_builder_t *b, const tensor_t *t, int rank, lt_t *lt);
 /* Parts of a tensor along its last dim in ggml, as floats: rows of a matrix, or matrices. The
  * result has the dims of ids in place of that dim. */
 bool gs_use_gathered(gs_builder_t *b, const tensor_t *t, int rank, const lt_t *ids, int ids_rank,
