@@ -501,6 +501,7 @@ static const op_row_t rows[] = {
     {.op = GS_OP_CONV_2D_DW, .special = &gs_conv},
     {.op = GS_OP_IM2COL, .special = &gs_im2col},
     {.op = GS_OP_UPSCALE, .special = &gs_upscale},
+    {.op = GS_OP_LIGHTNING_INDEXER, .special = &gs_indexer},
     {UNARY(ABS, abs)},
     {UNARY(NEG, multiply), .operand = -1},
     {UNARY(TANH, tanh)},

@@ -26,6 +26,8 @@ extern const gs_special_t gs_rope;
 extern const gs_special_t gs_unary;
 /* images.c */
 extern const gs_special_t gs_arange, gs_pad, gs_group_norm, gs_pool, gs_conv, gs_im2col, gs_upscale;
+/* indexer.c */
+extern const gs_special_t gs_indexer;
 /* rows.c */
 extern const gs_special_t gs_get_rows, gs_set_rows, gs_copy, gs_argsort, gs_top_k;
 /* recurrent.c */
