@@ -28,6 +28,7 @@ static void add_cut(gs_run_t *run, const tensor_t *const *begin, const tensor_t 
 {
     const tensor_t *kept = NULL;
     bool refused = false;
+    run->cuts++;
     for (const tensor_t *const *node = begin; node < end; node++) {
         const bool here = gs_refuses(*node) != NULL;
         bool again = false;
@@ -60,8 +61,7 @@ void gs_cuts_note(gs_cuts_t *cuts, const struct ggml_cgraph *piece)
     }
     cuts->graph = piece->use_counts;
     cuts->end = begin + piece->n_nodes;
-    cuts->run.pieces++;
-    if (cuts->run.pieces > cuts->worst.pieces) {
+    if (cuts->run.cuts > cuts->worst.cuts) {
         cuts->worst = cuts->run;
     }
 }
@@ -69,7 +69,7 @@ void gs_cuts_note(gs_cuts_t *cuts, const struct ggml_cgraph *piece)
 void gs_cuts_say(const gs_cuts_t *cuts)
 {
     const gs_run_t *worst = &cuts->worst;
-    if (!gs_is_verbose() || worst->pieces < 2) {
+    if (!gs_is_verbose() || worst->cuts == 0) {
         return;
     }
     char text[1024] = "";
@@ -79,5 +79,5 @@ void gs_cuts_say(const gs_cuts_t *cuts)
                  worst->causes[i].cuts);
     }
     fprintf(stderr, "sinter: ggml: %d cuts of the graph by what is left to the host: %s\n",
-            worst->pieces - 1, text);
+            worst->cuts, text);
 }

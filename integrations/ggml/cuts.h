@@ -8,7 +8,7 @@ enum { GS_MOST_CAUSES = 16 };
 
 /* One run of a graph of the host, of which the backend gets the pieces one after the other. */
 typedef struct gs_run {
-    int pieces, n_causes;
+    int cuts, n_causes;
     struct {
         const char *op; /* a string of the host's */
         int cuts;       /* that it is a cause of */
@@ -18,7 +18,7 @@ typedef struct gs_run {
 typedef struct gs_cuts {
     const void *graph;          /* of the present run: what all of its pieces share */
     const tensor_t *const *end; /* of the last piece */
-    gs_run_t run, worst;        /* the present one, and that of the most pieces */
+    gs_run_t run, worst;        /* the present one, and that of the most cuts */
 } gs_cuts_t;
 
 /* Takes note of the next piece that is to be computed. */
