@@ -171,16 +171,16 @@ static const sinter_tensor_t *tensor_of(const element_t *e, size_t i)
     return i < e->tensors.n_in ? e->tensors.in[i] : e->tensors.out[i - e->tensors.n_in];
 }
 
-/* Copies of constants may move or go between executes, so frames with copies are made anew. */
-static bool still_bound(const element_t *e, const plan_t *plan)
+/* Copies of constants may go between executes; then the frame is made anew. */
+static bool still_bound(const element_t *e, const exec_part_t *part)
 {
-    bool same = e->bound && plan->n_packed + plan->n_copies == 0;
+    bool same = e->bound;
     for (size_t i = 0; i < e->tensors.n_in + e->tensors.n_out && same; i++) {
         const sinter_tensor_t *t = tensor_of(e, i);
         same = e->seen[i].data == t->data && e->seen[i].lt.layout_type == t->lt.layout_type &&
                lt_same_shape(&e->seen[i].lt, &t->lt);
     }
-    return same;
+    return same && frame_hold(part->plan, part->fm);
 }
 
 /* Makes the frame of an element. Its temporaries get their addresses only if there is room. */
@@ -222,7 +222,7 @@ static sinter_status_t bind_changed(sinter_sequence_t *s, size_t *scratch, int *
     *scratch = 0;
     for (int i = 0; i < s->n; i++) {
         *failed = i;
-        if (!still_bound(&s->elements[i], s->parts[i].plan)) {
+        if (!still_bound(&s->elements[i], &s->parts[i])) {
             SG_TRY(bind(s, i));
             changed = true;
         }

@@ -76,6 +76,7 @@ static void drop(constants_t *c, constant_t **at)
     constant_t *k = *at;
     *at = k->next;
     c->stats.entries--;
+    c->drops++;
     if (k->users == 0) {
         free_constant(c, k);
         return;
@@ -241,6 +242,29 @@ void constants_give(constants_t *c, constant_t *constant)
         free_constant(c, constant);
     }
     pthread_mutex_unlock(&c->lock);
+}
+
+uint64_t constants_drops(constants_t *c)
+{
+    pthread_mutex_lock(&c->lock);
+    const uint64_t drops = c->drops;
+    pthread_mutex_unlock(&c->lock);
+    return drops;
+}
+
+bool constants_hold(constants_t *c, constant_t *const *copies, int n, uint64_t drops)
+{
+    pthread_mutex_lock(&c->lock);
+    const bool all = c->drops == drops;
+    for (int i = 0; i < n && all; i++) {
+        if (copies[i] != NULL) {
+            copies[i]->users++;
+            copies[i]->last_use = ++c->clock;
+            c->stats.hits++;
+        }
+    }
+    pthread_mutex_unlock(&c->lock);
+    return all;
 }
 
 static bool is_orphan(constants_t *c, constant_t *k, const void *gone)

@@ -37,6 +37,7 @@ typedef struct constants {
     constant_t *dropped; /* out of the buckets, but in use */
     sinter_constant_cache_stats_t stats;
     uint64_t clock;
+    uint64_t drops; /* of copies, since the begin */
 } constants_t;
 
 /* For an engine that is static. */
@@ -62,6 +63,11 @@ constants_take(constants_t *c, const constant_key_t *key, size_t bytes, const vo
                const void *user, constant_t **out);
 void *constant_memory(const constant_t *constant);
 void constants_give(constants_t *c, constant_t *constant); /* NULL: nothing to do */
+uint64_t constants_drops(constants_t *c);
+/* Holds n copies again that were taken when no more than `drops` copies had been dropped, and given
+ * since. False: some copy was dropped since then, perhaps one of these, and none is held. NULL among
+ * them: nothing to hold. */
+bool constants_hold(constants_t *c, constant_t *const *copies, int n, uint64_t drops);
 /* To be called when the owner is destroyed: copies that no other owner has used are dropped. */
 void constants_disown(constants_t *c, const void *owner);
 /* Drops the copies that were made from any of these bytes. */

@@ -26,6 +26,8 @@ typedef struct frame_mem {
     size_t *temp_offset;       /* by plan value */
     unsigned char **port_data; /* by plan value: data pointers of the ports */
     constant_t **constants; /* by packed value, then by copy_at: copies that this execute reads */
+    uint64_t drops;         /* of copies, before these were taken */
+    bool held, refused;     /* this frame holds them; the cache had no room for one */
     taken_t *taken;         /* by step */
     unsigned char *state;   /* step states, at step->state_offset */
     size_t temp_bytes, shared_bytes;
@@ -66,6 +68,9 @@ sinter_status_t frame_packed_shapes(const plan_t *plan, frame_mem_t *fm);
 sinter_status_t frame_pack(const plan_t *plan, frame_mem_t *fm, const void *owner,
                            threads_t threads);
 void frame_unpack(const plan_t *plan, frame_mem_t *fm);
+/* After frame_unpack: takes the same copies again. False: some may be gone, or there may be room now
+ * for one more, so that the frame must be made anew. */
+bool frame_hold(const plan_t *plan, frame_mem_t *fm);
 
 /* The constant cache has what this step would make, so that it does not run. */
 static inline bool frame_has_copy(const plan_t *plan, const frame_mem_t *fm, const step_t *step)

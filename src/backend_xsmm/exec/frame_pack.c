@@ -407,6 +407,7 @@ static sinter_status_t take_copy(const plan_t *plan, frame_mem_t *fm, const step
     if (*copy != NULL) {
         fm->v[step->copy].data = constant_memory(*copy);
     }
+    fm->refused = fm->refused || *copy == NULL;
     return sinter_success;
 }
 
@@ -433,6 +434,11 @@ sinter_status_t frame_pack(const plan_t *plan, frame_mem_t *fm, const void *owne
                            threads_t threads)
 {
     const packing_t packing = {plan, threads};
+    const size_t n = (size_t)plan->n_packed + (size_t)plan->n_copies;
+    memset(fm->constants, 0, n * sizeof *fm->constants);
+    fm->held = true;
+    fm->refused = false;
+    fm->drops = n > 0 ? constants_drops(&plan->engine->constants) : 0;
     for (int k = 0; k < plan->n_packed; k++) {
         const int i = plan->n_values - plan->n_packed + k;
         constant_key_t key;
@@ -450,6 +456,7 @@ sinter_status_t frame_pack(const plan_t *plan, frame_mem_t *fm, const void *owne
             fm->v[i].data = constant_memory(fm->constants[k]);
         } else {
             fm->v[i] = *base;
+            fm->refused = true;
         }
     }
     for (int k = 0; k < plan->n_packed; k++) {
@@ -471,8 +478,17 @@ sinter_status_t frame_pack(const plan_t *plan, frame_mem_t *fm, const void *owne
 
 void frame_unpack(const plan_t *plan, frame_mem_t *fm)
 {
-    for (int k = 0; k < plan->n_packed + plan->n_copies; k++) {
+    for (int k = 0; k < plan->n_packed + plan->n_copies && fm->held; k++) {
         constants_give(&plan->engine->constants, fm->constants[k]);
-        fm->constants[k] = NULL;
     }
+    fm->held = false;
+}
+
+bool frame_hold(const plan_t *plan, frame_mem_t *fm)
+{
+    const int n = plan->n_packed + plan->n_copies;
+    if (!fm->held && !fm->refused) {
+        fm->held = n == 0 || constants_hold(&plan->engine->constants, fm->constants, n, fm->drops);
+    }
+    return fm->held;
 }
