@@ -427,6 +427,51 @@ static void test_line(void)
     close_engine();
 }
 
+/* A sequence keeps what it has bound while the copies of its constants are there. Without
+ * invalidation they may be stale; behind it, and where the budget has no room or room again, results
+ * are those of the present weights. */
+static void test_constants(void)
+{
+    static const char *const ports[] = {"0:f32:1x64", "1:f32!:48x64", "2:f32:1x48"};
+    sinter_constant_cache_stats_t stats = {.size = sizeof stats};
+    sinter_sequence_t *sequence = NULL;
+    cell_t c;
+    open_engine();
+    open_cell(&c, "MatMul transpose_b=1 0:f32:1x64 1:f32!:48x64 -> 2:f32:1x48", 2, 1, ports);
+    sinter_stream_t *stream = stream_of(2, false);
+    CHECK_THAT(sinter_sequence_create(&sequence, engine) == sinter_success &&
+               append(sequence, &c) == sinter_success);
+    float *weights = (float *)(void *)c.data[1], *y = (float *)(void *)c.data[2], want[48];
+    for (int round = 0; round < 12; round++) {
+        const size_t room = round % 4 == 2 ? 0 : SIZE_MAX;
+        for (int i = 0; i < 48 * 64; i++) {
+            weights[i] = (float)((i * 7 + round) % 11);
+        }
+        CHECK_THAT(sinter_engine_invalidate_constants(engine, weights, c.bytes[1]) ==
+                   sinter_success);
+        CHECK_THAT(sinter_engine_set_constant_cache_budget(engine, room) == sinter_success);
+        CHECK_THAT(execute(&c, stream) == sinter_success);
+        memcpy(want, y, sizeof want);
+        for (int again = 0; again < 3; again++) {
+            memset(y, 0xff, sizeof want);
+            CHECK_THAT(sinter_sequence_execute(sequence, stream) == sinter_success);
+            int wrong = 0;
+            for (int n = 0; n < 48; n++) {
+                const float off = y[n] - want[n];
+                wrong += !((off < 0 ? -off : off) <= 1e-5f * want[n]);
+            }
+            CHECK(wrong == 0, "round %d, execute %d: %d results are wrong", round, again, wrong);
+        }
+        CHECK_THAT(sinter_engine_get_constant_cache_stats(engine, &stats) == sinter_success);
+        CHECK(room > 0 || stats.entries == 0, "copies in spite of the budget");
+    }
+    CHECK(stats.packed == 0 || stats.hits >= 3 * 9, "%d hits", (int)stats.hits);
+    sinter_sequence_destroy(&sequence);
+    sinter_stream_destroy(&stream);
+    close_cell(&c);
+    close_engine();
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -439,5 +484,6 @@ int main(int argc, char **argv)
     test_errors();
     test_no_memory();
     test_line();
+    test_constants();
     return check_finish();
 }
