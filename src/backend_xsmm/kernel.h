@@ -124,6 +124,7 @@ enum { KERNEL_WAYS = 8 };
 
 typedef struct choice {
     size_t shared_bytes; /* for all threads together, until the end of the step's last phase */
+    int rounds;          /* how many times the driver's phases run; 0: once */
     /* Results of several shares may lie in one byte: one share does all the work. */
     bool shares_bytes;
     int n_ways;
@@ -163,7 +164,7 @@ typedef _Atomic(const char *) detour_t;
  * for; all have `shared` in common, of the size that choose asked for. Both are aligned to 64
  * bytes. */
 typedef struct worker {
-    int phase, tid, nth;
+    int phase, round, tid, nth;
     void *scratch, *shared;
     detour_t *detour; /* of all shares */
 } worker_t;

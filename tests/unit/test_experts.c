@@ -174,7 +174,8 @@ static void wrong_indices(sinter_compiled_graph_t *whole)
 
 static float up[EXPERTS * N * N], down[EXPERTS * N * N], share[TOKENS * EACH];
 
-static sinter_status_t run_mlp(sinter_compiled_graph_t *whole, int tokens, int threads)
+static sinter_status_t run_mlp(sinter_compiled_graph_t *whole, int tokens, int threads, float *rows,
+                               int32_t *indices, float *of_experts, float *out)
 {
     const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = threads, .all_threads = 1};
     const sinter_dim_t of_x[4] = {tokens, 1, 1, N}, of_ids[2] = {tokens, EACH},
@@ -186,8 +187,8 @@ static sinter_status_t run_mlp(sinter_compiled_graph_t *whole, int tokens, int t
         int ndims;
         const sinter_dim_t *dims;
         void *data;
-    } tensors[] = {{0, 4, of_x, x},    {1, 2, of_ids, ids},     {2, 0, NULL, up},
-                   {3, 0, NULL, down}, {4, 4, of_share, share}, {8, 0, NULL, y}};
+    } tensors[] = {{0, 4, of_x, rows}, {1, 2, of_ids, indices},      {2, 0, NULL, up},
+                   {3, 0, NULL, down}, {4, 4, of_share, of_experts}, {8, 0, NULL, out}};
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
         CHECK_THAT(sinter_compiled_graph_bind(whole, tensors[i].id, tensors[i].ndims,
                                               tensors[i].dims, NULL, tensors[i].data,
@@ -199,30 +200,44 @@ static sinter_status_t run_mlp(sinter_compiled_graph_t *whole, int tokens, int t
 }
 
 /* What a token's results are, in double; size: the sum of the magnitudes that go into each. */
-static void expect_token(int token, double *out, double *size)
+static void expect_token(const float *row, const int32_t *indices, const float *of_experts,
+                         double *out, double *size)
 {
     for (int n = 0; n < N; n++) {
         out[n] = size[n] = 0;
     }
     for (int i = 0; i < EACH; i++) {
-        const int e = ids[token * EACH + i];
+        const int e = indices[i];
         double mid[N];
         for (int n = 0; n < N; n++) {
             double sum = 0;
             for (int k = 0; k < N; k++) {
-                sum += (double)x[token * N + k] * (double)up[(e * N + n) * N + k];
+                sum += (double)row[k] * (double)up[(e * N + n) * N + k];
             }
             mid[n] = sum > 0 ? sum * sum : 0;
         }
         for (int n = 0; n < N; n++) {
             for (int k = 0; k < N; k++) {
                 const double term =
-                    mid[k] * (double)down[(e * N + n) * N + k] * (double)share[token * EACH + i];
+                    mid[k] * (double)down[(e * N + n) * N + k] * (double)of_experts[i];
                 out[n] += term;
                 size[n] += term < 0 ? -term : term;
             }
         }
     }
+}
+
+static int wrong_results(int token, const float *rows, const int32_t *indices,
+                         const float *of_experts, const float *out)
+{
+    double want[N], size[N];
+    int wrong = 0;
+    expect_token(rows + token * N, indices + token * EACH, of_experts + token * EACH, want, size);
+    for (int c = 0; c < N; c++) {
+        const double off = (double)out[token * N + c] - want[c];
+        wrong += !((off < 0 ? -off : off) <= size[c] * 0x1p-16);
+    }
+    return wrong;
 }
 
 /* One compile serves all numbers of tokens: rows spread over experts, nearly all of one expert, all
@@ -239,7 +254,7 @@ static void tokens_of_the_mlp(sinter_compiled_graph_t *whole)
         }
         for (int t = 0; t < 4; t++) {
             memset(y, 0xff, sizeof y);
-            CHECK(run_mlp(whole, n, threads[t]) == sinter_success, "%s",
+            CHECK(run_mlp(whole, n, threads[t], x, ids, share, y) == sinter_success, "%s",
                   sinter_last_error_message());
             if (t == 0) {
                 memcpy(first, y, sizeof first);
@@ -249,12 +264,7 @@ static void tokens_of_the_mlp(sinter_compiled_graph_t *whole)
         }
         int wrong = 0;
         for (int token = 0; token < n; token++) {
-            double want[N], size[N];
-            expect_token(token, want, size);
-            for (int c = 0; c < N; c++) {
-                const double off = (double)y[token * N + c] - want[c];
-                wrong += !((off < 0 ? -off : off) <= size[c] * 0x1p-16);
-            }
+            wrong += wrong_results(token, x, ids, share, y);
         }
         CHECK(wrong == 0, "%d tokens, spread %d: %d results are wrong", n, spread, wrong);
     }
@@ -267,7 +277,8 @@ static void wrong_indices_of_the_mlp(sinter_compiled_graph_t *whole)
         memset(ids, 0, sizeof ids);
         memset(y, 0xff, sizeof y);
         ids[3] = wrong[i];
-        CHECK(run_mlp(whole, 2, 2) == sinter_invalid_arguments, "index %d is taken", wrong[i]);
+        CHECK(run_mlp(whole, 2, 2, x, ids, share, y) == sinter_invalid_arguments,
+              "index %d is taken", wrong[i]);
         CHECK(strstr(sinter_last_error_message(), "tensor 1") != NULL &&
                   strstr(sinter_last_error_message(), "position 3") != NULL,
               "%s", sinter_last_error_message());
@@ -277,6 +288,35 @@ static void wrong_indices_of_the_mlp(sinter_compiled_graph_t *whole)
         }
         CHECK(written == 0, "%d bytes are written in spite of index %d", written, wrong[i]);
     }
+}
+
+/* So many tokens that they are computed in rounds; some of them are compared. */
+static void many_tokens(sinter_compiled_graph_t *whole)
+{
+    enum { MANY = 150000, EACH_COMPARED = 997 };
+    float *const rows = malloc(sizeof(float) * MANY * N),
+                 *const out = malloc(sizeof(float) * MANY * N),
+                 *const of_experts = malloc(sizeof(float) * MANY * EACH);
+    int32_t *const indices = malloc(sizeof(int32_t) * MANY * EACH);
+    CHECK_THAT(rows != NULL && out != NULL && of_experts != NULL && indices != NULL);
+    for (int i = 0; i < MANY * N; i++) {
+        rows[i] = (float)(i * 37L % 101 - 50) / 16;
+    }
+    for (int i = 0; i < MANY * EACH; i++) {
+        indices[i] = (i * 7L + i / 1000) % EXPERTS;
+        of_experts[i] = (float)(i % 7 - 2) / 8;
+    }
+    CHECK(run_mlp(whole, MANY, 2, rows, indices, of_experts, out) == sinter_success, "%s",
+          sinter_last_error_message());
+    int wrong = 0;
+    for (int token = 0; token < MANY; token += EACH_COMPARED) {
+        wrong += wrong_results(token, rows, indices, of_experts, out);
+    }
+    CHECK(wrong == 0, "%d tokens: %d results are wrong", MANY, wrong);
+    free(rows);
+    free(out);
+    free(of_experts);
+    free(indices);
 }
 
 static void the_mlp(void)
@@ -301,6 +341,7 @@ static void the_mlp(void)
     if (whole != NULL) {
         tokens_of_the_mlp(whole);
         wrong_indices_of_the_mlp(whole);
+        many_tokens(whole);
     }
     sinter_compiled_graph_destroy(&whole);
     sinter_partition_destroy(&part);

@@ -185,10 +185,17 @@ static place_t first_phase(const exec_run_t *run)
     return settle(run, 0, run->parts[0].started ? 0 : STARTING);
 }
 
+/* The phases of a step in all rounds. */
+static int phases_of(const taken_t *taken)
+{
+    const int phases = taken->candidate->kernel->driver->phases;
+    return taken->choice.rounds > 1 ? taken->choice.rounds * phases : phases;
+}
+
 static place_t next_phase(const exec_run_t *run, place_t at)
 {
     const taken_t *taken = run->parts[at.part].fm->taken;
-    if (at.step != STARTING && at.phase + 1 < taken[at.step].candidate->kernel->driver->phases) {
+    if (at.step != STARTING && at.phase + 1 < phases_of(&taken[at.step])) {
         at.phase++;
         return at;
     }
@@ -212,7 +219,8 @@ static void run_share(exec_run_t *run, place_t at, int share)
     taken_t *taken = &part->fm->taken[at.step];
     const kernel_t *k = taken->candidate->kernel;
     const problem_t problem = {.plan = plan, .step = step, .frame = &part->fm->frame};
-    const worker_t w = {.phase = at.phase,
+    const worker_t w = {.phase = at.phase % k->driver->phases,
+                        .round = at.phase / k->driver->phases,
                         .tid = share,
                         .nth = taken->shares,
                         .scratch = part->scratch + (size_t)share * plan->share_bytes,

@@ -9,7 +9,8 @@
  *   phase 2   down: a share has a range of columns of all experts, and adds up the results of each
  *             token, so that no result of a single expert leaves a share
  *
- * An expert's weights are read once, and not at all if it has no rows. Shares of phase 1 are equal
+ * Many tokens go through these phases in rounds, so that what `mid` makes takes bounded memory. In
+ * a round an expert's weights are read once, and not at all if it has no rows. Shares of phase 1 are equal
  * in what they take to read and to multiply, however rows are spread; those of phase 2 are equal
  * by themselves. Products take blocks of rows: of tiles as matmul_tiles.c does, else by panels. */
 #include <string.h>
@@ -25,6 +26,7 @@ enum {
     MOST_SUMS = 128 * 1024,  /* sums of a share in phase 2 */
     MOST_BLOCKS = 8,         /* of rows that a share has loaded at a time, */
     MOST_LOADED = 384 << 10, /* and the bytes of all but the first one */
+    MOST_MID = 48 << 20,     /* bytes of what `mid` makes in a round, as floats */
     READ_COST = 4            /* of a column, in rows that are multiplied with it */
 };
 
@@ -39,6 +41,7 @@ typedef struct experts_state {
     int64_t inner;                  /* columns of what `mid` makes */
     chain_bound_t mid, weigh, post; /* chain NULL: there is none */
     int64_t tokens, columns;        /* of the sums */
+    int64_t each, chunk;            /* experts of a token; tokens of a round */
     int64_t sums;                   /* columns whose sums a share has at a time */
     size_t mid_at, sums_at;         /* in shared memory: what `mid` makes, and each share's sums */
     size_t sums_bytes;
@@ -62,6 +65,7 @@ typedef struct experts_task {
     const mlp_params_t *p;
     const frame_t *frame;
     const worker_t *w;
+    int64_t token0, tokens; /* of this round */
     experts_buffers_t buf;
     tiles_task_t product[MOST_PRODUCTS];
     /* Blocks of rows of an expert, loaded for all panels of columns, and whether they suit the
@@ -282,21 +286,26 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
         st->tokens *= out->dims[d];
     }
     st->columns = out->dims[out->ndims - 1];
+    st->each = down->rows / at_least(st->tokens, 1);
+    const int64_t row_bytes = st->inner * (int64_t)sizeof(float);
+    st->chunk =
+        at_most(at_least(MOST_MID / at_least(row_bytes * st->each, 1), 1), at_least(st->tokens, 1));
+    choice->rounds = (int)((st->tokens + st->chunk - 1) / st->chunk);
     if (c->tiles) {
         tiles_reserve_rows(&c->product[0], first, choice);
+        down->experts.rows_of_a = st->chunk * st->each;
         tiles_reserve_rows(&c->product[m->n_upper], down, choice);
         for (int i = 1; i < m->n_upper; i++) {
             st->product[i].experts = first->experts;
         }
     }
     st->mid_at = scratch_round(choice->shared_bytes);
-    const int64_t floats = down->rows * down->K;
-    const int64_t most = at_least(MOST_SUMS / at_least(st->tokens, 1), 1) / TILES_COLUMNS;
+    const int64_t most = at_least(MOST_SUMS / st->chunk, 1) / TILES_COLUMNS;
     st->sums = at_least(most, 1) * TILES_COLUMNS;
     st->sums = at_most(st->sums, (st->columns + TILES_COLUMNS - 1) / TILES_COLUMNS * TILES_COLUMNS);
     st->sums_bytes =
-        scratch_round((size_t)(st->tokens * st->sums) * sizeof(float)) + scratch_round(bytes);
-    st->sums_at = st->mid_at + scratch_round((size_t)floats * sizeof(float));
+        scratch_round((size_t)(st->chunk * st->sums) * sizeof(float)) + scratch_round(bytes);
+    st->sums_at = st->mid_at + scratch_round((size_t)(st->chunk * st->each * row_bytes));
     choice->shared_bytes = st->sums_at + (size_t)p->frame->shares * st->sums_bytes;
     choice->shares_bytes = chain_shares_bytes(&st->post);
     if (c->tiles) {
@@ -436,7 +445,7 @@ static int64_t load_blocks(experts_task_t *t, int product, int64_t expert, int64
 static void keep_row(const experts_task_t *t, int64_t row, int64_t n0, int cols, float *values)
 {
     const tiles_task_t *down = &t->product[t->p->n_upper];
-    memcpy(mid_of(t) + row * t->st->product[t->p->n_upper].K + n0, values,
+    memcpy(mid_of(t) + (row - t->token0 * t->st->each) * t->st->inner + n0, values,
            (size_t)cols * sizeof *values);
     if (!t->c->tiles || down->st->experts.row_bytes == 0) {
         return;
@@ -523,10 +532,10 @@ static void run_upper(experts_task_t *t)
 static void add_to_sums(experts_task_t *t, float *sums, int64_t from)
 {
     matmul_task_t *down = &t->product[t->p->n_upper].t;
-    const int64_t each = t->st->product[0].rows / at_least(t->st->tokens, 1);
     for (int r = 0; r < down->rows; r++) {
         float *values = down->buf.acc + (size_t)r * MM_PANEL,
-              *sum = sums + down->order[down->row0 + r] / each * t->st->sums + down->n0 - from;
+              *sum = sums + (down->order[down->row0 + r] / t->st->each - t->token0) * t->st->sums +
+                     down->n0 - from;
         if (t->st->weigh.chain != NULL) {
             int64_t idx[SINTER_MAX_NDIMS];
             seek_index(t->buf.weigh, down->order[down->row0 + r], down->n0, idx);
@@ -542,10 +551,10 @@ static void add_to_sums(experts_task_t *t, float *sums, int64_t from)
 static void store_sums(experts_task_t *t, float *sums, int64_t from, int64_t n)
 {
     const chain_bound_t *post = &t->st->post;
-    for (int64_t token = 0; token < t->st->tokens; token++) {
+    for (int64_t token = 0; token < t->tokens; token++) {
         for (int64_t c = 0; c < n; c += CHAIN_BLOCK) {
             int64_t idx[SINTER_MAX_NDIMS];
-            seek_index(post, token, from + c, idx);
+            seek_index(post, t->token0 + token, from + c, idx);
             chain_run(post, idx, (int)at_most(n - c, CHAIN_BLOCK), sums + token * t->st->sums + c,
                       t->buf.chain);
         }
@@ -565,7 +574,7 @@ static void run_down(experts_task_t *t, float *sums)
     end = at_most(end * TILES_COLUMNS, st->columns);
     for (int64_t from = begin; from < end; from += st->sums) {
         const int64_t to = at_most(from + st->sums, end);
-        memset(sums, 0, (size_t)(st->tokens * st->sums) * sizeof *sums);
+        memset(sums, 0, (size_t)(t->tokens * st->sums) * sizeof *sums);
         for (int64_t e = 0; e < own->experts.n; e++) {
             const int64_t first = rows.first[e], n = rows.first[e + 1] - first;
             if (n > 0 && st->weigh.chain != NULL) {
@@ -596,6 +605,9 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
     const mlp_params_t *m = &p->step->p.mlp;
     experts_task_t t = {.c = c, .st = st, .p = m, .frame = p->frame, .w = w};
     const int n = m->n_upper;
+    t.token0 = w->round * st->chunk;
+    t.tokens = at_most(st->tokens - t.token0, st->chunk);
+    const int64_t row0 = t.token0 * st->each, rows = t.tokens * st->each;
     (void)self;
     carve_buffers(c, p->step, w->scratch, &t.buf);
     for (int i = 0; i <= n; i++) {
@@ -605,26 +617,31 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
             (matmul_task_t){.c = &c->product[i].panel, .st = &st->product[i], .worker = w};
         matmul_buffers(&c->product[i].panel, m->product[i], t.buf.matmul, &t.product[i].t.buf);
     }
+    /* What it reads lies in shared memory, as if the rows of other rounds lay before it. */
+    *t.buf.down = st->product[n];
+    t.buf.down->experts.first_row = row0;
+    t.buf.down->a.base.codes.data = (unsigned char *)(mid_of(&t) - row0 * st->inner);
+    t.product[n].st = t.product[n].t.st = t.buf.down;
     if (w->phase == 0) {
         if (w->tid == 0) {
-            experts_sort(&st->product[0], w);
+            experts_sort(&st->product[0], w, row0, row0 + rows);
         }
-        if (c->tiles && st->product[0].experts.row_bytes > 0) {
+        if (c->tiles && st->product[0].experts.row_bytes > 0 && w->round == 0) {
             tiles_make_rows(&t.product[0], w->tid, w->nth);
         }
         if (c->tiles && st->product[n].experts.row_bytes > 0) {
             int64_t begin, end;
-            share(st->product[n].rows, w->tid, w->nth, &begin, &end);
+            share(rows, w->tid, w->nth, &begin, &end);
             for (int64_t r = begin; r < end; r++) {
                 bool *usable;
-                (void)tiles_row_of_a(&t.product[n], r, &usable);
+                (void)tiles_row_of_a(&t.product[n], row0 + r, &usable);
                 *usable = true;
             }
         }
         return;
     }
     unsigned char *own = (unsigned char *)w->shared + st->sums_at + (size_t)w->tid * st->sums_bytes;
-    unsigned char *buffers = own + scratch_round((size_t)(st->tokens * st->sums) * sizeof(float));
+    unsigned char *buffers = own + scratch_round((size_t)(st->chunk * st->sums) * sizeof(float));
     for (int i = 0; i <= n && !c->tiles; i++) {
         t.product[i].t.buf.own_a = (float *)(void *)buffers;
     }
@@ -643,9 +660,6 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
         run_upper(&t);
         return;
     }
-    *t.buf.down = st->product[n];
-    t.buf.down->a.base.codes.data = (unsigned char *)mid_of(&t);
-    t.product[n].st = t.product[n].t.st = t.buf.down;
     if (st->weigh.chain != NULL) {
         *t.buf.weigh = st->weigh;
     }

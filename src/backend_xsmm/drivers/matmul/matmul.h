@@ -127,6 +127,7 @@ typedef struct experts {
     int64_t rows_of_a, step[SINTER_MAX_NDIMS];
     /* Rows of A become integers once, in shared memory from here on; 0 bytes: they do not. */
     size_t row_bytes, integers_at;
+    int64_t first_row; /* which lies there first */
 } experts_t;
 
 /* Rows by expert. */
@@ -344,8 +345,8 @@ void experts_bind(const problem_t *p, matmul_state_t *st);
 void experts_reserve(matmul_state_t *st, choice_t *choice);
 /* Instead of it, for a step with the same rows and experts as `first`, which sorts them. */
 void experts_share(const matmul_state_t *first, matmul_state_t *st);
-/* Phase 0, of one share. */
-void experts_sort(const matmul_state_t *st, const worker_t *w);
+/* Phase 0, of one share: rows from row0 to end. */
+void experts_sort(const matmul_state_t *st, const worker_t *w, int64_t row0, int64_t end);
 expert_rows_t experts_rows(const matmul_state_t *st, const worker_t *w);
 int64_t experts_items(const matmul_state_t *st, const worker_t *w);
 /* The number of the row of A that is row r of the rows by number (not by expert). */

@@ -109,14 +109,18 @@ expert_rows_t experts_rows(const matmul_state_t *st, const worker_t *w)
 }
 
 /* A counting sort; rows of an expert keep their order. */
-void experts_sort(const matmul_state_t *st, const worker_t *w)
+void experts_sort(const matmul_state_t *st, const worker_t *w, int64_t row0, int64_t end)
 {
     const int64_t n = st->experts.n;
     const expert_rows_t rows = experts_rows(st, w);
-    int64_t at[SINTER_MAX_NDIMS] = {0}, strides[SINTER_MAX_NDIMS], sum = 0;
+    int64_t begin[SINTER_MAX_NDIMS] = {0}, at[SINTER_MAX_NDIMS], strides[SINTER_MAX_NDIMS], sum = 0;
+    if (row0 < end) { /* else dims may be 0 */
+        walk_seek(st->n_row, st->row_extent, row0, begin);
+    }
     strides_of_rows(st, strides);
     memset(rows.first, 0, (size_t)(n + 1) * sizeof *rows.first);
-    for (int64_t r = 0; r < st->rows; r++, walk_next(st->n_row, st->row_extent, at)) {
+    memcpy(at, begin, sizeof at);
+    for (int64_t r = row0; r < end; r++, walk_next(st->n_row, st->row_extent, at)) {
         rows.first[expert_at(&st->experts, walk_place(st->n_row, at, strides))]++;
     }
     rows.block[0] = 0;
@@ -128,8 +132,8 @@ void experts_sort(const matmul_state_t *st, const worker_t *w)
             rows.block[e + 1] = rows.block[e] + (own + st->block - 1) / st->block;
         }
     }
-    memset(at, 0, sizeof at);
-    for (int64_t r = 0; r < st->rows; r++, walk_next(st->n_row, st->row_extent, at)) {
+    memcpy(at, begin, sizeof at);
+    for (int64_t r = row0; r < end; r++, walk_next(st->n_row, st->row_extent, at)) {
         const int64_t e = expert_at(&st->experts, walk_place(st->n_row, at, strides));
         rows.order[rows.first[e]++] = r;
     }

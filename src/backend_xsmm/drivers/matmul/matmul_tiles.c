@@ -612,7 +612,7 @@ limb_rows_t tiles_row_of_a(const tiles_task_t *w, int64_t row, bool **usable)
     limb_rows_t found;
     carve_row_of_a(w->c, w->st->K,
                    (unsigned char *)w->t.worker->shared + e->integers_at +
-                       (size_t)row * e->row_bytes,
+                       (size_t)(row - e->first_row) * e->row_bytes,
                    &found, usable);
     return found;
 }
@@ -752,7 +752,7 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
     matmul_buffers(&c->panel, p->step, w->scratch, &t.t.buf);
     if (w->phase == 0) {
         if (m->experts.ids != NULL && w->tid == 0) {
-            experts_sort(m, w);
+            experts_sort(m, w, 0, m->rows);
         }
         if (m->experts.row_bytes > 0) {
             tiles_make_rows(&t, w->tid, w->nth);

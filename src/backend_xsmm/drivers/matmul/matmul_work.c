@@ -560,7 +560,7 @@ void matmul_work(const kernel_t *self, const problem_t *p, const void *config, c
     if (w->phase == 1) {
         items(&t, w->tid, w->nth);
     } else if (st->experts.ids != NULL && w->tid == 0) {
-        experts_sort(st, w);
+        experts_sort(st, w, 0, st->rows);
     } else if (st->blocks.image.on) {
         image_make(&t, w->tid, w->nth);
     } else if (st->whole && !st->left) {
