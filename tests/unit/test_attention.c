@@ -498,7 +498,12 @@ static void play_threads(const kernel_t *k, const problem_t *problem, const cand
     for (int phase = 0; phase < k->driver->phases; phase++) {
         const int nth = choice->shares_bytes ? 1 : frame->shares;
         for (int t = 0; t < nth; t++) {
-            const worker_t w = {phase, t, nth, scratch[t], shared, &last_detour};
+            const worker_t w = {.phase = phase,
+                                .tid = t,
+                                .nth = nth,
+                                .scratch = scratch[t],
+                                .shared = shared,
+                                .detour = &last_detour};
             k->driver->work(k, problem, with->config, state, &w);
         }
     }

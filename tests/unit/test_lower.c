@@ -558,18 +558,6 @@ static void refer_step(const plan_t *plan, const step_t *s, refs_t *reads, refs_
             refer(plan, reads, s->p.mlp.tables[i].table);
         }
         break;
-    case STEP_RECURRENCE:
-        refer(plan, reads, s->p.linear.q);
-        refer(plan, reads, s->p.linear.k);
-        refer(plan, reads, s->p.linear.v);
-        refer(plan, reads, s->p.linear.state);
-        refer(plan, reads, s->p.linear.decay);
-        refer(plan, reads, s->p.linear.beta);
-        refer(plan, reads, s->p.linear.from);
-        refer(plan, reads, s->p.linear.to);
-        refer(plan, writes, s->p.linear.out);
-        refer(plan, writes, s->p.linear.next);
-        break;
     case STEP_SOFTMAX:
         refer(plan, reads, s->p.softmax.in);
         refer(plan, writes, s->p.softmax.stats);
