@@ -10,9 +10,10 @@
  *             token, so that no result of a single expert leaves a share
  *
  * Many tokens go through these phases in rounds, so that what `mid` makes takes bounded memory. In
- * a round an expert's weights are read once, and not at all if it has no rows. Shares of phase 1 are equal
- * in what they take to read and to multiply, however rows are spread; those of phase 2 are equal
- * by themselves. Products take blocks of rows: of tiles as matmul_tiles.c does, else by panels. */
+ * a round an expert's weights are read once, and not at all if it has no rows. Shares of phase 1
+ * are equal in what they take to read and to multiply, however rows are spread; those of phase 2
+ * are equal by themselves. Products take blocks of rows: of tiles as matmul_tiles.c does, else by
+ * panels. */
 #include <string.h>
 
 #include "backend_xsmm/drivers/common/chain_walk.h"
