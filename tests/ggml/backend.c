@@ -1412,6 +1412,9 @@ static void check_host_blocks(enum ggml_type type)
 static void check_memory(void)
 {
     ggml_backend_buffer_type_t type = ggml_backend_dev_buffer_type(device);
+    size_t available = 0, total = 0;
+    ggml_backend_dev_memory(device, &available, &total);
+    check(available > 0 && available <= total, "the device's memory");
     check(!ggml_backend_buft_alloc_buffer(type, SIZE_MAX), "a buffer of all sizes");
     check(!ggml_backend_buft_alloc_buffer(type, SIZE_MAX / 2), "a buffer of half of that");
     check(!ggml_backend_buft_alloc_buffer(type, SIZE_MAX - 63), "a size that overflows");
