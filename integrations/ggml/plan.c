@@ -425,7 +425,7 @@ static plan_t *plan_of(gs_plans_t *plans, gs_tensors_t *tensors)
 /* ---- execute --------------------------------------------------------------------------------- */
 
 static enum ggml_status compute(gs_plans_t *plans, sinter_stream_t *stream, tensor_t *const *nodes,
-                                int n_nodes, const struct ggml_cgraph *graph);
+                                int n_nodes, const struct ggml_cgraph *graph, int *done);
 
 static enum ggml_status fail_step(const step_t *step, const gs_tensors_t *tensors,
                                   sinter_status_t status)
@@ -439,8 +439,9 @@ static enum ggml_status run_singly(gs_plans_t *plans, const step_t *step, sinter
 {
     tensor_t *const *nodes = (tensor_t *const *)tensors->list;
     enum ggml_status status = GGML_STATUS_SUCCESS;
+    int done;
     for (int n = step->first; n < step->end && status == GGML_STATUS_SUCCESS; n++) {
-        status = compute(plans, stream, nodes + n, 1, NULL);
+        status = compute(plans, stream, nodes + n, 1, NULL, &done);
     }
     return status;
 }
@@ -553,10 +554,12 @@ static bool refuses(tensor_t *const *nodes, int n_nodes)
     return false;
 }
 
+/* Gives in *done how many nodes it has computed: all, or those before one that comes again. */
 static enum ggml_status compute(gs_plans_t *plans, sinter_stream_t *stream, tensor_t *const *nodes,
-                                int n_nodes, const struct ggml_cgraph *graph)
+                                int n_nodes, const struct ggml_cgraph *graph, int *done)
 {
     gs_tensors_t tensors;
+    *done = n_nodes;
     if (n_nodes == 1 && gs_is_noop(nodes[0])) {
         return GGML_STATUS_SUCCESS;
     }
@@ -566,6 +569,7 @@ static enum ggml_status compute(gs_plans_t *plans, sinter_stream_t *stream, tens
     if (!gs_tensors_collect(&tensors, nodes, n_nodes, graph)) {
         return GGML_STATUS_ALLOC_FAILED;
     }
+    *done = tensors.n_nodes;
     plan_t *plan = plan_of(plans, &tensors);
     const enum ggml_status status =
         plan ? run_plan(plans, plan, stream, &tensors) : GGML_STATUS_FAILED;
@@ -605,11 +609,13 @@ enum ggml_status gs_plans_compute(gs_plans_t *plans, sinter_stream_t *stream,
     }
     plans->uid = 0;
     plans->last = NULL;
-    int count;
+    int count, done = 0;
     tensor_t **nodes = nodes_to_compute(graph, &count);
-    const enum ggml_status status = !nodes      ? GGML_STATUS_ALLOC_FAILED
-                                    : count > 0 ? compute(plans, stream, nodes, count, graph)
-                                                : GGML_STATUS_SUCCESS;
+    enum ggml_status status = nodes ? GGML_STATUS_SUCCESS : GGML_STATUS_ALLOC_FAILED;
+    for (int n = 0; n < count && status == GGML_STATUS_SUCCESS; n += done) {
+        status = compute(plans, stream, nodes + n, count - n, graph, &done);
+        plans->uid = done < count ? 0 : plans->uid; /* several plans are not kept together */
+    }
     free(nodes);
     return status;
 }

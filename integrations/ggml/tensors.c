@@ -178,18 +178,21 @@ bool gs_tensors_collect(gs_tensors_t *tensors, tensor_t *const *nodes, int n_nod
         return false;
     }
     memset(tensors->slots, 0xFF, (size_t)tensors->n_slots * sizeof(*tensors->slots));
-    for (int n = 0; n < n_nodes; n++) {
-        tensors_add(tensors, nodes[n]);
+    for (int n = 0; n < tensors->n_nodes; n++) {
+        if (tensors_add(tensors, nodes[n]) != n) {
+            tensors->n_nodes = n;
+            break;
+        }
         tensors->outer_uses[n] = uses_of(graph, nodes[n]);
     }
-    for (int n = 0; n < n_nodes; n++) {
+    for (int n = 0; n < tensors->n_nodes; n++) {
         for (int s = 0; s < GGML_MAX_SRC; s++) {
             const tensor_t *t = nodes[n]->src[s];
             const int src = tensors->src[n][s] = t ? tensors_add(tensors, t) : -1;
             if (t) {
                 tensors_add(tensors, gs_root(t));
             }
-            if (src >= 0 && src < n_nodes && tensors->outer_uses[src] != INT32_MAX) {
+            if (src >= 0 && src < tensors->n_nodes && tensors->outer_uses[src] != INT32_MAX) {
                 tensors->outer_uses[src]--;
             }
         }

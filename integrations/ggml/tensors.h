@@ -22,8 +22,8 @@ typedef struct gs_tensors {
     int (*src)[GGML_MAX_SRC];
 } gs_tensors_t;
 
-/* graph: the whole graph of the host, which knows who else uses the nodes, or NULL. false: out of
- * memory. */
+/* Takes the nodes before one that comes again, which a host that measures has, or all. graph: the
+ * whole graph of the host, which knows who else uses the nodes, or NULL. false: out of memory. */
 bool gs_tensors_collect(gs_tensors_t *tensors, tensor_t *const *nodes, int n_nodes,
                         const struct ggml_cgraph *graph);
 void gs_tensors_free(gs_tensors_t *tensors);
