@@ -27,9 +27,9 @@
  *               Errors of choose and start stop the execute before anything is written.
  *
  * Execute, in the threads:
- *   6. work     for each phase of the driver, and for each share of the phase. Any thread may run
- *               any share, at once with others or one after the other. A barrier stands between
- *               phases and between steps.
+ *   6. work     for each phase of the driver, in each round, and for each share of the phase. Any
+ *               thread may run any share, at once with others or one after the other. A barrier
+ *               stands between phases and between steps.
  *
  * A kernel allocates nothing, starts no thread, keeps no global, reads no environment. */
 #ifndef SINTER_SRC_KERNEL_H
