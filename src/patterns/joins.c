@@ -420,11 +420,12 @@ static bool feeds(const joiner_t *j, const join_row_t *row, int upper, int lower
     return fed && (row->how == JOIN_KEEPS || *other == NULL);
 }
 
-/* What is summed up in a chain of experts' products is such a chain itself. */
+/* What is summed up in a chain of experts' products is such a chain itself. What lies between them
+ * may have no class: a slice. */
 static bool is_upper(const joiner_t *j, const join_row_t *row, int upper)
 {
     const joinable_t *part = &j->parts[upper];
-    return (part->classes & row->upper) != 0 &&
+    return (row->how == JOIN_BETWEEN || (part->classes & row->upper) != 0) &&
            (row->how != JOIN_CHAINS || row->lower == OP_MATMUL ||
             (part->name != NULL && strcmp(part->name, row->name) == 0));
 }

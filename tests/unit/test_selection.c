@@ -123,6 +123,18 @@ typedef struct selection_case {
     "Multiply 43:f32:3x2x1x48 6:f32:3x2x1x1 -> 44:f32:3x2x1x48; "                          \
     "ReduceSum axes=" axis " 44:f32:3x2x1x48 -> 45:f32:" sums
 
+/* With gate and up in one table, whose halves are slices from `starts` on. */
+#define EXPERTS_HALVES(starts, ends)                                                     \
+    EXPERTS_OF("!", "2", "3", "64", "64", "2", "2")                                      \
+    EXPERTS_OF("!", "4", "5", "48", "32", "1", "3")                                      \
+    "MatMul transpose_b=1 1:f32:3x1x1x64 23:f32:3x2x64x64 -> 40:f32:3x2x1x64; "          \
+    "Slice starts=0 ends=32 axes=-1 40:f32:3x2x1x64 -> 41:f32:3x2x1x32; "                \
+    "Slice starts=" starts " ends=" ends " axes=-1 40:f32:3x2x1x64 -> 42:f32:3x2x1x32; " \
+    "Sigmoid 41:f32:3x2x1x32 -> 46:f32:3x2x1x32; "                                       \
+    "Multiply 46:f32:3x2x1x32 42:f32:3x2x1x32 -> 47:f32:3x2x1x32; "                      \
+    "MatMul transpose_b=1 47:f32:3x2x1x32 33:f32:3x2x48x32 -> 43:f32:3x2x1x48; "         \
+    "ReduceSum axes=1 43:f32:3x2x1x48 -> 45:f32:3x1x48"
+
 #define QUANTISE(in, kind) "DynamicQuantize quantization_kind=" kind " qtype=per_group " in
 
 /* Texts of the report that several cases expect. */
@@ -994,6 +1006,26 @@ static const selection_case_t cases[] = {
             AVX2 = {"experts_tiles_int8_avx2", {"2 products"}},
             AVX512 = {"experts_tiles_f32_avx512", {0}}, VNNI = {"experts_tiles_int8_vnni", {0}},
             AVX2_VNNI = {"experts_tiles_int8_avxvnni", {0}}}},
+    {.what = "the MLP of experts, gate and up in one table",
+     .graph = EXPERTS_HALVES("32", "64"),
+     .at = {GENERIC = {"experts_panel_f32_generic", {0}},
+            AVX2 = {"experts_tiles_f32_avx2", {"3 products"}},
+            AVX512 = {"experts_tiles_f32_avx512", {0}}, VNNI = {"experts_tiles_f32_avx512", {0}}}},
+    {.what = "slices of experts' results that are no halves",
+     .graph = EXPERTS_HALVES("16", "48"),
+     .at = {GENERIC = {"matmul_panel_f32_generic chain_runs_f32_generic matmul_panel_f32_generic "
+                       "reduce_runs_f32_generic",
+                       {"experts kernel refused: a slice of the first product is not one of two "
+                        "halves of its columns"}},
+            AVX2 = {"matmul_tiles_f32_avx2 chain_runs_f32_avx2 matmul_tiles_f32_avx2 "
+                    "reduce_runs_f32_avx2",
+                    {0}},
+            AVX512 = {"matmul_tiles_f32_avx512 chain_runs_f32_avx512 matmul_tiles_f32_avx512 "
+                      "reduce_runs_f32_avx512",
+                      {0}},
+            VNNI = {"matmul_tiles_f32_avx512 chain_runs_f32_avx512 matmul_tiles_f32_avx512 "
+                    "reduce_runs_f32_avx512",
+                    {0}}}},
     {.what = "experts whose results are summed over something else",
      .graph = EXPERTS_MLP("!", "2", "3x2x48"),
      .at = {GENERIC = {"matmul_panel_f32_generic matmul_panel_f32_generic reduce_runs_f32_generic",
