@@ -65,8 +65,8 @@ void *constant_memory(const constant_t *constant);
 void constants_give(constants_t *c, constant_t *constant); /* NULL: nothing to do */
 uint64_t constants_drops(constants_t *c);
 /* Holds n copies again that were taken when no more than `drops` copies had been dropped, and given
- * since. False: some copy was dropped since then, perhaps one of these, and none is held. NULL
- * among them: nothing to hold. */
+ * since; NULL among them: nothing to hold. False: some copy was dropped since then, perhaps one of
+ * these, and none is held. */
 bool constants_hold(constants_t *c, constant_t *const *copies, int n, uint64_t drops);
 /* To be called when the owner is destroyed: copies that no other owner has used are dropped. */
 void constants_disown(constants_t *c, const void *owner);

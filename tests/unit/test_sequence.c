@@ -427,9 +427,9 @@ static void test_line(void)
     close_engine();
 }
 
-/* A sequence keeps what it has bound while the copies of its constants are there. Without
- * invalidation they may be stale; behind it, and where the budget has no room or room again,
- * results are those of the present weights. */
+/* A sequence keeps what it has bound while the copies of its constants are there. Behind an
+ * invalidation, and where the budget has no room or room again, results are those of the present
+ * weights. */
 static void test_constants(void)
 {
     static const char *const ports[] = {"0:f32:1x64", "1:f32!:48x64", "2:f32:1x48"};

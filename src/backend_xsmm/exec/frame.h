@@ -69,7 +69,7 @@ sinter_status_t frame_pack(const plan_t *plan, frame_mem_t *fm, const void *owne
                            threads_t threads);
 void frame_unpack(const plan_t *plan, frame_mem_t *fm);
 /* After frame_unpack: takes the same copies again. False: some may be gone, or there may be room
- * now for one more, so that the frame must be made anew. */
+ * for one more now, so that the frame must be made anew. */
 bool frame_hold(const plan_t *plan, frame_mem_t *fm);
 
 /* The constant cache has what this step would make, so that it does not run. */
