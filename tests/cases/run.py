@@ -285,7 +285,7 @@ def streams(case):
     import llm_demo
     try:
         python, packages, _ = llm_demo.fetched()
-        ggml, _ = llm_demo.headers(python)
+        ggml = llm_demo.headers(python)
     except SystemExit as why:
         raise Skip(why) from None
     shim = llm_demo.shim(packages)

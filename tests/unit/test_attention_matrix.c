@@ -196,6 +196,18 @@ static int batches_fit(const signed char *row)
              (has(row, MASK_BATCH, ONE) || (mask != ADDED && mask != DEAD_ROWS)));
 }
 
+/* The least value of a property, but for 0, which has a meaning of its own. */
+static int64_t least(int p)
+{
+    int64_t v = INT64_MAX;
+
+    for (int i = 0; i < n_values(p); i++) {
+        const int64_t other = properties[p].values[i];
+        v = other > 0 && other < v ? other : v;
+    }
+    return v;
+}
+
 /* The least work of any case that has the values of a row, in which some are still open (-1). */
 static int is_feasible(const signed char *row)
 {
@@ -205,20 +217,27 @@ static int is_feasible(const signed char *row)
     for (int p = 0; p < N_PROPERTIES; p++) {
         v[p] = row[p] < 0 ? 0 : properties[p].values[(int)row[p]];
     }
-    v[D] = row[D] < 0 ? 40 : v[D];
+    v[D] = row[D] < 0 ? least(D) : v[D];
+    v[S] = row[S] < 0 ? least(S) : v[S];
+    v[HEADS] = row[HEADS] < 0 ? least(HEADS) : v[HEADS];
     if (properties == latent_values && row[DV] >= 0 && row[D] >= 0 && v[DV] > v[D]) {
         return 0;
     }
-    head = (double)(v[D] + (v[DV] ? v[DV] : row[DV] < 0 ? 40 : v[D]));
+    /* Codes that are all positive make scores so large that 8 bits of q leave nothing to check. */
+    if (properties == latent_values && has(row, MODE, sinter_fpmath_mode_int8) && has(row, ZP, 0) &&
+        (has(row, K_TYPE, sinter_u4) || has(row, K_TYPE, sinter_u8))) {
+        return 0;
+    }
+    head = (double)(v[D] + (v[DV] ? v[DV] : row[DV] < 0 ? least(DV) : v[D]));
     if (row[HEADS] >= 0 && row[S] >= 0 && (v[HEADS] >> 8) / (v[HEADS] & 255) * v[S] > most_rows) {
         return 0;
     }
     for (int p = Q_BATCH; p <= MASK_BATCH; p++) {
         batches = has(row, p, SEVERAL) || has(row, p, OPEN_SEVERAL) ? BATCHES : batches;
     }
-    return batches_fit(row) && 2.0 * batches * (double)(row[HEADS] < 0 ? 9 : v[HEADS] >> 8) *
-                                       (double)v[S] * (double)v[T] * head <=
-                                   most_flops;
+    return batches_fit(row) &&
+           2.0 * batches * (double)(v[HEADS] >> 8) * (double)v[S] * (double)v[T] * head <=
+               most_flops;
 }
 
 static int gain(const design_t *d, const signed char *row, int p, int value)
