@@ -414,7 +414,7 @@ static const int channels_last[3] = {2, 0, 1};
 
 bool gs_joins_tokens(const tensor_t *t)
 {
-    return t->op_params[0] == 0 && t->src[1]->op == GGML_OP_TRANSPOSE && t->ne[3] == 1;
+    return t->op_params[0] == 0 && gs_op(t->src[1]) == GS_OP_TRANSPOSE && t->ne[3] == 1;
 }
 
 /* Channels stay the last dim, as in what has computed the new tokens. So do they in parts along the
@@ -438,7 +438,7 @@ bool gs_join_tokens(gs_builder_t *b, const tensor_t *t)
         const tensor_t *view = b->tensors->list[n];
         int dim;
         int64_t start, count;
-        if (view->op == GGML_OP_VIEW && view->src[0] == t && view->ne[1] == t->ne[1] &&
+        if (gs_op(view) == GS_OP_VIEW && view->src[0] == t && view->ne[1] == t->ne[1] &&
             gs_part_of(view, &dim, &start, &count) == GS_PART_OF_DIM && dim == 0 &&
             view->ne[0] == count) {
             lt_t part;
