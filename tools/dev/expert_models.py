@@ -115,10 +115,15 @@ def mlp_line(name, row, tokens, mode, small):
     """As line() is for a product."""
     row = (SMALL_MLP[0], row[1], *SMALL_MLP[1:], *row[4:]) if small else row
     graph = mlp(row, tokens)
-    shapes = {t["id"]: t["shape"] for _, _, inputs, _ in graph.ops for t in inputs}
-    words = "+".join(f"{i}:{'x'.join(map(str, shapes[i]))}" for i in graph.inputs)
+    tensors = {t["id"]: t for _, _, inputs, _ in graph.ops for t in inputs}
+    words = "+".join(f"{i}:{'x'.join(map(str, tensors[i]['shape']))}" for i in graph.inputs)
+    # Scales of scales as weights have them: else what lies between the products is too large for
+    # rows of integers.
+    scales = "+".join(f"{i}:=0.0001" for i in graph.inputs if tensors[i]["dtype"] == "f16") \
+        if EXPERTS[row[4]][-1] and not small else ""
     return (f"--mode={'C' if small else 'P'} --case=../../models/serving/moe-mlp-{name}.json "
-            f"--in-shapes={words} --expected-n-partitions=1 --partition-fpmath=0:{mode}:true"
+            f"--in-shapes={words}{' --in=' + scales if scales else ''} --expected-n-partitions=1 "
+            f"--partition-fpmath=0:{mode}:true"
             + ("" if small else " --cold-cache --min-time=0.3"))
 
 
