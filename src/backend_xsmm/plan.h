@@ -105,12 +105,10 @@ typedef struct mlp_params {
     int n_upper;
     bool halves; /* of one product */
     struct step *product[MLP_UPPER + 1];
-    /* The results of the first n_upper products as `mid` reads them: values without memory. The
-     * last of them is in register 0. */
-    int upper[MLP_UPPER];
-    /* Over the dims of A of the last product, and over those of its result with that in register
-     * 0. NULL: the value as it is. */
+    /* Over the dims of A of the last product, with the result of the last of the n_upper ones in
+     * register 0, and over those of its result with that in register 0. NULL: the value as it is. */
     const struct chain *mid, *weigh;
+    const bool *is_first; /* by operand of `mid`: the result of the first of two, without memory */
     /* Values without memory of which each expert has a row, biases for one: where a chain reads
      * `value`, it means the row of `table` that belongs to the expert. */
     int n_tables;

@@ -195,6 +195,17 @@ static int activated(fz_t *f, sinter_data_type_t type, int x)
     return fz_binary(f, sinter_op_multiply, type, x, fz_unary(f, sinter_op_sigmoid, type, y));
 }
 
+/* x * sigmoid(x) of results that are seen twice without their dim of 1, with it again. */
+static int activated_flat(fz_t *f, const experts_t *e, sinter_data_type_t type, int x)
+{
+    const int64_t flat[3] = {e->tokens, e->each, e->N}, rows[4] = {e->tokens, e->each, 1, e->N};
+    const int from = 2 - e->n_ids, once = fz_reshape(f, x, 1 + e->n_ids, flat + from),
+              again = fz_reshape(f, x, 1 + e->n_ids, flat + from),
+              y = fz_binary(f, sinter_op_multiply, type, once,
+                            fz_unary(f, sinter_op_sigmoid, type, again));
+    return fz_reshape(f, y, 2 + e->n_ids, rows + from);
+}
+
 /* The first or the last half of the columns. */
 static int half(fz_t *f, int x, int last)
 {
@@ -252,7 +263,8 @@ void fz_gen_experts_mlp(fz_t *f)
     } else if (fz_chance(f, 70)) {
         up = dense(f, &e, type, x, flat);
     }
-    int y = activated(f, type, gate);
+    int y =
+        !flat && fz_chance(f, 20) ? activated_flat(f, &e, type, gate) : activated(f, type, gate);
     y = up < 0 ? y : fz_binary(f, sinter_op_multiply, type, y, up);
     f->tensors[y].keep = near_miss == 2;
     y = flat ? fz_reshape(f, y, 2 + e.n_ids, rows + from) : y;

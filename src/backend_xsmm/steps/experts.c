@@ -332,15 +332,17 @@ static sinter_status_t emit_product(emitter_t *e, int node, step_t **out)
     return chain_finish(&e->b, -1, false, &step->post);
 }
 
-/* The value that a chain loads where it reads v: a view, if that is all that reads v. */
-static int as_loaded(const lowering_t *lo, int v)
+/* Which operands of `mid` are the result `v` of the first of two products, whatever dims they show
+ * it in. */
+static sinter_status_t find_first(const lowering_t *lo, int v, mlp_params_t *p)
 {
-    const graph_t *g = lo->g;
-    while (g->values[v].n_uses == 1 &&
-           g->nodes[g->uses[g->uses_begin[v]]].kind == sinter_op_static_reshape) {
-        v = g->nodes[g->uses[g->uses_begin[v]]].out[0];
+    const int n = p->mid != NULL ? p->mid->n_operands : 0;
+    bool *is_first = ARENA_NEW(&lo->plan->arena, bool, n + 1);
+    for (int k = 0; k < n && is_first != NULL; k++) {
+        is_first[k] = p->n_upper > 1 && shown_by(lo, p->mid->operands[k].value) == v;
     }
-    return v;
+    p->is_first = is_first;
+    return is_first != NULL ? sinter_success : sinter_out_of_memory;
 }
 
 static sinter_status_t emit_inner(emitter_t *e, step_t *step)
@@ -350,13 +352,13 @@ static sinter_status_t emit_inner(emitter_t *e, step_t *step)
     mlp_params_t *p = &step->p.mlp;
     const node_t *down = &lo->g->nodes[parts->down];
     sinter_fpmath_mode_t mode = emit_mode(lo, down);
+    int result[MLP_UPPER];
     p->halves = parts->half[0] >= 0;
     p->n_upper = p->halves ? 2 : parts->n_upper;
     for (int i = 0; i < p->n_upper; i++) {
         const int upper = parts->upper[p->halves ? 0 : i];
         const node_t *n = &lo->g->nodes[upper];
-        const int v = p->halves ? parts->half[i] : n->out[0];
-        p->upper[i] = i + 1 < p->n_upper ? as_loaded(lo, v) : v;
+        result[i] = p->halves ? parts->half[i] : n->out[0];
         mode = emit_mode(lo, n) == mode ? mode : sinter_fpmath_mode_strict;
         if (i > 0 && p->halves) {
             p->product[i] = p->product[0];
@@ -372,8 +374,9 @@ static sinter_status_t emit_inner(emitter_t *e, step_t *step)
     for (int i = 0; i <= p->n_upper; i++) {
         p->product[i]->permit = step->permit;
     }
-    SG_TRY(emit_part(e, &parts->mid, p->upper[p->n_upper - 1], down->in[0], parts->mid_space,
-                     &p->mid));
+    SG_TRY(
+        emit_part(e, &parts->mid, result[p->n_upper - 1], down->in[0], parts->mid_space, &p->mid));
+    SG_TRY(find_first(lo, result[0], p));
     return emit_part(e, &parts->weigh, down->out[0], lo->g->nodes[parts->sum].in[0],
                      parts->weigh_space, &p->weigh);
 }

@@ -376,22 +376,19 @@ static void seek_tables(const experts_task_t *t, chain_bound_t *chain, int64_t e
     }
 }
 
-/* Points the operands of `mid` that are results of products at row r of their accumulators, as if
- * the column n0 stood there first. */
+/* Points the operands of `mid` that are results of the first product at row r of its accumulators,
+ * as if the column n0 stood there first. */
 static void seek_results(const experts_task_t *t, int r, int64_t n0)
 {
     chain_bound_t *chain = t->buf.mid;
     for (int k = 0; k < chain->chain->n_operands; k++) {
-        for (int i = 0; i + 1 < t->p->n_upper; i++) {
-            chain_ref_t *ref = &chain->refs[k];
-            if (chain->chain->operands[k].value != t->p->upper[i]) {
-                continue;
-            }
+        chain_ref_t *ref = &chain->refs[k];
+        if (t->p->is_first[k]) {
             memset(ref->stride, 0, sizeof ref->stride);
             ref->stride[chain->ndims - 1] = 1;
             ref->dtype = sinter_f32;
             ref->traits = dtype_traits(sinter_f32);
-            ref->data = (unsigned char *)(t->buf.acc[i] + (int64_t)r * MM_PANEL - n0);
+            ref->data = (unsigned char *)(t->buf.acc[0] + (int64_t)r * MM_PANEL - n0);
         }
     }
 }
