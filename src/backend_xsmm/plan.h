@@ -106,7 +106,7 @@ typedef struct mlp_params {
     bool halves; /* of one product */
     struct step *product[MLP_UPPER + 1];
     /* Over the dims of A of the last product, with the result of the last of the n_upper ones in
-     * register 0, and over those of its result with that in register 0. NULL: the value as it is. */
+     * register 0, and over those of its result with that in it. NULL: the value as it is. */
     const struct chain *mid, *weigh;
     const bool *is_first; /* by operand of `mid`: the result of the first of two, without memory */
     /* Values without memory of which each expert has a row, biases for one: where a chain reads
