@@ -16,9 +16,9 @@ typedef struct gs_run {
 } gs_run_t;
 
 typedef struct gs_cuts {
-    const void *graph;          /* of the present run: what all of its pieces share */
-    const tensor_t *const *end; /* of the last piece */
-    gs_run_t run, worst;        /* the present one, and that of the most cuts */
+    const void *graph;          /* use counts of nodes, which all pieces of the present run share */
+    const tensor_t *const *end; /* where the nodes of the last piece end */
+    gs_run_t run, worst;        /* the present run, and the one with the most cuts */
 } gs_cuts_t;
 
 /* Takes note of the next piece that is to be computed. */

@@ -35,7 +35,7 @@ static gs_op_t op_named(const char *name, group_t group)
 }
 
 /* The op of a number. The host is asked for its name once, and only for numbers of its own nodes:
- * its tables of names have no end that can be asked for. */
+ * ggml does not say how many ops it has names for. */
 static gs_op_t op_numbered(unsigned number, group_t group)
 {
     enum { NUMBERS = 256 };

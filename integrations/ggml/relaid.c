@@ -101,9 +101,8 @@ static void refresh_row(gs_relaid_t *r, const tensor_t *t, int64_t row, int64_t 
  * threads of the library, which wait for the next graph. */
 void gs_relaid_refresh(gs_relaid_t *r, const tensor_t *t)
 {
-    enum {
-        ROWS = 64
-    }; /* that are compared at once where they follow one another as the copy's do */
+    /* Rows that are compared at once where they follow one another as the copy's do. */
+    enum { ROWS = 64 };
     const int64_t tables = t->ne[2] * t->ne[3];
     const size_t bytes = ggml_row_size(t->type, t->ne[0]), all = bytes * (size_t)tables;
     const bool dense = (tables == 1 || (t->nb[2] == bytes && t->ne[3] == 1)) && t->nb[1] == all;

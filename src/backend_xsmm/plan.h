@@ -177,7 +177,7 @@ typedef struct rotary_params {
 } rotary_params_t;
 
 /* Gather (data, indices) or ScatterRows (data, slots as indices, updates) along an axis; negative:
- * counted from the end. batch: of the first so many dims each index has indices of its own. */
+ * counted from the end. batch: how many first dims data and indices share. */
 typedef struct index_params {
     int data, indices, updates, out;
     int axis, batch;

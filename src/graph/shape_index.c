@@ -67,15 +67,6 @@ sinter_status_t check_hadamard_transform(const node_t *node, const lt_t *in, con
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
-static sinter_status_t unify(const node_t *node, lt_t *lt, int d, int64_t *with)
-{
-    return dims_unify(&lt->dims[d], with)
-               ? sinter_success
-               : FAIL_SHAPE(node,
-                            "dimension %d of tensor %" PRIu64 " is %" PRId64 ", expected %" PRId64,
-                            d, lt->id, lt->dims[d], *with);
-}
-
 /* The first *n dims of data and indices are the same; they end before the axis. */
 static sinter_status_t batch_dims_of(const node_t *node, lt_t *data, lt_t *indices, int axis,
                                      int *n)
@@ -89,7 +80,7 @@ static sinter_status_t batch_dims_of(const node_t *node, lt_t *data, lt_t *indic
     }
     *n = (int)given;
     for (int d = 0; d < *n; d++) {
-        SG_TRY(unify(node, indices, d, &data->dims[d]));
+        SG_TRY(shape_unify(node, indices, d, &data->dims[d]));
     }
     return sinter_success;
 }
@@ -97,7 +88,7 @@ static sinter_status_t batch_dims_of(const node_t *node, lt_t *data, lt_t *indic
 sinter_status_t shape_gather(const node_t *node, lt_t *in, lt_t *out)
 {
     int64_t dims[SINTER_MAX_NDIMS];
-    int axis, batch, n = 0;
+    int axis, batch = 0, n = 0;
     if (in[0].ndims < 0 || in[1].ndims < 0) {
         return sinter_success;
     }
@@ -121,7 +112,7 @@ sinter_status_t shape_gather(const node_t *node, lt_t *in, lt_t *out)
 
 sinter_status_t shape_scatter_rows(const node_t *node, lt_t *in, lt_t *out)
 {
-    int axis, batch;
+    int axis, batch = 0;
     if (in[0].ndims < 0 || in[2].ndims < 0 || in[1].ndims < 0) {
         return sinter_success;
     }

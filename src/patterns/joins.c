@@ -154,23 +154,29 @@ static bool takes_by_experts(const joiner_t *j, int part, int v)
              has_experts(j, part, gather->in[1])));
 }
 
+/* The indices by which the first product with experts of `part` takes them. -1: there is none. */
+static int experts_of(const matcher_t *m, int part)
+{
+    int indices = -1;
+    for (int i = 0; i < m->parts[part].n && indices < 0; i++) {
+        indices = graph_experts(m->g, &m->g->nodes[m->parts[part].nodes[i]]);
+    }
+    return indices;
+}
+
 /* `part` reads v, and multiplies with experts by the same indices as the partition that makes v. */
 static bool chains_experts(const joiner_t *j, int part, int v)
 {
     const matcher_t *m = j->m;
     const int p = m->g->values[v].producer;
-    int indices = -1;
-    for (int i = 0; i < m->parts[part].n && indices < 0; i++) {
-        indices = graph_experts(m->g, &m->g->nodes[m->parts[part].nodes[i]]);
-    }
-    return p >= 0 && is_read(m, part, v) && has_experts(j, m->owner[p], indices);
+    return p >= 0 && is_read(m, part, v) && has_experts(j, m->owner[p], experts_of(m, part));
 }
 
 /* v is made, by elementwise ops, casts, views and slices alone, of what a product gives that takes
  * experts by these indices. left: nodes that may still be looked at. */
 static bool is_made_of_experts(const joiner_t *j, int v, int indices, int *left)
 {
-    enum { MAY_BE = PAT_ELTWISE | PAT_CAST | PAT_VIEW };
+    enum { MAY_BE = PAT_ELTWISE | PAT_CAST | PAT_VIEW | PAT_SLICE };
     const graph_t *g = j->m->g;
     const int p = g->values[v].producer;
     const node_t *n = p >= 0 ? &g->nodes[p] : NULL;
@@ -178,7 +184,7 @@ static bool is_made_of_experts(const joiner_t *j, int v, int indices, int *left)
     if (n == NULL || --*left < 0 || graph_experts(g, n) == indices) {
         return n != NULL && *left >= 0;
     }
-    const bool may_be = (pat_classes(n) & MAY_BE) != 0 || n->kind == sinter_op_slice;
+    const bool may_be = (pat_classes(n) & MAY_BE) != 0;
     for (int i = 0; i < n->n_in && may_be && !made; i++) {
         made = is_made_of_experts(j, n->in[i], indices, left);
     }
@@ -189,10 +195,8 @@ static bool is_made_of_experts(const joiner_t *j, int v, int indices, int *left)
 static bool reads_between(const joiner_t *j, int part, int v)
 {
     const matcher_t *m = j->m;
-    int indices = -1, left = 32;
-    for (int i = 0; i < m->parts[part].n && indices < 0; i++) {
-        indices = graph_experts(m->g, &m->g->nodes[m->parts[part].nodes[i]]);
-    }
+    const int indices = experts_of(m, part);
+    int left = 32;
     return indices >= 0 && m->g->values[v].producer >= 0 &&
            graph_experts(m->g, &m->g->nodes[m->g->values[v].producer]) < 0 &&
            is_made_of_experts(j, v, indices, &left);

@@ -50,8 +50,8 @@ typedef struct linear_block {
     int columns;
     const float *from;
     float *to;
-    int64_t from_ld,
-        to_ld; /* columns kernel: from key to key; rows kernel: from column to column */
+    /* From key to key for the columns kernel, from column to column for the rows kernel. */
+    int64_t from_ld, to_ld;
     const float *v;
     float *out;
     int64_t v_ld, out_ld; /* from token to token */

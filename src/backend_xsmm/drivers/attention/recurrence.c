@@ -264,8 +264,7 @@ static int64_t head_of(const linear_state_t *st, const bound_t *t, int64_t head)
     return st->interleaved ? head / (st->heads / heads) : head % heads;
 }
 
-/* exp of the decays of n tokens, [token][ld]; 1 without them, and
- * behind the last element. */
+/* exp of the decays of n tokens, [token][ld]; 1 without them, and behind the last element. */
 static void load_decays(const linear_state_t *st, const part_t *part, int64_t token, int n,
                         float *decay)
 {
@@ -532,7 +531,6 @@ static void run_in_order(const linear_state_t *st, part_t *part, room_t *room)
         }
         if (free < 0) {
             free = first;
-            part->b = first;
             room->kept_slot = slot_at(st->to, first);
             load_state(st, part, room->kept_slot, room->kept);
         }
