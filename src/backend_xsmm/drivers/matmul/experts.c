@@ -201,7 +201,7 @@ static sinter_status_t bind_product(const kernel_t *self, const problem_t *p, in
     }
     SG_TRY(matmul_bind(self, &product, &c->product[i].panel, own));
     if (c->tiles) {
-        matmul_bind_tiles(self->needs, own);
+        tiled_bind(self->needs, &own->b.base, own->K, &own->tiled);
         own->blocks = (blocks_state_t){0};
     } else {
         matmul_bind_strips(self, &product, &c->product[i].panel, own);

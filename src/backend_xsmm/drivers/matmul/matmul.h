@@ -21,11 +21,11 @@
 #include "backend_xsmm/drivers/common/matrices.h"
 #include "backend_xsmm/drivers/common/products.h"
 #include "backend_xsmm/drivers/common/quant_tail.h"
+#include "backend_xsmm/drivers/common/tiled.h"
 #include "backend_xsmm/drivers/matmul/matmul_blocks.h"
 #include "backend_xsmm/kernel.h"
 #include "backend_xsmm/ukernels/eltwise.h"
 #include "backend_xsmm/ukernels/tile.h"
-#include "backend_xsmm/ukernels/tiles.h"
 #include "backend_xsmm/ukernels/xsmm.h"
 #include "numeric/quant_rows.h"
 
@@ -93,30 +93,6 @@ typedef struct patches {
     patch_dim_t dim[SINTER_MAX_NDIMS];
 } patches_t;
 
-/* Scales, offsets or zero points in tiles. */
-typedef struct tiled_plane {
-    tiles_plane_t first;     /* of the first strip */
-    int64_t strip, by_strip; /* bytes from a strip to the next one */
-    int64_t group;           /* tiles that share a value */
-    bool halves;             /* a tile has two of them */
-} tiled_plane_t;
-
-/* B as micro-kernels read it from tiles. */
-typedef struct tiled_b {
-    const tiles_table_t *table; /* NULL: it does not lie in tiles, or not in those they take */
-    sinter_data_type_t plain; /* B's type if it is plain floats, without coefficients; else undef */
-    const codes_type_t *type;
-    const unsigned char *data; /* of the codes */
-    int64_t strip, tiles;      /* bytes from a strip to the next one, and tiles of a strip */
-    const unsigned char *high; /* of split codes: the planes of 2 bits; else NULL */
-    int tile;                  /* bytes of a tile */
-    int kept, zero;            /* as tiles_strip_t has them */
-    bool offsets;              /* `zp` has offsets */
-    tiled_plane_t scale, zp;
-    float values[16];        /* of codes of 4 bits, */
-    unsigned char bytes[16]; /* and as integers */
-} tiled_b_t;
-
 /* Rows that go to experts: matmul_experts.c. */
 typedef struct experts {
     const bound_t *ids; /* of the expert of each row; NULL: a matrix B is for all rows of it */
@@ -136,12 +112,6 @@ typedef struct expert_rows {
     int64_t *block; /* blocks of rows that experts before it have, and all have */
     int64_t *order;
 } expert_rows_t;
-
-/* The coefficients of a piece of a strip as floats. */
-typedef struct tiles_coefs {
-    _Alignas(TILES_LINE) float scale[2 * TILES_PIECE * TILES_COLUMNS];
-    _Alignas(TILES_LINE) float zp[2 * TILES_PIECE * TILES_COLUMNS];
-} tiles_coefs_t;
 
 typedef struct matmul_state {
     matrices_t a, b;
@@ -268,20 +238,6 @@ static inline bool matmul_b_is_plain(const step_t *step)
     const operand_t *b = &step->p.matmul.b;
     return b->scale < 0 && b->zp < 0;
 }
-/* st->tiled, from an operand that plan.h calls tiled; K and b are bound. */
-void matmul_bind_tiles(features_t features, matmul_state_t *st);
-/* How many tiles of a strip to multiply at once from tile t on. */
-int matmul_piece(const tiled_b_t *b, int64_t t);
-/* Some lines of a plane from line `first` on, at most 2 TILES_PIECE, as floats, times `unit`. */
-void matmul_values(const tiled_b_t *b, const tiled_plane_t *from, int64_t strip, int64_t first,
-                   int lines, float unit, float *to);
-/* n tiles of a strip from tile t on, whose codes begin there, with values that the caller has. */
-tiles_strip_t matmul_tiles_of(const tiled_b_t *b, const unsigned char *codes, int64_t t, int n,
-                              const tiles_coefs_t *values);
-/* n tiles of a strip, at most TILES_PIECE, from tile t on. Their coefficients are made in `to`, and
- * scales are times `unit`. */
-tiles_strip_t matmul_coefs(const tiled_b_t *b, int64_t strip, int64_t t, int n, float unit,
-                           tiles_coefs_t *to);
 /* For kernels of few rows: panels of whole groups of the tail, so that shares end at the same time,
  * and one block of rows. */
 void matmul_choose_panel(matmul_state_t *st, int shares);

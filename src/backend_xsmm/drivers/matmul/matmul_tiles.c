@@ -14,31 +14,11 @@
 
 /* ---- selection ------------------------------------------------------------------------------- */
 
-/* How scales or offsets of a type are read, of which so many bits are kept; false: they are not. */
-static bool values_of(sinter_data_type_t type, int kept, tiles_values_t *values)
-{
-    static const struct {
-        sinter_data_type_t type;
-        tiles_values_t values;
-    } rows[] = {{sinter_f32, TILES_F32},     {sinter_f16, TILES_F16}, {sinter_bf16, TILES_BF16},
-                {sinter_e8m0, TILES_E8M0},   {sinter_s8, TILES_S8},   {sinter_u8, TILES_U8},
-                {sinter_f8_e4m3, TILES_E4M3}};
-    bool found = false;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows && !found; i++) {
-        *values = rows[i].values;
-        found = rows[i].type == type;
-    }
-    if (kept > 0) {
-        *values = (tiles_values_t)((type == sinter_s8 ? TILES_KEPT_S8 : TILES_KEPT_U8) + kept);
-    }
-    return found;
-}
-
 static bool are_scales(const plan_t *plan, int value, const factors_of_scales_t *by)
 {
     tiles_values_t values;
     const sinter_data_type_t type = plan->values[value].lt.data_type;
-    return values_of(type, 0, &values) && (by != NULL || dtype_traits(type)->cls != DTYPE_INT) &&
+    return tiled_values_type(type, 0, &values) && (by != NULL || dtype_traits(type)->cls != DTYPE_INT) &&
            (by == NULL || are_scales(plan, by->value, NULL));
 }
 
@@ -369,129 +349,6 @@ const way_row_t ways_matmul_tiles[] = {{EXACT_CODES_NAME " on tiles", refuse_way
                                        {"f32 FMA on tiles of floats", refuse_plain, 0},
                                        {"f32 FMA on tiles", NULL, 0}};
 
-static void bind_plane(const groups_t *g, const groups_t *by, int64_t K, tiled_plane_t *to)
-{
-    const bool one = axis_groups(&g->row, K) == 1;
-    *to = (tiled_plane_t){.first = {.data = g->data, .by_lines = 1, .columns = g->column.group},
-                          .strip = g->strip,
-                          .group = one                      ? tiles_along(K)
-                                   : g->row.group < TILES_K ? 1
-                                                            : g->row.group / TILES_K,
-                          .halves = !one && g->row.group < TILES_K};
-    values_of(g->dtype, tiles_kept(g->tiled), &to->first.type);
-    if (by->type != NULL) {
-        to->first.by = by->data;
-        to->first.by_lines = by->row.group / g->row.group;
-        to->by_strip = by->strip;
-        values_of(by->dtype, tiles_kept(by->tiled), &to->first.by_type);
-    }
-}
-
-void matmul_bind_tiles(features_t features, matmul_state_t *st)
-{
-    const matrix_t *b = &st->b.base;
-    const groups_t *codes = &b->codes;
-    const int kept = tiles_kept(codes->tiled);
-    tiled_b_t *to = &st->tiled;
-    *to = (tiled_b_t){.table = tiles_table(features),
-                      .plain = b->scale.type == NULL ? codes->dtype : sinter_data_type_undef,
-                      .type = tiles_type(b->high.type != NULL ? b->split : codes->dtype),
-                      .data = codes->data,
-                      .high = b->high.type != NULL ? b->high.data : NULL,
-                      .strip = codes->strip,
-                      .tiles = tiles_along(st->K),
-                      .tile = tiles_bytes(tiles_bits(codes->tiled, codes->dtype)),
-                      .kept = kept,
-                      .zero = tiles_zero(kept, codes->dtype),
-                      .offsets = b->offsets,
-                      .zp = {.group = tiles_along(st->K)}};
-    if (to->plain != sinter_data_type_undef) {
-        return;
-    }
-    bind_plane(&b->scale, &b->scale_scale, st->K, &to->scale);
-    if (b->zp.type != NULL) {
-        bind_plane(&b->zp, &b->zp_scale, st->K, &to->zp);
-        if (!b->offsets) { /* integers of any type are bytes */
-            to->zp.first.type = b->zp.dtype == sinter_u8 ? TILES_U8 : TILES_S8;
-        }
-    }
-    if (codes->type->bits == 4 && b->high.type == NULL) {
-        float value[16];
-        dtype_nibble_values(&codes->type->codec, value);
-        for (int i = 0; i < 16; i++) {
-            to->values[i] = value[i ^ tiles_flip(codes->dtype)];
-            to->bytes[i] = (unsigned char)(value[i] / to->type->unit + (float)to->type->offset);
-        }
-    }
-}
-
-/* Of n tiles from tile t on, those up to the last end of a group; all of them if no group ends. */
-static int to_end_of_group(int64_t group, int64_t t, int n)
-{
-    const int64_t left = group - t % group;
-    return (int)(left < n ? left + (n - left) / group * group : n);
-}
-
-/* Micro-kernels add products in chains, which end with a group, or after a number of tiles that
- * divides TILES_PIECE. So a piece ends where a chain does. */
-int matmul_piece(const tiled_b_t *b, int64_t t)
-{
-    const int n = (int)at_most(b->tiles - t, TILES_PIECE);
-    return n == b->tiles - t
-               ? n
-               : to_end_of_group(b->zp.group, t, to_end_of_group(b->scale.group, t, n));
-}
-
-void matmul_values(const tiled_b_t *b, const tiled_plane_t *from, int64_t strip, int64_t first,
-                   int lines, float unit, float *to)
-{
-    tiles_plane_t plane = from->first;
-    const int64_t value = strip * TILES_COLUMNS / plane.columns, own = value / TILES_COLUMNS;
-    plane.value = (int)(value % TILES_COLUMNS);
-    plane.data += own * from->strip;
-    plane.by = plane.by != NULL ? plane.by + own * from->by_strip : NULL;
-    b->table->values(&plane, first, lines, unit, to);
-}
-
-/* The lines of n tiles of a strip from tile t on. */
-static void load_plane(const tiled_b_t *b, const tiled_plane_t *from, int64_t strip, int64_t t,
-                       int n, float unit, float *to)
-{
-    const int64_t first = t / from->group, end = (t + n - 1) / from->group + 1;
-    matmul_values(b, from, strip, first << from->halves, (int)(end - first) << from->halves, unit,
-                  to);
-}
-
-tiles_strip_t matmul_tiles_of(const tiled_b_t *b, const unsigned char *codes, int64_t t, int n,
-                              const tiles_coefs_t *values)
-{
-    const bool zps = b->zp.first.data != NULL;
-    return (tiles_strip_t){.codes = codes,
-                           .high = b->high != NULL ? b->high + (codes - b->data) / 2 : NULL,
-                           .kept = b->kept,
-                           .zero = b->zero,
-                           .tiles = n,
-                           .scale = values->scale,
-                           .zp = zps && !b->offsets ? values->zp : NULL,
-                           .offset = zps && b->offsets ? values->zp : NULL,
-                           .group = b->scale.group,
-                           .left = b->scale.group - t % b->scale.group,
-                           .zp_group = b->zp.group,
-                           .zp_left = b->zp.group - t % b->zp.group,
-                           .halves = b->scale.halves,
-                           .offset_halves = b->offsets && b->zp.halves};
-}
-
-tiles_strip_t matmul_coefs(const tiled_b_t *b, int64_t strip, int64_t t, int n, float unit,
-                           tiles_coefs_t *to)
-{
-    load_plane(b, &b->scale, strip, t, n, unit, to->scale);
-    if (b->zp.first.data != NULL) {
-        load_plane(b, &b->zp, strip, t, n, 1, to->zp);
-    }
-    return matmul_tiles_of(b, b->data + strip * b->strip + t * b->tile, t, n, to);
-}
-
 static int rows_at_once(const matmul_state_t *st)
 {
     return (int)at_most(st->rows, TILES_ROWS);
@@ -504,7 +361,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     matmul_state_t *st = state;
     tiles_buffers_t buffers;
     SG_TRY(matmul_bind(self, p, &c->panel, st));
-    matmul_bind_tiles(self->needs, st);
+    tiled_bind(self->needs, &st->b.base, st->K, &st->tiled);
     take_way(ways_matmul_tiles, NULL, c, st, choice);
     st->blocks = (blocks_state_t){0};
     matmul_choose_panel(st, p->frame->shares);
@@ -699,9 +556,9 @@ static void multiply(tiles_task_t *w, int rows, bool each, float *acc)
         }
         for (int64_t t = 0; t < tiled->tiles; t += n) {
             tiles_coefs_t coefs;
-            n = matmul_piece(tiled, t);
+            n = tiled_piece(tiled, t);
             const tiles_strip_t b =
-                matmul_coefs(tiled, strip, t, n, floats ? 1 : tiled->type->unit, &coefs);
+                tiled_coefs(tiled, strip, t, n, floats ? 1 : tiled->type->unit, &coefs);
             const int64_t block = t * room;
             if (floats) {
                 tiled->table->floats(&b, tiled->type, tiled->values, w->buf.x + block * TILES_K,

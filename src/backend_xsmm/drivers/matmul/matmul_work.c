@@ -78,7 +78,7 @@ static tiles_strip_t patches_coefs(const matmul_task_t *t, int64_t strip, int64_
     if (t->b.zp.type != NULL) {
         matmul_load_coefs(t, &t->b.zp, &one, &columns, to->zp, TILES_COLUMNS);
     }
-    return matmul_tiles_of(b, t->b.codes.data + strip * b->strip + first * b->tile, first, n, to);
+    return tiled_strip(b, t->b.codes.data + strip * b->strip + first * b->tile, first, n, to);
 }
 
 /* The same of a strip of tiles, with all of its columns: to[rows][TILES_COLUMNS]. */
@@ -99,7 +99,7 @@ static void load_strip(const matmul_task_t *t, rect_t at, float *to, int rows)
         const tiles_strip_t some =
             t->st->patches.on
                 ? patches_coefs(t, at.column / TILES_COLUMNS, first, tiles, &coefs)
-                : matmul_coefs(b, matmul_strip(t, at.column), first, tiles, 1, &coefs);
+                : tiled_coefs(b, matmul_strip(t, at.column), first, tiles, 1, &coefs);
         b->table->load(&some, b->type, b->values, to);
     }
     memset(to + at.rows * TILES_COLUMNS, 0, (size_t)(rows - at.rows) * TILES_COLUMNS * sizeof *to);
