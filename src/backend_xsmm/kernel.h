@@ -195,6 +195,7 @@ typedef struct driver {
     step_kind_t step;
     arithmetic_t arithmetic; /* of its products, as in the names of its kernels */
     int phases;
+    bool reads_cache;  /* of attention: K and V in tiles */
     const char *takes; /* for the report: what the dims must be; NULL: anything */
     /* NULL: never refuses. */
     const char *(*refuse)(const kernel_t *self, const problem_t *p);

@@ -11,7 +11,8 @@
 static const uint8_t parts[] = {
     TILED_CODES,      TILED_VALUES,     TILED_CODES + 6,  TILED_CODES + 1,  TILED_CODES + 2,
     TILED_CODES + 3,  TILED_CODES + 4,  TILED_CODES + 5,  TILED_VALUES + 1, TILED_VALUES + 2,
-    TILED_VALUES + 3, TILED_VALUES + 4, TILED_VALUES + 5, TILED_VALUES + 6, TILED_NUMBERS};
+    TILED_VALUES + 3, TILED_VALUES + 4, TILED_VALUES + 5, TILED_VALUES + 6, TILED_NUMBERS,
+    TILED_BLOCKS};
 enum { PARTS = sizeof parts / sizeof *parts };
 
 static tiled_t part_of(uint64_t id)
@@ -39,7 +40,9 @@ layout_t layout_of(const sinter_logical_tensor_t *lt)
                                         : last - 1};
     l.N = lt->dims[l.across];
     l.K = l.along < 0 ? 1 : lt->dims[l.along];
-    l.matrices = 1;
+    l.blocks = l.what == TILED_BLOCKS && l.K > TILES_BLOCK ? l.K / TILES_BLOCK : 1;
+    l.K /= l.blocks;
+    l.matrices = l.blocks;
     for (int d = 0; d < last - 1; d++) { /* too many: layout_bytes says so */
         l.matrices = mul_i64(l.matrices, lt->dims[d], &l.matrices) ? l.matrices : INT64_MAX;
     }
@@ -48,8 +51,9 @@ layout_t layout_of(const sinter_logical_tensor_t *lt)
 
 int64_t layout_matrix(const sinter_logical_tensor_t *lt, const layout_t *l, int64_t m)
 {
-    int64_t at = 0;
-    for (int d = lt->ndims - 3; d >= 0 && l->matrices > 1; d--) {
+    int64_t at = l->blocks > 1 ? m % l->blocks * l->K * lt->strides[l->along] : 0;
+    m /= l->blocks;
+    for (int d = lt->ndims - 3; d >= 0 && l->matrices > l->blocks; d--) {
         at += m % lt->dims[d] * lt->strides[d];
         m /= lt->dims[d];
     }
@@ -114,6 +118,7 @@ sinter_status_t layout_verify(const sinter_logical_tensor_t *lt, const char *whe
     }
     bool one = lt->ndims >= (tiles_are_values(what) ? 1 : 2);
     const bool whole = lt->ndims > 2 && lt->dims[layout_of(lt).across] % TILES_COLUMNS == 0;
+    const layout_t l = lt->ndims > 1 ? layout_of(lt) : (layout_t){.blocks = 1};
     for (int d = 0; one && d < lt->ndims; d++) {
         one = lt->dims[d] != SINTER_UNKNOWN_DIM &&
               (d >= lt->ndims - 2 || lt->dims[d] == 1 || (whole && lt->dims[d] > 0));
@@ -123,6 +128,13 @@ sinter_status_t layout_verify(const sinter_logical_tensor_t *lt, const char *whe
                        "%s: tensor %" PRIu64 ": an opaque layout of %s takes one matrix of known "
                        "dims, or several with a multiple of 16 columns each",
                        where, lt->id, part);
+    }
+    if (what == TILED_BLOCKS && lt->dims[l.along] > TILES_BLOCK &&
+        (lt->dims[l.along] % TILES_BLOCK != 0 || lt->dims[l.across] % TILES_COLUMNS != 0)) {
+        return sg_fail(sinter_invalid_shape,
+                       "%s: tensor %" PRIu64 ": an opaque layout of codes in blocks takes up to %d "
+                       "tokens or a multiple of them, and heads of a multiple of %d elements",
+                       where, lt->id, TILES_BLOCK, TILES_COLUMNS);
     }
     if (!layout_bytes(lt, &bytes)) {
         return sg_fail(sinter_invalid_shape,

@@ -10,6 +10,7 @@ typedef struct layout {
     int across, along; /* dims of the columns and of K; -1: one value for all of K */
     int64_t K, N;
     int64_t matrices; /* of [matrices.., N, K]: several have a multiple of 16 columns each */
+    int64_t blocks;   /* of K, of each matrix of the tensor: `matrices` counts them one by one */
 } layout_t;
 
 static inline bool lt_is_opaque(const sinter_logical_tensor_t *lt)

@@ -323,12 +323,16 @@ sinter_status_t check_weights_format(const node_t *node, const lt_t *in, const l
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static sinter_status_t check_layouts(const node_t *node, const lt_t *out)
+/* ScatterRows writes tokens into a cache that lies in tiles. */
+static sinter_status_t check_layouts(const node_t *node, const lt_t *in, const lt_t *out)
 {
+    const bool writes = node->kind == sinter_op_scatter_rows && lt_is_opaque(&in[0]);
     for (int i = 0; i < node->n_out; i++) {
-        if (lt_is_opaque(&out[i]) && node->kind != sinter_op_reorder) {
+        if (lt_is_opaque(&out[i]) && node->kind != sinter_op_reorder &&
+            !(writes && lt_same_layout(&in[0], &out[i]))) {
             return sg_fail(sinter_unimplemented,
-                           "%s: tensor %" PRIu64 ": only a Reorder makes an opaque layout",
+                           "%s: tensor %" PRIu64 ": only a Reorder makes an opaque layout, or a "
+                           "ScatterRows from data of the same layout",
                            node_label(node), out[i].id);
         }
     }
@@ -344,7 +348,7 @@ static sinter_status_t check_card(const node_t *node, const op_card_t *card, con
                        node->id, (int)node->kind);
     }
     SG_TRY(check_ports(node, card, in, out));
-    SG_TRY(check_layouts(node, out));
+    SG_TRY(check_layouts(node, in, out));
     return check_attrs(node, card);
 }
 

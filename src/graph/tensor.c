@@ -481,10 +481,10 @@ bool lt_dims_may_equal(const lt_t *a, const lt_t *b)
 
 bool lt_may_coincide(const lt_t *a, const lt_t *b)
 {
-    bool same = a->data_type == b->data_type && a->ndims == b->ndims;
+    bool same = a->data_type == b->data_type && a->ndims == b->ndims && lt_same_layout(a, b);
     for (int d = 0; d < a->ndims && same; d++) {
         same = dims_may_equal(a->dims[d], b->dims[d]) &&
-               (a->dims[d] == 1 || dims_may_equal(a->strides[d], b->strides[d]));
+               (a->dims[d] == 1 || lt_is_opaque(a) || dims_may_equal(a->strides[d], b->strides[d]));
     }
     return same;
 }

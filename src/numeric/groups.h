@@ -20,13 +20,15 @@ typedef struct axis {
     int64_t stride, group;
 } axis_t;
 
-/* What lies in tiles (numeric/tiles.h): codes, values for groups of them, or codes that are numbers
- * of a table. The first two plus n, from 1 to 6: n bits of each integer of 8 bits are kept. */
+/* What lies in tiles (numeric/tiles.h): codes, values for groups of them, codes that are numbers of a
+ * table, or codes in blocks along K. The first two plus n, from 1 to 6: n bits of each integer of 8
+ * bits are kept. */
 typedef enum tiled {
     NOT_TILED = 0,
     TILED_CODES = 8,
     TILED_NUMBERS = TILED_CODES + 7,
-    TILED_VALUES = 16
+    TILED_VALUES = 16,
+    TILED_BLOCKS = 24
 } tiled_t;
 
 /* One value for each group of rows and columns of a matrix. */

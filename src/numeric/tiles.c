@@ -235,13 +235,22 @@ static bool keep_values(const groups_t *from, int kept, int64_t group, int64_t c
     return fit;
 }
 
+static void put_value(const groups_t *from, int64_t at, int c, unsigned char *line)
+{
+    if (is_zero_point(from->dtype)) {
+        float zp;
+        from->type->codec.load_f32(from->data, at, 1, 1, &zp);
+        line[c] = (unsigned char)(int8_t)(zp - (from->dtype == sinter_u8 ? 128 : 0));
+    } else {
+        const int bytes = from->type->bits / 8;
+        memcpy(line + c * bytes, from->data + at * bytes, (size_t)bytes);
+    }
+}
+
 bool tiles_pack_values(const groups_t *from, tiled_t as, int64_t groups, int64_t N,
                        unsigned char *to)
 {
-    const bool zps = is_zero_point(from->dtype);
-    const int bytes = zps ? 1 : from->type->bits / 8, kept = tiles_kept(as),
-              line = bytes_of_values(as, from->dtype);
-    const float less = from->dtype == sinter_u8 ? 128 : 0;
+    const int kept = tiles_kept(as), line = bytes_of_values(as, from->dtype);
     bool fit = true;
     for (int64_t n = 0; n < N; n += TILES_COLUMNS) {
         const int columns = N - n < TILES_COLUMNS ? (int)(N - n) : TILES_COLUMNS;
@@ -253,17 +262,78 @@ bool tiles_pack_values(const groups_t *from, tiled_t as, int64_t groups, int64_t
             memset(to, 0, (size_t)line);
             for (int c = 0; c < columns; c++) {
                 const int64_t at = codes_at(from, g, n + c);
-                if (zps) {
-                    float zp;
-                    from->type->codec.load_f32(from->data, at, 1, 1, &zp);
-                    to[c] = (unsigned char)(int8_t)(zp - less);
-                } else {
-                    memcpy(to + c * bytes, from->data + at * bytes, (size_t)bytes);
-                }
+                put_value(from, at, c, to);
             }
         }
     }
     return fit;
+}
+
+/* ---- one token of a cache -------------------------------------------------------------------- */
+
+void tiles_put_column(const groups_t *from, int64_t at, tiled_t as, int64_t K, int64_t column,
+                      unsigned char *to)
+{
+    const int c = (int)(column % TILES_COLUMNS), bits = from->type->bits;
+    uint8_t code[TILES_K];
+    if (tiles_are_values(as)) {
+        const int line = bytes_of_values(as, from->dtype);
+        to += column / TILES_COLUMNS * K * line;
+        for (int64_t g = 0; g < K; g++, to += line) {
+            put_value(from, codes_at(from, g, at), c, to);
+        }
+        return;
+    }
+    to += column / TILES_COLUMNS * tiles_along(K) * tiles_bytes(bits);
+    for (int64_t k = 0; k < K; k += TILES_K, to += tiles_bytes(bits)) {
+        const int n = K - k < TILES_K ? (int)(K - k) : TILES_K;
+        for (int i = 0; i < n && bits > 8; i++) {
+            memcpy(to + tiles_place(bits, i, c), groups_byte(from, codes_at(from, k + i, at)),
+                   (size_t)bits / 8);
+        }
+        if (bits <= 8) {
+            load_codes(from, k, at, n, code);
+            put_codes(bits, code, flip_of(from->dtype), to + 4 * c);
+        }
+    }
+}
+
+/* A code of less than 8 bits, at element k of a column whose first dword is at `to`. */
+static void put_code(int bits, unsigned code, int k, unsigned char *to)
+{
+    for (int some = 4; some > 0; some /= 2) {
+        if ((bits & some) == 0) {
+            continue;
+        }
+        /* Lines of four bits have every fourth dword, those of fewer bits neighbours. */
+        const int dword = k / 4, each = 8 / some, line = some == 4 ? dword % 4 : dword / each,
+                  shift = some * (some == 4 ? dword / 4 : dword % each), mask = (1 << some) - 1;
+        unsigned char *byte = to + line * TILES_LINE + k % 4;
+        *byte = (unsigned char)((*byte & ~(mask << shift)) | ((int)code & mask) << shift);
+        code >>= some;
+        to += some * TILES_LINE;
+    }
+}
+
+void tiles_put_row(const groups_t *from, int64_t at, int64_t K, int64_t N, int64_t row,
+                   unsigned char *to)
+{
+    const int bits = from->type->bits, k = (int)(row % TILES_K);
+    const int64_t strip = tiles_along(K) * tiles_bytes(bits), first = codes_at(from, at, 0),
+                  step = from->column.stride;
+    to += row / TILES_K * tiles_bytes(bits);
+    for (int64_t n = 0; n < N; n += TILES_COLUMNS, to += strip) {
+        const int columns = N - n < TILES_COLUMNS ? (int)(N - n) : TILES_COLUMNS;
+        for (int c = 0; c < columns; c++) {
+            const int64_t e = first + (n + c) * step;
+            if (bits >= 8) {
+                memcpy(to + tiles_place(bits, k, c), groups_byte(from, e), (size_t)bits / 8);
+            } else {
+                const unsigned code = packed_get(bits, from->data, e);
+                put_code(bits, code ^ (unsigned)tiles_flip(from->dtype), k, to + 4 * c);
+            }
+        }
+    }
 }
 
 /* ---- back ------------------------------------------------------------------------------------ */

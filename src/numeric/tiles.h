@@ -23,13 +23,21 @@
  * u8. Integers of 8 bits that fit n, from 1 to 6, are counted from zero, as codes are, and also lie
  * in planes of four bits, two bits and one bit: of b bits, there are 2 b bytes, and byte c has the
  * value of column 2 b i + c in its bits from b i on. Columns and elements of K that the weights
- * lack are 0, and have scales and offsets of 0. */
+ * lack are 0, and have scales and offsets of 0.
+ *
+ * Codes of caches may lie in blocks of 256 elements of K, each of which is a matrix of its own:
+ * where tokens are elements of K, those of a block lie together. */
 #ifndef SINTER_SRC_NUMERIC_TILES_H
 #define SINTER_SRC_NUMERIC_TILES_H
 
 #include "numeric/groups.h"
 
-enum { TILES_COLUMNS = 16, TILES_K = 32, TILES_LINE = 4 * TILES_COLUMNS /* bytes */ };
+enum {
+    TILES_COLUMNS = 16,
+    TILES_K = 32,
+    TILES_LINE = 4 * TILES_COLUMNS, /* bytes */
+    TILES_BLOCK = 256               /* elements of K */
+};
 
 static inline int64_t tiles_strips(int64_t N)
 {
@@ -56,7 +64,7 @@ static inline bool tiles_take_floats(sinter_data_type_t type)
 
 static inline bool tiles_are_values(tiled_t as)
 {
-    return as >= TILED_VALUES;
+    return as / TILED_CODES == TILED_VALUES / TILED_CODES;
 }
 
 /* The numbers of IQ4_NL of llama.cpp. */
@@ -115,6 +123,14 @@ void tiles_unpack_codes(const unsigned char *from, tiled_t as, int64_t K, int64_
                         const groups_t *to);
 void tiles_unpack_values(const unsigned char *from, tiled_t as, int64_t groups, int64_t N,
                          const groups_t *to);
+
+/* Put one column, or one element of K of all columns, into tiles that are there: column `at` of
+ * `from`, or row `at`. All bits of codes are kept. Of values, only a column. Others that share bytes
+ * with them stay as they are. */
+void tiles_put_column(const groups_t *from, int64_t at, tiled_t as, int64_t K, int64_t column,
+                      unsigned char *to);
+void tiles_put_row(const groups_t *from, int64_t at, int64_t K, int64_t N, int64_t row,
+                   unsigned char *to);
 
 /* The codes of a tile, of up to 8 bits, as bytes, [k][column], the sign bit of s4 as it was. */
 void tiles_codes(const unsigned char *tile, tiled_t as, sinter_data_type_t type,

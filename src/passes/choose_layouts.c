@@ -1,10 +1,11 @@
 /* MatMul(y, dequant(x : any, s : any)) = MatMul(y, dequant(x : tiles, s : tiles))
  *
  * Inputs of layout any, of which compile chooses the layout: those that are all parts of a
- * product's second operand become tiles. Whether the kernels that will run want them so, compile
+ * product's second operand become tiles, also K and V of attention. Whether the kernels that will run want them so, compile
  * finds out when it has chosen these; then it may come here again. */
 #include <inttypes.h>
 
+#include "graph/cache.h"
 #include "graph/experts.h"
 #include "graph/layout.h"
 #include "graph/quant.h"
@@ -46,6 +47,10 @@ static bool find_parts(const graph_t *g, const node_t *matmul, parts_t *parts)
     const int p = g->values[matmul->in[1]].producer;
     const node_t *dq = p >= 0 ? &g->nodes[p] : NULL;
     *parts = (parts_t){.g = g, .experts = graph_experts(g, matmul) >= 0};
+    if (p < 0 && graph_attends(matmul)) { /* a cache of plain floats */
+        add_part(parts, matmul->in[1], true);
+        return true;
+    }
     if (dq == NULL || dq->kind != sinter_op_dynamic_dequantize ||
         quant_split_of(dq) != sinter_data_type_undef) {
         return false;
@@ -63,19 +68,22 @@ static bool is_any(const value_t *v)
     return v->producer < 0 && !v->made_before && v->lt.layout_type == sinter_layout_type_any;
 }
 
-/* The tensor with the layout of its part of the operand. */
-static lt_t in_tiles(const lt_t *lt, bool codes, bool transposed)
+/* The tensor with the layout of its part of a product's second operand. */
+static lt_t in_tiles(const lt_t *lt, const node_t *matmul, bool codes)
 {
     lt_t tiles = *lt;
     tiles.layout_type = sinter_layout_type_opaque;
-    tiles.layout_id = layout_id(codes ? TILED_CODES : TILED_VALUES, transposed);
+    tiles.layout_id = graph_attends(matmul)
+                          ? graph_cache_layout(matmul, codes)
+                          : layout_id(codes ? TILED_CODES : TILED_VALUES,
+                                      node_bool(matmul, sinter_op_attr_transpose_b, false));
     return tiles;
 }
 
 /* Why a part does not lie in tiles, behind its name; NULL: it does, or can. */
-static const char *refuse_part(const value_t *v, bool codes, bool transposed)
+static const char *refuse_part(const value_t *v, const node_t *matmul, bool codes)
 {
-    const lt_t tiles = in_tiles(&v->lt, codes, transposed);
+    const lt_t tiles = in_tiles(&v->lt, matmul, codes);
     return lt_is_opaque(&v->lt)   ? NULL
            : v->producer >= 0     ? "is computed in the partition"
            : !is_any(v)           ? "has strides"
@@ -87,18 +95,15 @@ static const char *refuse_part(const value_t *v, bool codes, bool transposed)
 
 static sinter_status_t choose(graph_t *g, const node_t *matmul, const parts_t *parts)
 {
-    const bool transposed = node_bool(matmul, sinter_op_attr_transpose_b, false);
     const char *why = NULL;
     int of = -1;
     for (int i = 0; i < parts->n && why == NULL; i++) {
         of = parts->value[i];
-        why = refuse_part(&g->values[of], parts->codes[i], transposed);
+        why = refuse_part(&g->values[of], matmul, parts->codes[i]);
     }
     textbuf_t text;
     text_init(&text, &g->arena);
-    if (matmul->role != NULL && (node_has_role(matmul, "qk") || node_has_role(matmul, "pv"))) {
-        text_add(&text, "attention does not read tiles");
-    } else if (why != NULL) {
+    if (why != NULL) {
         text_add(&text, "all tensors of its operand must lie in tiles, and tensor %" PRIu64 " %s",
                  graph_message_id(g, of), why);
     }
@@ -110,7 +115,7 @@ static sinter_status_t choose(graph_t *g, const node_t *matmul, const parts_t *p
         if (text.len > 0) {
             v->why_dense = text.text;
         } else {
-            v->lt = in_tiles(&v->lt, parts->codes[i], transposed);
+            v->lt = in_tiles(&v->lt, matmul, parts->codes[i]);
             v->chosen = true;
         }
     }

@@ -1,8 +1,10 @@
 /* f(x) = f(Reorder(x)), x in tiles that f does not read
  *
  * A MatMul reads the tensors of its second operand in tiles, a Gather takes rows or experts from
- * them, and a Reorder unpacks them. For all other ops, tiles are unpacked first, once for all of
- * them. */
+ * them, a ScatterRows writes tokens into them, and a Reorder unpacks them. For all other ops, tiles
+ * are unpacked first, once for all of them. So they are for attention, but where it becomes one
+ * step that reads the caches themselves, the Reorder is left out (graph/cache.h). */
+#include "graph/cache.h"
 #include "graph/experts.h"
 #include "graph/layout.h"
 #include "graph/quant.h"
@@ -57,7 +59,7 @@ static bool values_lie_so(const graph_t *g, const node_t *dq, int port, int acro
  * that tiles can have. Plain floats are the only part. */
 static bool reads_b(const graph_t *g, const node_t *n)
 {
-    if (n->kind != sinter_op_matmul) {
+    if (n->kind != sinter_op_matmul || graph_attends(n)) {
         return false;
     }
     const node_t *dq = n->in_dequant != NULL ? n->in_dequant[1] : NULL;
@@ -89,7 +91,7 @@ static bool gathers_columns(const graph_t *g, const node_t *n)
     const lt_t *data = &g->values[n->in[0]].lt;
     const int64_t axis = node_s64(n, sinter_op_attr_axis, 0);
     return n->kind == sinter_op_gather && lt_is_opaque(data) && data->ndims == 2 &&
-           (axis == 0 || axis == -2) && layout_of(data).across == 0;
+           (axis == 0 || axis == -2) && layout_of(data).across == 0 && layout_of(data).blocks == 1;
 }
 
 /* A Gather takes experts so if the product reads all parts of them so. */
@@ -101,8 +103,27 @@ static bool gathers_experts(const graph_t *g, const node_t *n)
     return product != NULL && reads_b(g, product);
 }
 
+/* ScatterRows writes tokens into tiles so: its axis is the dim of these, which is that of the columns
+ * or of K. Values have tokens as columns. */
+static bool scatters_tokens(const graph_t *g, const node_t *n)
+{
+    if (n->kind != sinter_op_scatter_rows || !lt_is_opaque(&g->values[n->in[0]].lt) ||
+        !lt_is_opaque(&g->values[n->out[0]].lt)) {
+        return false;
+    }
+    const lt_t *data = &g->values[n->in[0]].lt;
+    const layout_t l = layout_of(data);
+    int64_t axis = node_s64(n, sinter_op_attr_axis, 0);
+    axis = axis < 0 ? axis + data->ndims : axis;
+    return tiles_kept(l.what) == 0 && axis == data->ndims - 2 &&
+           (axis == l.across || !tiles_are_values(l.what));
+}
+
 int pass_tiled_port(const graph_t *g, const node_t *n)
 {
+    if (scatters_tokens(g, n)) {
+        return 0;
+    }
     return reads_b(g, n) ? 1 : gathers_columns(g, n) || gathers_experts(g, n) ? 0 : -1;
 }
 

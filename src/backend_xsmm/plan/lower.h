@@ -102,8 +102,9 @@ typedef struct lowering {
 
 bool lower_is_eltwise(sinter_op_kind_t kind);
 bool lower_is_view(const node_t *node);
-/* A Gather of experts, which no step runs: the product that its result is for reads the table. */
-bool lower_takes_experts(const lowering_t *lo, const node_t *node);
+/* No step runs it, as what its result is for reads where it comes from: a Gather of experts, whose
+ * product reads the table, or a Reorder that unpacks a cache of attention. */
+bool lower_reads_itself(const lowering_t *lo, const node_t *node);
 /* Finds out which values surely have the same dims. */
 void lower_alike(lowering_t *lo);
 /* Two values have the same dims at every execute, or that may be assumed, which is then noted. */

@@ -5,6 +5,7 @@
 #include "backend_xsmm/plan/lower.h"
 #include "backend_xsmm/step.h"
 #include "base/status.h"
+#include "graph/cache.h"
 #include "graph/experts.h"
 #include "graph/schema.h"
 #include "graph/shape.h"
@@ -15,8 +16,11 @@ bool lower_is_eltwise(sinter_op_kind_t kind)
            kind == sinter_op_type_cast || kind == sinter_op_reorder;
 }
 
-bool lower_takes_experts(const lowering_t *lo, const node_t *n)
+bool lower_reads_itself(const lowering_t *lo, const node_t *n)
 {
+    if (lo->family == FAMILY_ATTENTION && graph_unpacks_cache(lo->g, n)) {
+        return true;
+    }
     return n->kind == sinter_op_gather && lo->g->values[n->in[1]].producer < 0 &&
            graph_product_of_experts(lo->g, n) != NULL;
 }
@@ -337,7 +341,7 @@ sinter_status_t lower_cluster(lowering_t *lo)
     for (int t = 0; t < graph_n_live(g); t++) {
         const int node = g->topo[t];
         const node_t *n = &g->nodes[node];
-        if (n->kind == sinter_op_end || lower_takes_experts(lo, n)) {
+        if (n->kind == sinter_op_end || lower_reads_itself(lo, n)) {
             continue; /* there is nothing to do */
         }
         const int kind = kind_of(lo, node);

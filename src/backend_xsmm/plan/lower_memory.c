@@ -270,7 +270,7 @@ sinter_status_t lower_memory(lowering_t *lo)
     }
     for (int t = 0; t < graph_n_live(g); t++) {
         const node_t *n = &g->nodes[g->topo[t]];
-        for (int o = 0; o < n->n_out && !lower_is_view(n) && !lower_takes_experts(lo, n); o++) {
+        for (int o = 0; o < n->n_out && !lower_is_view(n) && !lower_reads_itself(lo, n); o++) {
             if (lo->stored[n->out[o]]) {
                 store_target(lo, n->out[o]);
             }

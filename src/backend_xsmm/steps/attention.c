@@ -2,6 +2,7 @@
 #include "backend_xsmm/drivers/common/quant_tail.h"
 #include "backend_xsmm/exec/work.h"
 #include "backend_xsmm/plan/emit.h"
+#include "graph/cache.h"
 
 /* ---- which nodes ----------------------------------------------------------------------------- */
 
@@ -161,6 +162,18 @@ static sinter_status_t gathered(lowering_t *lo)
 
 /* ---- the step -------------------------------------------------------------------------------- */
 
+/* K or V: in tiles, where these are what its kernels read. */
+static sinter_status_t emit_cache(lowering_t *lo, const node_t *matmul, operand_t *op)
+{
+    SG_TRY(emit_operand(lo, matmul, 1, op));
+    if (graph_reads_cache(lo->g, matmul)) {
+        op->data = graph_packed_of(lo->g, op->data);
+        op->scale = op->scale < 0 ? -1 : graph_packed_of(lo->g, op->scale);
+        op->zp = op->zp < 0 ? -1 : graph_packed_of(lo->g, op->zp);
+    }
+    return sinter_success;
+}
+
 static sinter_status_t emit_inner(emitter_t *e, step_t *step)
 {
     lowering_t *lo = e->lo;
@@ -168,12 +181,8 @@ static sinter_status_t emit_inner(emitter_t *e, step_t *step)
                  *pv = &lo->g->nodes[lo->att.pv];
     attention_params_t *p = &step->p.attention;
     SG_TRY(emit_operand(lo, qk, 0, &p->q));
-    SG_TRY(emit_operand(lo, qk, 1, &p->k));
-    SG_TRY(emit_operand(lo, pv, 1, &p->v));
-    if (lo->plan->values[p->k.data].tiled != NOT_TILED ||
-        lo->plan->values[p->v.data].tiled != NOT_TILED) {
-        return give_up(lo, "K or V lies in tiles");
-    }
+    SG_TRY(emit_cache(lo, qk, &p->k));
+    SG_TRY(emit_cache(lo, pv, &p->v));
     p->trans_q = node_bool(qk, sinter_op_attr_transpose_a, false);
     p->trans_k = node_bool(qk, sinter_op_attr_transpose_b, false);
     p->trans_v = node_bool(pv, sinter_op_attr_transpose_b, false);
@@ -228,6 +237,43 @@ static double work(estimate_t *e, const problem_t *p)
     return estimate_elements(p, a->out_dims);
 }
 
+static void find_value(void *to, int value, unsigned access)
+{
+    int *wanted = to;
+    (void)access;
+    *wanted = value == *wanted ? -1 : *wanted;
+}
+
+/* Kernels that unpack a cache first gain nothing from tiles. */
+static void refuse_tiles(const plan_t *plan, const step_t *step, int value, textbuf_t *why)
+{
+    const attention_params_t *p = &step->p.attention;
+    int wanted = value;
+    bool read = false;
+    (void)plan;
+    see_operand(&p->k, STEP_READS, find_value, &wanted);
+    see_operand(&p->v, STEP_READS, find_value, &wanted);
+    for (int i = 0; i < step->n_candidates; i++) {
+        read = read || step->candidates[i].kernel->driver->reads_cache;
+    }
+    if (wanted < 0 && !read) {
+        text_add(why, "%s unpacks it", step->candidates[0].kernel->name);
+    }
+}
+
+/* Caches that kernels read in tiles. */
+static void report(const plan_t *plan, const step_t *step, textbuf_t *text)
+{
+    const operand_t *const of[] = {&step->p.attention.k, &step->p.attention.v};
+    for (int i = 0; i < 2; i++) {
+        const plan_value_t *v = &plan->values[of[i]->data];
+        if (v->tiled != NOT_TILED) {
+            text_add(text, "  reads tensor %llu in tiles, as it was given\n",
+                     (unsigned long long)v->lt.id);
+        }
+    }
+}
+
 static const char *refuse_tail(const tail_groups_t *t)
 {
     const int64_t chunk = TAIL_ATTENTION_COLUMNS, n = t->data->dims[t->data->ndims - 1];
@@ -246,4 +292,6 @@ const step_ops_t step_attention = {.takes = takes,
                                    .emit_inner = emit_inner,
                                    .visit = visit,
                                    .work = work,
-                                   .refuse_tail = refuse_tail};
+                                   .refuse_tail = refuse_tail,
+                                   .refuse_tiles = refuse_tiles,
+                                   .report = report};

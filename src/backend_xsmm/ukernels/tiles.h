@@ -68,6 +68,10 @@ typedef struct tiles_strip {
     /* The first and the last 16 elements of a tile have scales, or offsets, of their own: two
      * lines. */
     bool halves, offset_halves;
+    /* Of `ints`: strips that follow this one. Their codes and their coefficients lie that many bytes
+     * and floats behind its own, and their columns behind its own. */
+    int more;
+    int64_t codes_apart, coefs_apart;
 } tiles_strip_t;
 
 /* How codes of a type become numbers; NULL: tiles of codes are not read. Floats of 6 and 8 bits
@@ -102,6 +106,18 @@ typedef struct tiles_product {
     int bytes;
 } tiles_product_t;
 
+/* What probabilities of tokens become before they meet tiles of V, whose K is the tokens: weights.
+ * All have a value for each token. Where a probability is 0, the others may be anything. */
+typedef struct tiles_weights {
+    const float *p; /* rows ldp floats apart */
+    int64_t ldp;
+    const float *scale; /* NULL: none */
+    const float *less;  /* what is taken off the codes, where weights become integers; NULL: none */
+    const float *plus;  /* what a probability is multiplied with besides; NULL: none */
+    int tiles;          /* of tokens */
+    bool checks_tiny;   /* scales below 2^-60 are refused */
+} tiles_weights_t;
+
 /* The micro-kernels of one instruction set. Rows as integers are [tile][tiles_rows(rows)], of 32
  * bytes of each limb, a scale, a sum, and the sum of the first half. */
 typedef struct tiles_table {
@@ -112,6 +128,11 @@ typedef struct tiles_table {
     /* The same of codes less their zero points, with one scale and one zero point for each row. It
      * is exact if these differences fit `limbs` bytes. NULL where quantise is. */
     void (*encode)(const codes_raw_t *a, int rows, int limbs, const limb_rows_t *to);
+    /* Probabilities times scales, as integers `to` or with limbs 0 as floats x, which `ints` and
+     * `floats` read. add[row]: the sum of the rounded weights times -less, or that of probabilities
+     * times plus. Gives why there are no such weights; NULL: there are. */
+    const char *(*weigh)(const tiles_weights_t *from, int rows, int limbs, const limb_rows_t *to,
+                         float *x, float *add);
     /* to[line][TILES_COLUMNS]: some lines of a plane from line `first` on, as floats, times `unit`.
      * Prefetches the same number of lines that follow them. */
     void (*values)(const tiles_plane_t *from, int64_t first, int lines, float unit, float *to);

@@ -73,6 +73,11 @@ static bool head_strided(const problem_t *p, int value, int from_end)
     return stride >= 0 && stride != 1 && problem_dim(p, value, from_end) != 1;
 }
 
+static bool lies_in_tiles(const problem_t *p, const operand_t *o)
+{
+    return p->plan->values[o->data].tiled != NOT_TILED;
+}
+
 static const char *refuse_decode(const kernel_t *self, const problem_t *problem)
 {
     const attention_params_t *p = &problem->step->p.attention;
@@ -84,6 +89,9 @@ static const char *refuse_decode(const kernel_t *self, const problem_t *problem)
     }
     if (n.S > DECODE_ROWS || n.rows > DECODE_ROWS || n.rows == 0) {
         return "needs 1 to 8 query rows for each K and V";
+    }
+    if (lies_in_tiles(problem, &p->k) || lies_in_tiles(problem, &p->v)) {
+        return "K or V lies in tiles";
     }
     if (n.T >= 0 && n.T < DECODE_LANES) {
         return "needs 16 tokens or more";
@@ -174,6 +182,80 @@ static const char *refuse_codes(const kernel_t *self, const problem_t *p)
 {
     const char *why = refuse_decode(self, p);
     return why != NULL || how_of(self, p, true).codes ? why : how_of(self, p, false).why;
+}
+
+/* ---- caches in tiles ------------------------------------------------------------------------- */
+
+/* Elements of the head that share scales: whole tiles, or halves of them, of K; whole strips of
+ * V. */
+static const char *refuse_cache_groups(const problem_t *p, const operand_t *o, bool is_v,
+                                       int from_end)
+{
+    const int64_t head = problem_dim(p, o->data, from_end), n = group_of_head(p, o, false, from_end);
+    if (n == 0) {
+        return NULL; /* one for all of the head */
+    }
+    return n < 0 || (n % TILES_COLUMNS != 0) || (!is_v && n % TILES_K != 0 && head % TILES_K != 0)
+               ? "groups along the head are not of 16 elements or whole tiles"
+               : NULL;
+}
+
+static const char *refuse_cache_side(const problem_t *p, const operand_t *o, bool is_v,
+                                     bool integers)
+{
+    const attention_params_t *a = &p->step->p.attention;
+    const int from_end = (is_v ? !a->trans_v : a->trans_k) ? 1 : 2;
+    if (!lies_in_tiles(p, o)) {
+        return "K or V does not lie in tiles";
+    }
+    const char *why = refuse_cache_groups(p, o, is_v, from_end);
+    const dtype_traits_t *zp = o->zp < 0 || o->offsets ? NULL
+                                                        : dtype_traits(problem_type(p, o->zp));
+    if (why != NULL) {
+        return why;
+    }
+    if (zp != NULL && !is_v && zp->cls != DTYPE_INT) {
+        return "zero points of K are floats";
+    }
+    return zp != NULL && is_v && !(integers && codes_type(problem_type(p, o->data)) != NULL)
+               ? "zero points of V are taken off before its codes are multiplied"
+               : NULL;
+}
+
+static const char *refuse_cache_as(const kernel_t *self, const problem_t *problem, bool integers)
+{
+    const attention_params_t *p = &problem->step->p.attention;
+    const known_t n = known_dims(problem);
+    (void)self;
+    if (n.D < 1 || n.D > CACHE_HEAD || n.Dv < 1 || n.Dv > CACHE_HEAD) {
+        return "needs heads of 1 to 576 elements, known at compile";
+    }
+    if (n.S > TILES_ROWS || n.rows > TILES_ROWS || n.rows == 0) {
+        return "needs 1 to 16 query rows for each K and V";
+    }
+    if (p->prob != NULL) {
+        return "a chain follows the probabilities";
+    }
+    const char *why = refuse_cache_side(problem, &p->k, false, integers);
+    return why != NULL ? why : refuse_cache_side(problem, &p->v, true, integers);
+}
+
+static const char *refuse_cache(const kernel_t *self, const problem_t *problem)
+{
+    return refuse_cache_as(self, problem, false);
+}
+
+static const char *refuse_cache_codes(const kernel_t *self, const problem_t *problem)
+{
+    const attention_params_t *p = &problem->step->p.attention;
+    if (problem->step->permit.integers == NO_INTEGERS) {
+        return MODE_HAS_NO_INTEGERS;
+    }
+    if (codes_type(problem_type(problem, p->k.data)) == NULL &&
+        codes_type(problem_type(problem, p->v.data)) == NULL) {
+        return "the data types have no codes that are small integers";
+    }
+    return refuse_cache_as(self, problem, true);
 }
 
 /* Why tiles of an operand cannot be of bytes less their zero points. */
@@ -293,9 +375,9 @@ static const char *jit(attention_config_t *c, int64_t rows, int64_t D, int64_t D
  * stay in L2; those that are processed in chunks load K for one strip at a time. */
 static void size_blocks(attention_config_t *c, int64_t rows, int64_t T, int64_t D, int64_t Dv)
 {
-    const bool decode = c->decode, chunks = D < 0 || D > ATT_HEAD;
+    const bool decode = c->decode || c->cache, chunks = D < 0 || D > ATT_HEAD;
     c->dk = chunks ? ATT_CHUNK : round_up(D ? D : 1, 16);
-    c->dv = Dv >= 0 && Dv < ATT_CHUNK ? round_up(Dv ? Dv : 1, decode ? 128 : 16)
+    c->dv = Dv >= 0 && Dv < ATT_CHUNK ? round_up(Dv ? Dv : 1, c->decode ? 128 : 16)
                                       : ATT_CHUNK; /* decoding order: up to 128 elements */
     const int wide = c->dk > c->dv ? c->dk : c->dv, part = wide <= 128 ? 1 : wide <= 256 ? 2 : 4;
     const int bytes = c->blocks != NULL && part > 2 ? 2 : part, /* which are less than floats */
@@ -335,38 +417,56 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
                              candidate_t *out)
 {
     const known_t n = known_dims(p);
-    const bool decode =
-        self->driver->refuse == refuse_decode || self->driver->refuse == refuse_codes;
+    const bool decode = self->driver->refuse == refuse_decode ||
+                        self->driver->refuse == refuse_codes,
+               cache = self->driver->refuse == refuse_cache ||
+                       self->driver->refuse == refuse_cache_codes;
     attention_config_t *c = ARENA_NEW(arena, attention_config_t, 1);
     if (c == NULL) {
         return sinter_out_of_memory;
     }
     c->decode = decode;
+    c->cache = cache;
+    c->needs = self->needs;
+    c->all = p->plan->features;
+    c->D = n.D;
+    c->Dv = n.Dv;
+    c->unpacks_k = !cache && lies_in_tiles(p, &p->step->p.attention.k);
+    c->unpacks_v = !cache && lies_in_tiles(p, &p->step->p.attention.v);
+    c->kind = self->driver->arithmetic == IN_INT8 ? p->step->permit.integers : NO_INTEGERS;
     c->tile = tile_table(self->needs);
     c->fn = eltwise_table(self->needs);
     c->quant = quant_rows(self->needs);
     c->bf16 = self->driver->arithmetic == IN_BF16;
-    c->blocks = self->driver->arithmetic == IN_INT8 && !decode ? blocks_table(self->needs) : NULL;
+    c->blocks = self->driver->arithmetic == IN_INT8 && !decode && !cache
+                    ? blocks_table(self->needs)
+                    : NULL;
     if (decode) {
         c->k_how = how_of(self, p, false);
         c->v_how = how_of(self, p, true);
         decode_orders(&c->k_how, n.D);
         decode_orders(&c->v_how, n.Dv);
     }
-    size_blocks(c, n.rows < 0 && decode ? DECODE_ROWS : n.rows, n.T, n.D, n.Dv);
-    const char *why = jit(c, n.rows, n.D, n.Dv, products_features(self, p, c->bf16));
+    size_blocks(c, n.rows >= 0 || !(decode || cache) ? n.rows : decode ? DECODE_ROWS : TILES_ROWS,
+                n.T, n.D, n.Dv);
+    const char *why = c->cache ? NULL : jit(c, n.rows, n.D, n.Dv, products_features(self, p, c->bf16));
     if (c->bf16 && why) {
         return sg_fail(sinter_runtime_error, "bf16 attention: %s", why);
     }
     attention_buffers_t b;
     textbuf_t note;
     text_init(&note, arena);
-    if (decode) {
+    if (cache) {
+        text_add(&note, "%d query row%s, kv-tile %d, rows times tiles of K and V: %s", c->rows,
+                 c->rows == 1 ? "" : "s", c->tk,
+                 c->kind != NO_INTEGERS ? integers_name(c->kind) : DECODED_FMA);
+    } else if (decode) {
         text_add(&note, "%d query row%s, kv-tile %d", c->rows, c->rows == 1 ? "" : "s", c->tk);
         note_how("K", &c->k_how, &note);
         note_how("V", &c->v_how, &note);
     } else {
-        text_add(&note, "q-block %d in strips of %d, kv-tile %d, ", c->rows, c->strip, c->tk);
+        text_add(&note, "q-block %d in strips of %d, kv-tile %d, %s", c->rows, c->strip, c->tk,
+                 c->unpacks_k || c->unpacks_v ? "unpacked from tiles, " : "");
         if (c->blocks != NULL) {
             text_add(&note, ONE_LIMB_NAME);
         } else {
@@ -417,6 +517,18 @@ size_t attention_buffers(const attention_config_t *c, const step_t *step, unsign
         const size_t from = at;
         at = from + decode_buffers(c->rows, c->k_how.codes || c->v_how.codes,
                                    base ? base + from : NULL, &out->decode);
+    }
+    if (c->cache) {
+        const size_t from = at;
+        at = from + cache_buffers(c->rows, true, base ? base + from : NULL, &out->cache);
+    }
+    cache_unpacked_t *const unpacked[] = {&out->k_unpacked, &out->v_unpacked};
+    for (int i = 0; i < 2; i++) {
+        const size_t from = at;
+        if (i == 0 ? c->unpacks_k : c->unpacks_v) {
+            at = from + cache_unpacked(i == 0 ? c->D : c->Dv, base ? base + from : NULL,
+                                       unpacked[i]);
+        }
     }
     if (c->blocks != NULL) {
         ints_buffers(c, base, &at, &out->ints);
@@ -640,13 +752,36 @@ static bool is_of_keys(const matrices_t *k, const matrices_t *v)
     return same;
 }
 
+/* How a side that lies in tiles is multiplied. */
+const way_row_t ways_attention_cache[] = {{TWO_LIMBS_NAME " on tiles", NULL, 0},
+                                          {ONE_LIMB_NAME " on tiles", NULL, 0},
+                                          {"f32 FMA on tiles of floats", NULL, 0},
+                                          {"f32 FMA on tiles", NULL, 0}};
+
+static int way_of_cache(const attention_config_t *c, const cache_side_t *side)
+{
+    return side->ints                                  ? c->kind == TWO_LIMBS ? 0 : 1
+           : side->b.plain != sinter_data_type_undef ? 2
+                                                       : 3;
+}
+
 static void choose_sides(const attention_params_t *p, const attention_config_t *c,
                          attention_state_t *st, choice_t *choice)
 {
     const int queries = (int)at_most(st->d.rows, DECODE_ROWS);
     st->k_side.way = st->v_side.way = BY_TILES;
     st->ints.on = false;
-    st->of_keys = c->dk >= st->d.D && c->dv >= st->d.Dv && is_of_keys(&st->k, &st->v);
+    if (c->cache) {
+        const bool ints = c->kind != NO_INTEGERS;
+        cache_bind(c->needs, &st->k, false, ints, &st->k_cache);
+        cache_bind(c->needs, &st->v, true, ints, &st->v_cache);
+        st->k_side.way = st->v_side.way = IN_CACHE;
+        st->of_keys = false;
+        add_way(choice, "K", &ways_attention_cache[way_of_cache(c, &st->k_cache)], NULL);
+        add_way(choice, "V", &ways_attention_cache[way_of_cache(c, &st->v_cache)], NULL);
+        return;
+    }
+    st->of_keys = !c->unpacks_k && !c->unpacks_v && c->dk >= st->d.D && c->dv >= st->d.Dv && is_of_keys(&st->k, &st->v);
     if (c->decode) {
         const decode_operand_t k = {&c->k_how, &st->k, false, false, queries},
                                v = {&c->v_how, &st->v, true, p->prob != NULL, queries};
@@ -681,7 +816,7 @@ static int64_t piece_of(const attention_params_t *p, const attention_config_t *c
     enum { PIECE_BYTES = 1 << 18, MOST_TILES = 4 };
     const int64_t k = bytes_of_token(&st->k, st->k.ndims - 1),
                   v = bytes_of_token(&st->v, st->v.ndims - 2);
-    if (!is_decoded(&st->k_side) || !is_decoded(&st->v_side) || p->prob || k == 0 || v == 0 ||
+    if (c->cache || !is_decoded(&st->k_side) || !is_decoded(&st->v_side) || p->prob || k == 0 || v == 0 ||
         st->d.items != st->d.n_kv || st->d.items > ATT_PIECE_ITEMS || limits_vary(p, frame)) {
         return 0;
     }
@@ -738,6 +873,12 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     }
     if (st->k.dims[st->k.ndims - 1] != st->d.T) {
         matrices_repeat(&st->k, false);
+    }
+    if (c->unpacks_k) {
+        cache_will_unpack(&st->k, false);
+    }
+    if (c->unpacks_v) {
+        cache_will_unpack(&st->v, true);
     }
     if (p->prob) {
         SG_TRY(bind_scores(p->prob, problem, st, &st->prob));
@@ -808,6 +949,10 @@ static void tell(const void *state, char *text)
     .step = STEP_ATTENTION, .phases = 2, .setup = setup, .choose = choose, .start = start, \
     .work = attention_work, .tell = tell
 #define DECODE ATTENTION, .takes = "1 to 8 query rows for each K and V, 16 tokens or more"
+#define CACHE ATTENTION, .reads_cache = true, .takes = "1 to 16 query rows for each K and V, which lie in tiles"
+const driver_t driver_attention_cache = {CACHE, .arithmetic = IN_F32, .refuse = refuse_cache};
+const driver_t driver_attention_cache_int8 = {CACHE, .arithmetic = IN_INT8,
+                                              .refuse = refuse_cache_codes};
 const driver_t driver_attention_flash = {ATTENTION, .arithmetic = IN_F32};
 const driver_t driver_attention_flash_bf16 = {ATTENTION, .arithmetic = IN_BF16,
                                               .refuse = refuse_bf16};

@@ -29,6 +29,7 @@
 #ifndef SINTER_SRC_KERNELS_ATTENTION_H
 #define SINTER_SRC_KERNELS_ATTENTION_H
 
+#include "backend_xsmm/drivers/attention/attention_cache.h"
 #include "backend_xsmm/drivers/attention/attention_decode.h"
 #include "backend_xsmm/drivers/common/quant_tail.h"
 #include "backend_xsmm/kernel.h"
@@ -65,6 +66,12 @@ typedef struct attention_config {
     const eltwise_table_t *fn;
     const quant_rows_t *quant;
     bool decode;               /* else K and V go through tiles */
+    bool cache;                /* K and V lie in tiles that rows are multiplied with */
+    bool unpacks_k, unpacks_v; /* they lie in tiles, and are unpacked first */
+    int64_t D, Dv;             /* at compile; of caches in tiles they are known */
+    features_t all;            /* of the machine */
+    features_t needs;
+    integers_t kind;           /* cache only: NO_INTEGERS if all products are of floats */
     decode_how_t k_how, v_how; /* decode only */
     bool bf16;
     const blocks_table_t *blocks; /* products of integers; NULL: none */
@@ -136,6 +143,7 @@ typedef struct attention_state {
     attention_ints_t ints;
     int64_t sink_stride[SINTER_MAX_NDIMS]; /* by batch dim and row */
     decode_side_t k_side, v_side;
+    cache_side_t k_cache, v_cache;
     /* V is the first elements of each token of K, as in latent attention: tiles of K are made from
      * those of V. */
     bool of_keys;
@@ -182,6 +190,8 @@ typedef struct attention_buffers {
     float *part; /* of a strip: P V of one tile, which is added to acc as a whole */
     uint16_t *q16, *k16, *v16, *p16;
     decode_buffers_t decode;
+    cache_buffers_t cache;
+    cache_unpacked_t k_unpacked, v_unpacked;
     attention_int_buffers_t ints;
     void *chain, *tail;
 } attention_buffers_t;

@@ -1034,7 +1034,7 @@ void decode_accumulate(const decode_task_t *task)
 void decode_restore(const decode_side_t *v, const decode_buffers_t *b, int rows, float *acc,
                     int64_t ldacc)
 {
-    if (v->scales == FOLDED || (v->order->in_place && v->like.tokens == 1)) {
+    if (v->way == IN_CACHE || v->scales == FOLDED || (v->order->in_place && v->like.tokens == 1)) {
         return;
     }
     for (int r = 0; r < rows; r++, acc += ldacc) {

@@ -42,7 +42,7 @@ typedef struct decode_how {
 } decode_how_t;
 
 /* The rows of ways_attention_operands. */
-enum { BY_TWO_LIMBS, BY_ONE_LIMB, BY_DECODING, BY_TILES };
+enum { BY_TWO_LIMBS, BY_ONE_LIMB, BY_DECODING, BY_TILES, IN_CACHE /* no row: attention_cache.h */ };
 
 /* How scales meet codes. */
 typedef enum decode_scales {

@@ -31,6 +31,7 @@ typedef struct task {
     const worker_t *worker;
     attention_buffers_t b;
     matrix_t k, v;
+    int64_t k_first, v_first; /* codes of the item, where they are unpacked from tiles */
     bool tail;
     /* For the current tile: K's, V's coefficients fit products of integers; K, V is loaded as
      * floats. */
@@ -44,6 +45,19 @@ typedef struct task {
     int64_t idx[ATT_ROWS][SINTER_MAX_NDIMS]; /* [batch.., s, -] of each row */
     span_t sees[ATT_ROWS];                   /* columns that masks leave to each row */
 } task_t;
+
+/* Whether some of the tokens lie in tiles. Then no tile of K or V reaches over the end of a block of
+ * tokens. */
+static inline bool attention_in_tiles(const attention_config_t *c)
+{
+    return c->cache || c->unpacks_k || c->unpacks_v;
+}
+
+/* Where the tile of K and V ends that begins with token t0 of those before `end`. */
+static inline int64_t attention_end_of_tile(const task_t *t, int64_t t0, int64_t end)
+{
+    return at_most(end, t0 + t->c->tk - (attention_in_tiles(t->c) ? t0 % t->c->tk : 0));
+}
 
 static inline int round_grain(int n)
 {

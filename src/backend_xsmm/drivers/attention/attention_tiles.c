@@ -84,12 +84,33 @@ void attention_take(task_t *t, int64_t item)
     }
     t->k = matrix_at(&t->st->k, t->idx[0], d->nb);
     t->v = matrix_at(&t->st->v, t->idx[0], d->nb);
+    t->k_first = t->k.codes.first;
+    t->v_first = t->v.codes.first;
+}
+
+/* Tokens token..token+nt-1 of a cache in tiles, against the queries. */
+static cache_task_t cache_task(const task_t *t, const cache_side_t *side, int64_t token, int nt)
+{
+    return (cache_task_t){.side = side,
+                          .buffers = &t->b.cache,
+                          .worker = t->worker,
+                          .m = side == &t->st->v_cache ? t->v : t->k,
+                          .limbs = limbs_of(t->c->kind),
+                          .token = token,
+                          .tokens = nt,
+                          .rows = t->rows,
+                          .x = t->b.q,
+                          .ldx = t->c->ld_q};
 }
 
 void attention_start(task_t *t, int64_t item)
 {
     attention_take(t, item);
-    if (is_decoded(&t->st->k_side)) {
+    if (t->c->cache) {
+        const cache_task_t task = cache_task(t, &t->st->k_cache, 0, 0);
+        attention_queries(t, 0, t->rows);
+        cache_queries(&task);
+    } else if (is_decoded(&t->st->k_side)) {
         attention_queries(t, 0, t->rows);
         decode_query(&t->st->k_side, &t->b.decode, t->rows, t->b.q, t->c->ld_q);
     }
@@ -105,7 +126,8 @@ span_t attention_columns(const task_t *t, int r0, int n)
             all.end = at_least(all.end, sees.end);
         }
     }
-    return all.begin < all.end ? (span_t){all.begin / ATT_GRAIN * ATT_GRAIN, all.end}
+    const int grain = attention_in_tiles(t->c) ? TILES_K : ATT_GRAIN;
+    return all.begin < all.end ? (span_t){all.begin / grain * grain, all.end}
                                : (span_t){0, 0};
 }
 
@@ -222,6 +244,15 @@ void attention_load_k(task_t *t, int64_t t0)
 
 void attention_load(task_t *t, int64_t t0, int nt, bool with_v)
 {
+    const attention_config_t *c = t->c;
+    if (c->unpacks_k) {
+        t->k.codes.first = t->k_first;
+        cache_unpack(c->all, &t->st->k, false, t0, nt, &t->b.k_unpacked, &t->k);
+    }
+    if (c->unpacks_v && with_v) {
+        t->v.codes.first = t->v_first;
+        cache_unpack(c->all, &t->st->v, true, t0, nt, &t->b.v_unpacked, &t->v);
+    }
     t->tile = nt;
     t->k_floats = t->v_floats = false;
     if (t->st->ints.on) {
@@ -290,6 +321,13 @@ void attention_scores(task_t *t, const strip_t *strip, int64_t t0, int at, int n
 {
     const attention_config_t *c = t->c;
     const int64_t D = t->st->d.D;
+    if (t->c->cache) {
+        cache_task_t task = cache_task(t, &t->st->k_cache, t0 + at, nt);
+        task.out = t->b.s + at;
+        task.ldo = c->ld_s;
+        cache_scores(&task);
+        return;
+    }
     if (is_decoded(&t->st->k_side)) {
         decode_task_t task = decode_task(t, &t->st->k_side, t0 + at, nt);
         task.x = t->b.q;
@@ -354,7 +392,20 @@ void attention_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, i
     if (t->dv == 0) {
         return;
     }
-    if (is_decoded(&t->st->v_side)) {
+    if (c->cache) {
+        const int skip = at % TILES_K, end = (at + nt + TILES_K - 1) / TILES_K * TILES_K;
+        cache_task_t task = cache_task(t, &t->st->v_cache, t0 + at - skip, nt + skip);
+        for (int r = 0; r < strip->n; r++) {
+            zero_columns(b->s + r * c->ld_s, at - skip, at);
+            zero_columns(b->s + r * c->ld_s, at + nt, end);
+        }
+        task.x = b->s + at - skip;
+        task.ldx = c->ld_s;
+        task.skip = skip;
+        task.out = b->acc;
+        task.ldo = c->ld_v;
+        cache_accumulate(&task);
+    } else if (is_decoded(&t->st->v_side)) {
         decode_task_t task = decode_task(t, &t->st->v_side, t0 + at, nt);
         task.x = b->s + at;
         task.ldx = c->ld_s;
@@ -391,11 +442,11 @@ void attention_fetch_tiles(const task_t *t, int r0, int64_t t0, int64_t end)
 {
     const int64_t n = at_most(end - t0, t->c->tk), from = t0 + n * r0 / t->rows,
                   to = t0 + n * at_most(r0 + t->c->strip, t->rows) / t->rows;
-    if (!is_decoded(&t->st->k_side) && t->k.codes.row.stride == 1) {
+    if (!is_decoded(&t->st->k_side) && t->k.codes.row.stride == 1 && !t->c->unpacks_k) {
         const groups_t tokens = groups_transposed(&t->k.codes);
         fetch_rows(&tokens, from, to, 0, t->st->d.D);
     }
-    if (!is_decoded(&t->st->v_side) && !t->st->of_keys && t->v.codes.column.stride == 1) {
+    if (!is_decoded(&t->st->v_side) && !t->st->of_keys && t->v.codes.column.stride == 1 && !t->c->unpacks_v) {
         fetch_rows(&t->v.codes, from, to, t->dv0, t->dv);
     }
 }

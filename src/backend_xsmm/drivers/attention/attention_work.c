@@ -103,10 +103,9 @@ static int score_visible(task_t *t, const strip_t *strip, int64_t t0, int64_t en
  * strip has them, while they are in L1. */
 static void online_pass(task_t *t, span_t span, bool with_sink, bool finish)
 {
-    const int tk = t->c->tk;
     const bool with_acc = !t->p->prob;
-    for (int64_t t0 = span.begin; t0 < span.end; t0 += tk) {
-        const int64_t end = at_most(span.end, t0 + tk);
+    for (int64_t t0 = span.begin, end; t0 < span.end; t0 = end) {
+        end = attention_end_of_tile(t, t0, span.end);
         attention_load(t, t0, (int)(end - t0), with_acc);
         for (int r = 0; r < t->rows; r += t->c->strip) {
             const strip_t strip = attention_strip(t, r);
@@ -159,9 +158,9 @@ static span_t prob_columns(task_t *t, span_t span)
 /* acc = chain(p) V. */
 static void prob_pass(task_t *t, span_t span)
 {
-    const int tk = t->c->tk;
-    for (int64_t t0 = span.begin; t0 < span.end; t0 += tk) {
-        const int nt = (int)at_most(span.end - t0, tk);
+    for (int64_t t0 = span.begin, end; t0 < span.end; t0 = end) {
+        end = attention_end_of_tile(t, t0, span.end);
+        const int nt = (int)(end - t0);
         attention_load(t, t0, nt, true);
         for (int r = 0; r < t->rows; r += t->c->strip) {
             const strip_t strip = attention_strip(t, r);

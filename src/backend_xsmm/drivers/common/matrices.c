@@ -112,7 +112,8 @@ static void bind_strips(const operand_t *op, const frame_t *frame, int64_t K, gr
         }
         g->tiled = frame->v[values[i]].tiled;
         if (!tiles_are_values(g->tiled)) {
-            tiles_of_codes(tiles_bits(g->tiled, g->dtype), K, TILES_COLUMNS, &g->strip);
+            const int64_t block = g->tiled == TILED_BLOCKS && K > TILES_BLOCK ? TILES_BLOCK : K;
+            tiles_of_codes(tiles_bits(g->tiled, g->dtype), block, TILES_COLUMNS, &g->strip);
         } else {
             tiles_of_values(g->tiled, g->dtype, axis_groups(&g->row, K), TILES_COLUMNS, &g->strip);
         }

@@ -367,18 +367,22 @@ typedef struct scatter_state {
     const bound_t *data, *slots, *updates, *out;
     int axis, batch, way; /* batch: the first dims, of which each index has slots of its own */
     int64_t outer, rows;
+    const lt_t *tiles; /* NULL: the data does not lie in tiles */
+    layout_t layout;
+    int64_t bytes, of_matrix; /* all of the data in tiles, and what an outer index has of it */
 } scatter_state_t;
 
-enum { SLOTS_OF_ELEMENTS, SLOTS_OF_ROWS };
+enum { TOKENS_OF_TILES, SLOTS_OF_ELEMENTS, SLOTS_OF_ROWS };
 
 static const char *refuse_scatter(int way, const void *config, void *state)
 {
     const scatter_state_t *st = state;
-    (void)way, (void)config;
-    return refuse_elements(&st->inner);
+    (void)config;
+    return way == TOKENS_OF_TILES ? st->tiles != NULL ? NULL : "" : refuse_elements(&st->inner);
 }
 
-const way_row_t ways_scatter_rows[] = {{"elements", refuse_scatter, SLOTS_OF_ELEMENTS},
+const way_row_t ways_scatter_rows[] = {{"tokens of tiles", refuse_scatter, TOKENS_OF_TILES},
+                                       {"elements", refuse_scatter, SLOTS_OF_ELEMENTS},
                                        {"rows", NULL, SLOTS_OF_ROWS}};
 
 static sinter_status_t scatter_choose(const kernel_t *self, const problem_t *problem,
@@ -415,6 +419,13 @@ static sinter_status_t scatter_choose(const kernel_t *self, const problem_t *pro
     for (int d = 0; d <= st->axis; d++) {
         choice->shares_bytes =
             choice->shares_bytes || st->out->strides[d] % st->inner.type->block_elems != 0;
+    }
+    st->tiles = st->data->tiled != NOT_TILED ? &problem->plan->values[p->data].lt : NULL;
+    if (st->tiles != NULL) { /* tokens whose codes share bytes go to one share */
+        st->layout = layout_of(st->tiles);
+        layout_bytes(st->tiles, &st->bytes);
+        st->of_matrix = st->outer > 0 ? st->bytes / st->outer : 0;
+        choice->shares_bytes = false;
     }
     st->way = take_way(ways_scatter_rows, NULL, NULL, st, choice);
     return sinter_success;
@@ -459,6 +470,11 @@ static void copy_data(const scatter_state_t *st, int tid, int nth)
     if (st->out->data == st->data->data || part.n == 0) {
         return;
     }
+    if (st->tiles != NULL) {
+        share(st->bytes, tid, nth, &begin, &end);
+        memcpy(st->out->data + begin, st->data->data + begin, (size_t)(end - begin));
+        return;
+    }
     const int64_t n = part.ndims > 0 ? part.dims[0] : 1,
                   per = part.ndims == 1 ? part.type->block_elems : 1;
     share((n + per - 1) / per, tid, nth, &begin, &end);
@@ -498,6 +514,35 @@ static void fetch_slot(const scatter_state_t *st, const slots_t *s, int64_t row)
 static bool is_ours(const slots_t *s, int64_t slot)
 {
     return slot >= 0 && (s->nth == 1 || slot % s->nth == s->tid);
+}
+
+/* Rows of updates are tokens, which become columns of the tiles of outer index `outer`, or elements
+ * of their K. */
+static void scatter_line_of_tiles(const scatter_state_t *st, const slots_t *s, int64_t outer)
+{
+    const layout_t *l = &st->layout;
+    const bool columns = l->across == st->axis;
+    const axis_t tokens = {st->updates->strides[st->axis], 1},
+                 head = {st->updates->strides[st->axis + 1], 1};
+    const groups_t from = {.data = st->updates->data,
+                           .type = dtype_traits(st->updates->dtype),
+                           .dtype = st->updates->dtype,
+                           .first = s->from,
+                           .row = columns ? head : tokens,
+                           .column = columns ? tokens : head};
+    unsigned char *to = st->out->data + outer * st->of_matrix;
+    for (int64_t i = 0; i < st->rows; i++) {
+        const int64_t slot = slot_of(st, s->first, i);
+        if (slot < 0 || !is_ours(s, slot / TILES_K)) {
+            continue;
+        }
+        if (columns) {
+            tiles_put_column(&from, i, l->what, l->K, slot, to);
+        } else { /* of one block */
+            tiles_put_row(&from, i, l->K, l->N, slot % l->K,
+                          to + slot / l->K * (st->of_matrix / l->blocks));
+        }
+    }
 }
 
 static void scatter_line_of_rows(const scatter_state_t *st, const slots_t *s)
@@ -558,7 +603,9 @@ static void scatter_work(const kernel_t *self, const problem_t *p, const void *c
                                .to = walk_place(st->axis, at, st->out->strides),
                                .tid = by_outer ? 0 : tid,
                                .nth = by_outer ? 1 : nth};
-        if (st->way == SLOTS_OF_ELEMENTS) {
+        if (st->way == TOKENS_OF_TILES) {
+            scatter_line_of_tiles(st, &slots, o);
+        } else if (st->way == SLOTS_OF_ELEMENTS) {
             scatter_line_of_elements(st, &slots);
         } else {
             scatter_line_of_rows(st, &slots);

@@ -34,7 +34,7 @@ static lt_t one_matrix(const layout_t *l, const lt_t *all)
 {
     lt_t lt = *all;
     for (int d = 0; d < lt.ndims; d++) {
-        lt.dims[d] = d == l->across || d == l->along ? lt.dims[d] : 1;
+        lt.dims[d] = d == l->across ? l->N : d == l->along ? l->K : 1;
     }
     return lt;
 }

@@ -1,0 +1,542 @@
+#include "backend_xsmm/drivers/attention/attention_cache.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "backend_xsmm/ukernels/few_rows.h"
+#include "numeric/tiles_bulk.h"
+
+/* ---- binding --------------------------------------------------------------------------------- */
+
+static void bind_plane(const groups_t *g, int64_t tokens, int groups, cache_plane_t *to)
+{
+    *to = (cache_plane_t){.first = {.data = g->data, .by_lines = 1, .columns = 1}};
+    if (g->type == NULL) {
+        to->first.data = NULL;
+        return;
+    }
+    tiled_values_type(g->dtype, 0, &to->first.type);
+    if (g->type->cls == DTYPE_INT) { /* integers of any type are bytes */
+        to->first.type = g->dtype == sinter_u8 ? TILES_U8 : TILES_S8;
+    }
+    tiles_of_values(TILED_VALUES, g->dtype, groups, tokens, &to->matrix);
+}
+
+void cache_bind(features_t features, const matrices_t *op, bool is_v, bool ints, cache_side_t *to)
+{
+    const int64_t rows = op->dims[op->ndims - 2], columns = op->dims[op->ndims - 1],
+                  tokens = is_v ? rows : columns, head = is_v ? columns : rows;
+    const matrix_t *m = &op->base;
+    const axis_t *along = is_v ? &m->scale.column : &m->scale.row;
+    const bool scaled = m->scale.type != NULL;
+    matrix_t codes = *m;
+    codes.zp.type = is_v ? NULL : codes.zp.type;
+    *to = (cache_side_t){.head = (int)head, .of_matrix = tokens * head, .groups = 1};
+    if (is_v && scaled) { /* its scales go into the weights */
+        codes.scale.row = (axis_t){0, 1};
+    }
+    const features_t floats = {features.bits & (NEEDS_AVX512)};
+    to->ints = ints && scaled && codes_type(m->codes.dtype) != NULL;
+    to->floats = tiles_table(floats);
+    to->quant = quant_rows(floats);
+    tiled_bind(to->ints ? features : floats, &codes, rows, &to->b);
+    tiles_of_codes(tiles_bits(m->codes.tiled, m->codes.dtype), rows, columns, &to->matrix);
+    to->block = to->matrix / (is_v && tokens > TILES_BLOCK ? tokens / TILES_BLOCK : 1);
+    if (scaled) {
+        to->groups = (int)axis_groups(along, head);
+        to->size = (int)(to->groups == 1 ? head : along->group);
+        to->checks_tiny = m->scale.type->digits >= 24 || m->scale.type->max >= 0x1p100f;
+        bind_plane(&m->scale, tokens, to->groups, &to->scale);
+    } else {
+        to->size = (int)head;
+    }
+    bind_plane(&m->zp, tokens, to->groups, &to->zp);
+    to->b.offsets = m->offsets;
+    to->may_be_odd = !scaled || to->b.type->form == CODES_E5M2 || to->b.type->form == CODES_E4M3;
+    for (int c = 0; c < TILES_COLUMNS; c++) {
+        to->one[c] = to->ints ? to->b.type->unit : 1;
+    }
+}
+
+size_t cache_buffers(int rows, bool codes, unsigned char *scratch, cache_buffers_t *out)
+{
+    const size_t room = (size_t)tiles_rows(rows), q = room * (size_t)tiles_along(CACHE_HEAD),
+                 p = room * CACHE_TILES, coefs = (size_t)CACHE_TOKENS * CACHE_GROUPS;
+    size_t at = 0;
+    out->q = carve_limbs(scratch, &at, q * TILES_K, q * TILES_K, q, 0);
+    out->q.first = carve(scratch, &at, q, sizeof(int32_t));
+    out->p = carve_limbs(scratch, &at, p * TILES_K, p * TILES_K, p, 0);
+    out->p.first = carve(scratch, &at, p, sizeof(int32_t));
+    out->q_floats = carve(scratch, &at, q * TILES_K, sizeof(float));
+    out->q_sums = carve(scratch, &at, 2 * q, sizeof(float));
+    out->p_floats = carve(scratch, &at, p * TILES_K, sizeof(float));
+    out->scale = carve(scratch, &at, codes ? coefs : 0, sizeof(float));
+    out->zp = carve(scratch, &at, codes ? coefs : 0, sizeof(float));
+    out->by_group[0] = carve(scratch, &at, codes ? coefs : 0, sizeof(float));
+    out->by_group[1] = carve(scratch, &at, codes ? coefs : 0, sizeof(float));
+    out->add = carve(scratch, &at, room, sizeof(float));
+    out->part = carve(scratch, &at, room * TILES_COLUMNS, sizeof(float));
+    out->ragged = carve(scratch, &at, TILES_K * TILES_LINE, 1);
+    out->usable = carve(scratch, &at, 1, sizeof(bool));
+    return at;
+}
+
+/* ---- where things are ------------------------------------------------------------------------ */
+
+/* The matrix of codes that the item reads, and its number. */
+static int64_t matrix_of(const cache_task_t *task)
+{
+    return task->side->of_matrix > 0 ? task->m.codes.first / task->side->of_matrix : 0;
+}
+
+/* Scales or zero points of the task's tokens; zeros for those of a strip that the cache lacks. */
+static void load_plane(const cache_task_t *task, const cache_plane_t *plane, float unit, float *to)
+{
+    const cache_side_t *side = task->side;
+    tiles_plane_t from = plane->first;
+    const int64_t strip = task->token / TILES_COLUMNS, lines = tiles_strips(task->tokens);
+    if (from.data == NULL) {
+        return;
+    }
+    from.data += matrix_of(task) * plane->matrix;
+    side->b.table->values(&from, strip * side->groups, (int)lines * side->groups, unit, to);
+}
+
+/* n tiles from `codes` on, without coefficients. */
+static tiles_strip_t strip_of(const cache_side_t *side, const unsigned char *codes, int n)
+{
+    return (tiles_strip_t){.codes = codes,
+                           .kept = side->b.kept,
+                           .zero = side->b.zero,
+                           .tiles = n,
+                           .scale = side->one,
+                           .group = n,
+                           .left = n,
+                           .zp_group = n,
+                           .zp_left = n};
+}
+
+/* ---- the queries ----------------------------------------------------------------------------- */
+
+/* Whether a tile of a row is of a size that codes may be multiplied with. */
+static bool place_floats(const float *x, int n, float *to, float *sums)
+{
+    int32_t most = 0;
+    sums[0] = sums[1] = 0;
+    for (int i = 0; i < TILES_K; i++) {
+        const float v = i < n ? x[i] : 0;
+        int32_t bits;
+        memcpy(&bits, &v, sizeof bits);
+        bits &= INT32_MAX;
+        most = bits > most ? bits : most;
+        to[i] = v;
+        sums[i / (TILES_K / 2)] += v;
+    }
+    return most < PRODUCT_RANGE_BEYOND;
+}
+
+void cache_queries(const cache_task_t *task)
+{
+    const cache_side_t *k = task->side;
+    const cache_buffers_t *b = task->buffers;
+    const int room = tiles_rows(task->rows), tiles = (int)tiles_along(k->head);
+    bool usable = true;
+    if (task->rows < room) { /* rows that are multiplied for nothing */
+        memset(b->q_floats, 0, (size_t)(room * tiles * TILES_K) * sizeof(float));
+        memset(b->q.byte[0], 0, (size_t)(room * tiles * TILES_K));
+        memset(b->q.byte[1], 0, (size_t)(room * tiles * TILES_K));
+        memset(b->q.scale, 0, (size_t)(room * tiles) * sizeof(float));
+        memset(b->q.sum, 0, (size_t)(room * tiles) * sizeof(int32_t));
+        memset(b->q.first, 0, (size_t)(room * tiles) * sizeof(int32_t));
+    }
+    for (int t = 0; t < tiles; t++) {
+        const int e = t * TILES_K, n = k->head - e < TILES_K ? k->head - e : TILES_K;
+        float whole[TILES_ROWS * TILES_K];
+        for (int r = 0; r < task->rows; r++) {
+            const int at = t * room + r;
+            usable = place_floats(task->x + r * task->ldx + e, n, b->q_floats + at * TILES_K,
+                                  b->q_sums + 2 * at) &&
+                     usable;
+            memcpy(whole + r * TILES_K, b->q_floats + at * TILES_K, sizeof(float) * TILES_K);
+        }
+        if (k->ints) {
+            const limb_rows_t to = limb_rows_from(&b->q, t * room * TILES_K, t * room);
+            usable = k->b.table->quantise(whole, TILES_K, task->rows, task->limbs, &to) && usable;
+        }
+    }
+    *b->usable = usable || k->b.plain != sinter_data_type_undef;
+}
+
+/* ---- scores ---------------------------------------------------------------------------------- */
+
+/* Row r alone as the products of single rows want it. */
+static void place_alone(const cache_task_t *task, int r, float *x, float *sums)
+{
+    const int room = tiles_rows(task->rows), tiles = (int)tiles_along(task->side->head);
+    for (int t = 0; t < tiles; t++) {
+        memcpy(x + t * TILES_K, task->buffers->q_floats + (t * room + r) * TILES_K,
+               TILES_K * sizeof(float));
+        memcpy(sums + 2 * t, task->buffers->q_sums + 2 * (t * room + r), 2 * sizeof(float));
+    }
+}
+
+void cache_scores(const cache_task_t *task)
+{
+    const cache_side_t *k = task->side;
+    const cache_buffers_t *b = task->buffers;
+    const tiled_b_t *in = &k->b;
+    const int rows = task->rows, tiles = (int)tiles_along(k->head),
+              strips = (int)tiles_strips(task->tokens);
+    const unsigned char *codes = in->data + matrix_of(task) * k->matrix +
+                                 task->token / TILES_COLUMNS * in->strip;
+    if (in->plain != sinter_data_type_undef) {
+        for (int s = 0; s < strips; s++, codes += in->strip) {
+            in->table->plain(codes, in->plain, tiles, b->q_floats, rows,
+                             task->out + s * TILES_COLUMNS, task->ldo);
+        }
+        return;
+    }
+    const bool usable = *b->usable;
+    load_plane(task, &k->scale, k->ints && usable ? in->type->unit : 1, b->scale);
+    load_plane(task, &k->zp, 1, b->zp);
+    for (int r = 0; r < rows; r++) {
+        memset(task->out + r * task->ldo, 0,
+               (size_t)(strips * TILES_COLUMNS) * sizeof(*task->out));
+    }
+    if (!usable) {
+        report_detour(task->worker, "some row by row (a query is not finite, too small or too "
+                                    "large)");
+    }
+    const bool zps = k->zp.first.data != NULL;
+    tiles_strip_t strip = strip_of(k, codes, tiles);
+    strip.scale = b->scale;
+    strip.zp = zps && !in->offsets ? b->zp : NULL;
+    strip.offset = zps && in->offsets ? b->zp : NULL;
+    strip.group = strip.left = in->scale.group;
+    strip.zp_group = strip.zp_left = in->zp.group;
+    strip.halves = in->scale.halves;
+    strip.offset_halves = zps && in->offsets && in->zp.halves;
+    strip.codes_apart = in->strip;
+    strip.coefs_apart = k->groups * TILES_COLUMNS;
+    if (usable && k->ints) {
+        strip.more = strips - 1;
+        in->table->ints(&strip, in->type, in->bytes, &b->q, rows, task->limbs, task->out,
+                        task->ldo);
+        return;
+    }
+    for (int s = 0; s < strips; s++) {
+        float *out = task->out + s * TILES_COLUMNS;
+        for (int r = 0; r < rows && !usable; r++) {
+            float x[CACHE_HEAD], sums[2 * CACHE_HEAD / TILES_K];
+            place_alone(task, r, x, sums);
+            in->table->floats(&strip, in->type, in->values, x, sums, 1, true, out + r * task->ldo,
+                              task->ldo);
+        }
+        if (usable) {
+            in->table->floats(&strip, in->type, in->values, b->q_floats, b->q_sums, rows, false,
+                              out, task->ldo);
+        }
+        strip.codes += strip.codes_apart;
+        strip.scale += strip.coefs_apart;
+        strip.zp = strip.zp != NULL ? strip.zp + strip.coefs_apart : NULL;
+        strip.offset = strip.offset != NULL ? strip.offset + strip.coefs_apart : NULL;
+    }
+}
+
+/* ---- results --------------------------------------------------------------------------------- */
+
+/* Tokens from..to-1 of a tile become zeros; the other bits stay as they are. */
+static void clear_tokens(unsigned char *tile, int bits, int from, int to)
+{
+    const int in_dword = 32 / bits;
+    for (int line = 0; line < bits; line++) {
+        uint32_t keep = 0;
+        for (int i = 0; i < in_dword; i++) {
+            const int token = line * in_dword + i;
+            const uint32_t all = bits == 32 ? UINT32_MAX : (1u << bits) - 1;
+            keep |= token < from || token >= to ? all << i * bits : 0;
+        }
+        for (int c = 0; c < TILES_COLUMNS; c++) {
+            uint32_t x;
+            memcpy(&x, tile + line * TILES_LINE + 4 * c, sizeof x);
+            x &= keep;
+            memcpy(tile + line * TILES_LINE + 4 * c, &x, sizeof x);
+        }
+    }
+}
+
+/* out += the product of n tiles of weights, from tile `first` of the task on, with those of some
+ * strips of V, which begin at `codes`. */
+static void multiply(const cache_task_t *task, const unsigned char *codes, int strips, int first,
+                     int n, float *out)
+{
+    const cache_side_t *v = task->side;
+    const cache_buffers_t *b = task->buffers;
+    const tiled_b_t *in = &v->b;
+    const int at = first * tiles_rows(task->rows);
+    tiles_strip_t strip = strip_of(v, codes, n);
+    if (v->ints) {
+        const limb_rows_t p = limb_rows_from(&b->p, at * TILES_K, at);
+        strip.more = strips - 1;
+        strip.codes_apart = in->strip;
+        in->table->ints(&strip, in->type, in->bytes, &p, task->rows, task->limbs, out, task->ldo);
+        return;
+    }
+    for (int s = 0; s < strips; s++, strip.codes += in->strip, out += TILES_COLUMNS) {
+        if (in->plain == sinter_data_type_undef) {
+            in->table->floats(&strip, in->type, in->values, b->p_floats + at * TILES_K, NULL,
+                              task->rows, false, out, task->ldo);
+            continue;
+        }
+        in->table->plain(strip.codes, in->plain, n, b->p_floats + at * TILES_K, task->rows, b->part,
+                         TILES_COLUMNS);
+        for (int r = 0; r < task->rows; r++) {
+            for (int c = 0; c < TILES_COLUMNS; c++) {
+                out[r * task->ldo + c] += b->part[r * TILES_COLUMNS + c];
+            }
+        }
+    }
+}
+
+/* Values first, then weights, element by element, for strips from..to-1: numbers that the products
+ * cannot take. */
+static void slow_values(const cache_task_t *task, const unsigned char *codes, int from, int to)
+{
+    const cache_side_t *v = task->side;
+    const cache_buffers_t *b = task->buffers;
+    const tiled_b_t *in = &v->b;
+    const int tiles = (int)tiles_along(task->tokens);
+    float one[TILES_COLUMNS], tile[TILES_K][TILES_COLUMNS];
+    for (int c = 0; c < TILES_COLUMNS; c++) {
+        one[c] = 1;
+    }
+    for (int i = from * tiles; i < to * tiles; i++) {
+        const int e = i / tiles * TILES_COLUMNS, t = i % tiles,
+                  columns = v->head - e < TILES_COLUMNS ? v->head - e : TILES_COLUMNS;
+        tiles_strip_t strip = strip_of(v, codes + i / tiles * in->strip + t * in->tile, 1);
+        strip.scale = one;
+        v->floats->load(&strip, in->type, in->values, tile[0]);
+        for (int k = t * TILES_K; k < (t + 1) * TILES_K && k < task->tokens; k++) {
+            for (int c = 0; c < columns && k >= task->skip; c++) {
+                const int at = (k / TILES_COLUMNS * v->groups + (e + c) / v->size) * TILES_COLUMNS +
+                               k % TILES_COLUMNS;
+                const float code = tile[k % TILES_K][c], scale = b->scale[at],
+                            zp = v->zp.first.data != NULL ? b->zp[at] : 0,
+                            value = in->offsets ? code * scale + zp : (code - zp) * scale;
+                for (int r = 0; r < task->rows; r++) {
+                    const float p = task->x[r * task->ldx + k];
+                    task->out[r * task->ldo + e + c] += p != 0 ? p * value : 0;
+                }
+            }
+        }
+    }
+}
+
+/* Coefficients of the task's tokens, [strip][group][token], as [group][token]; zeros for tokens that
+ * must not be read. */
+static void order_by_group(const cache_task_t *task, const float *from, float *to)
+{
+    const int groups = task->side->groups, strips = (int)tiles_strips(task->tokens),
+              end = (int)tiles_along(task->tokens) * TILES_K;
+    for (int g = 0; g < groups; g++, to += CACHE_TOKENS) {
+        for (int s = 0; s < strips; s++) {
+            memcpy(to + s * TILES_COLUMNS, from + (s * groups + g) * TILES_COLUMNS,
+                   TILES_COLUMNS * sizeof *to);
+        }
+        memset(to, 0, (size_t)task->skip * sizeof *to);
+        memset(to + task->tokens, 0, (size_t)(end - task->tokens) * sizeof *to);
+    }
+}
+
+/* The coefficients of V by group. False: offsets do not suit products of integers, in which they
+ * are zero points, so that an error of a weight meets the value and not the code. */
+static bool load_v(const cache_task_t *task)
+{
+    const cache_side_t *v = task->side;
+    const cache_buffers_t *b = task->buffers;
+    const int n = v->groups * CACHE_TOKENS;
+    if (v->b.plain != sinter_data_type_undef) {
+        return true;
+    }
+    load_plane(task, &v->scale, 1, b->scale);
+    order_by_group(task, b->scale, b->by_group[0]);
+    if (v->zp.first.data == NULL) {
+        return true;
+    }
+    load_plane(task, &v->zp, 1, b->zp);
+    order_by_group(task, b->zp, b->by_group[1]);
+    if (v->b.offsets && v->ints) {
+        float most = 0;
+        v->quant->zps_of_offsets(b->by_group[0], b->by_group[1], n);
+        for (int i = 0; i < n; i++) {
+            const float x = b->by_group[1][i];
+            most = x == x && x < most && -x < most ? most : x == x ? x < 0 ? -x : x : INFINITY;
+        }
+        return most < ZP_FLOAT_MOST;
+    }
+    return true;
+}
+
+/* The last tile of a strip, or the first one, without tokens that must not be read. */
+static const unsigned char *without_unseen(const cache_task_t *task, const unsigned char *tile,
+                                           int first)
+{
+    const int bytes = task->side->b.tile, end = first + TILES_K;
+    unsigned char *to = task->buffers->ragged;
+    memcpy(to, tile, (size_t)bytes);
+    if (first < task->skip) {
+        clear_tokens(to, bytes / TILES_LINE, 0, task->skip - first);
+    }
+    if (end > task->tokens) {
+        clear_tokens(to, bytes / TILES_LINE, task->tokens - first, TILES_K);
+    }
+    return to;
+}
+
+/* Some strips of V, which begin at `codes`. */
+static void add_strips(const cache_task_t *task, const unsigned char *codes, int strips, float *out)
+{
+    const cache_side_t *v = task->side;
+    const int tiles = (int)tiles_along(task->tokens), from = v->may_be_odd && task->skip > 0,
+              to = tiles - (v->may_be_odd && task->tokens % TILES_K != 0 && tiles > from);
+    if (to > from) {
+        multiply(task, codes + from * v->b.tile, strips, from, to - from, out);
+    }
+    for (int s = 0; s < strips; s++, codes += v->b.strip, out += TILES_COLUMNS) {
+        if (from > 0) {
+            multiply(task, without_unseen(task, codes, 0), 1, 0, 1, out);
+        }
+        if (to < tiles) {
+            const unsigned char *last = codes + to * v->b.tile;
+            multiply(task, without_unseen(task, last, to * TILES_K), 1, to, 1, out);
+        }
+    }
+}
+
+void cache_accumulate(const cache_task_t *task)
+{
+    const cache_side_t *v = task->side;
+    const cache_buffers_t *b = task->buffers;
+    const tiled_b_t *in = &v->b;
+    const unsigned char *codes = in->data + matrix_of(task) * v->matrix +
+                                 task->token / TILES_BLOCK * v->block +
+                                 task->token % TILES_BLOCK / TILES_K * in->tile;
+    const bool zps = v->zp.first.data != NULL, suits = load_v(task);
+    for (int g = 0, strip = 0, end; g < v->groups; g++, strip = end) {
+        const float *zp = zps ? b->by_group[1] + g * CACHE_TOKENS : NULL;
+        const tiles_weights_t weights = {
+            .p = task->x,
+            .ldp = task->ldx,
+            .scale = in->plain == sinter_data_type_undef ? b->by_group[0] + g * CACHE_TOKENS : NULL,
+            .less = v->ints ? zp : NULL,
+            .plus = v->ints ? NULL : zp,
+            .tiles = (int)tiles_along(task->tokens),
+            .checks_tiny = v->checks_tiny};
+        end = g + 1 < v->groups ? (g + 1) * v->size / TILES_COLUMNS
+                                          : (int)tiles_strips(v->head);
+        const char *why = suits ? in->table->weigh(&weights, task->rows, v->ints ? task->limbs : 0,
+                                                   &b->p, b->p_floats, b->add)
+                                : "offsets are too far from the codes";
+        if (why != NULL) {
+            report_detour(task->worker, why);
+            slow_values(task, codes, strip, end);
+            continue;
+        }
+        add_strips(task, codes + strip * in->strip, end - strip,
+                   task->out + strip * TILES_COLUMNS);
+        for (int r = 0; r < task->rows && zps; r++) {
+            float *out = task->out + r * task->ldo + strip * TILES_COLUMNS;
+            for (int c = 0; c < (end - strip) * TILES_COLUMNS; c++) {
+                out[c] += b->add[r];
+            }
+        }
+    }
+}
+
+/* ---- unpacking ------------------------------------------------------------------------------- */
+
+size_t cache_unpacked(int64_t head, unsigned char *scratch, cache_unpacked_t *out)
+{
+    enum { WIDEST = 4 }; /* bytes of an element */
+    const size_t n = (size_t)CACHE_TOKENS * WIDEST;
+    size_t at = 0;
+    out->codes = carve(scratch, &at, (size_t)(head + TILES_COLUMNS) * n, 1);
+    out->scale = carve(scratch, &at, (size_t)head * n, 1);
+    out->zp = carve(scratch, &at, (size_t)head * n, 1);
+    return at;
+}
+
+void cache_will_unpack(matrices_t *op, bool is_v)
+{
+    groups_t *const coefs[] = {&op->base.scale, &op->base.zp};
+    axis_t *along = is_v ? &op->base.codes.column : &op->base.codes.row,
+           *tokens = is_v ? &op->base.codes.row : &op->base.codes.column;
+    along->stride = is_v ? CACHE_TOKENS : 1;
+    tokens->stride = is_v ? 1 : op->dims[op->ndims - 2];
+    for (int i = 0; i < 2; i++) {
+        along = is_v ? &coefs[i]->column : &coefs[i]->row;
+        tokens = is_v ? &coefs[i]->row : &coefs[i]->column;
+        along->stride = along->stride == 0 ? 0 : CACHE_TOKENS;
+        tokens->stride = tokens->stride == 0 ? 0 : 1;
+    }
+}
+
+/* Coefficients of n tokens; g describes where they go. */
+static void unpack_coefs(const groups_t *g, int64_t head, int64_t tokens, int64_t matrix,
+                         bool is_v, int64_t token, int n, unsigned char *to, groups_t *m)
+{
+    int64_t bytes = 0, of_matrix = 0;
+    if (g->type == NULL) {
+        return;
+    }
+    const axis_t *along = is_v ? &g->column : &g->row;
+    const int64_t groups = axis_groups(along, head);
+    groups_t out = *g;
+    tiles_of_values(g->tiled, g->dtype, groups, TILES_COLUMNS, &bytes);
+    tiles_of_values(g->tiled, g->dtype, groups, tokens, &of_matrix);
+    out.data = to;
+    out.first = 0;
+    out.row = (axis_t){CACHE_TOKENS, 1};
+    out.column = (axis_t){1, 1};
+    tiles_unpack_values(g->data + matrix * of_matrix + token / TILES_COLUMNS * bytes, g->tiled,
+                        groups, n, &out);
+    m->data = to;
+    m->first = -token;
+    m->tiled = NOT_TILED;
+}
+
+void cache_unpack(features_t features, const matrices_t *op, bool is_v, int64_t token, int n,
+                  const cache_unpacked_t *to, matrix_t *m)
+{
+    const groups_t *codes = &op->base.codes;
+    const int64_t rows = op->dims[op->ndims - 2], columns = op->dims[op->ndims - 1],
+                  tokens = is_v ? rows : columns, head = is_v ? columns : rows,
+                  matrix = head * tokens > 0 ? m->codes.first / (head * tokens) : 0;
+    const int bits = codes->type->bits, tile = tiles_bytes(bits);
+    int64_t bytes = 0;
+    groups_t out = *codes;
+    tiles_of_codes(bits, rows, columns, &bytes);
+    const unsigned char *from = codes->data + matrix * bytes;
+    out.data = to->codes;
+    out.first = 0;
+    if (!is_v) {
+        out.row = (axis_t){1, 1};
+        out.column = (axis_t){head, 1};
+        tiles_bulk_unpack_codes(features, from + token / TILES_COLUMNS * codes->strip, TILED_CODES,
+                                head, n, &out);
+    }
+    const int64_t blocks = tokens > TILES_BLOCK ? tokens / TILES_BLOCK : 1;
+    from += token / TILES_BLOCK * (bytes / blocks) + token % TILES_BLOCK / TILES_K * tile;
+    for (int64_t e = 0; e < head && is_v; e += TILES_COLUMNS, from += codes->strip) {
+        const int some = head - e < TILES_COLUMNS ? (int)(head - e) : TILES_COLUMNS;
+        out.first = e * CACHE_TOKENS;
+        out.row = (axis_t){1, 1};
+        out.column = (axis_t){CACHE_TOKENS, 1};
+        tiles_bulk_unpack_codes(features, from, TILED_CODES, n, some, &out);
+    }
+    m->codes.data = to->codes;
+    m->codes.first = -token * (is_v ? 1 : head);
+    m->codes.tiled = NOT_TILED;
+    unpack_coefs(&op->base.scale, head, tokens, matrix, is_v, token, n, to->scale, &m->scale);
+    unpack_coefs(&op->base.zp, head, tokens, matrix, is_v, token, n, to->zp, &m->zp);
+}

@@ -1,0 +1,102 @@
+/* Attention with few query rows over caches that lie in tiles (docs/layouts.md), where all products
+ * are those of rows with tiles (ukernels/tiles.h):
+ *
+ *   scores   Q times tiles of K, whose columns are tokens and whose K is the head
+ *   results  probabilities times tiles of V, whose columns are elements of the head and whose K is
+ *            the tokens. A token of V has a scale for each group of the head: the probabilities are
+ *            multiplied with these first, group by group.
+ *
+ * Scales, zero points and offsets of both have tokens as columns. */
+#ifndef SINTER_SRC_KERNELS_ATTENTION_CACHE_H
+#define SINTER_SRC_KERNELS_ATTENTION_CACHE_H
+
+#include "backend_xsmm/drivers/common/matrices.h"
+#include "backend_xsmm/drivers/common/products.h"
+#include "backend_xsmm/drivers/common/tiled.h"
+#include "backend_xsmm/kernel.h"
+#include "numeric/quant_rows.h"
+
+enum {
+    CACHE_TOKENS = TILES_BLOCK, /* in a tile of scores, */
+    CACHE_TILES = CACHE_TOKENS / TILES_K,
+    CACHE_STRIPS = CACHE_TOKENS / TILES_COLUMNS,
+    CACHE_HEAD = 576, /* longest head */
+    CACHE_GROUPS = CACHE_HEAD / (TILES_K / 2)
+};
+
+/* Scales, zero points or offsets of tokens. */
+typedef struct cache_plane {
+    tiles_plane_t first; /* of the first matrix; data NULL: there are none */
+    int64_t matrix;      /* bytes from a matrix to the next one */
+} cache_plane_t;
+
+/* K or V of one execute. */
+typedef struct cache_side {
+    tiled_b_t b;       /* its codes; of K, how its coefficients belong to tiles */
+    bool ints;         /* products are of integers */
+    int64_t matrix;    /* bytes of codes from a matrix to the next one, */
+    int64_t block;     /* and of V from a block of tokens to the next one */
+    int64_t of_matrix; /* and elements */
+    int head, groups, size; /* elements; groups of coefficients along it, and elements of each */
+    bool checks_tiny;       /* scales may be so small that weights lose bits to them */
+    bool may_be_odd;        /* codes may be infinite or NaN */
+    float one[TILES_COLUMNS]; /* scales of 1 */
+    const tiles_table_t *floats; /* that loads */
+    const quant_rows_t *quant;
+    cache_plane_t scale, zp;
+} cache_side_t;
+
+/* One thread's buffers. */
+typedef struct cache_buffers {
+    limb_rows_t q, p;      /* [tile][row] */
+    float *q_floats, *q_sums;
+    float *p_floats;
+    float *scale, *zp;     /* [strip of tokens][group][token] */
+    float *by_group[2];    /* of V, scales and zero points: [group][token] */
+    float *add, *part;     /* [row]: what zero points or offsets add; [row][element] */
+    unsigned char *ragged; /* a tile without the tokens that must not be read */
+    bool *usable;          /* queries suit the products */
+} cache_buffers_t;
+
+/* Some tokens of K or V against all query rows. */
+typedef struct cache_task {
+    const cache_side_t *side;
+    const cache_buffers_t *buffers;
+    const worker_t *worker;
+    matrix_t m;    /* of the item */
+    int limbs;
+    int64_t token; /* the first one: of K a multiple of 16, of V of 32 */
+    int tokens, rows;
+    const float *x; /* K: the queries; V: a weight for each row and token, */
+    int64_t ldx;
+    int skip;       /* V: the first tokens that must not be read; their weights are 0, as are those
+                       behind the last token up to a multiple of 32 */
+    float *out;     /* K: a score for each row and token; V: sums for each row */
+    int64_t ldo;
+} cache_task_t;
+
+/* Where tokens of K or V go that kernels do not read in tiles: K as [token][head], V as [head][token
+ * of CACHE_TOKENS], coefficients as [group][token of CACHE_TOKENS]. */
+typedef struct cache_unpacked {
+    unsigned char *codes, *scale, *zp;
+} cache_unpacked_t;
+
+/* Carves a side of `head` elements. */
+size_t cache_unpacked(int64_t head, unsigned char *scratch, cache_unpacked_t *out);
+/* Makes the strides of a bound operand those of its unpacked tokens. */
+void cache_will_unpack(matrices_t *op, bool is_v);
+/* Unpacks n tokens from `token` on, which do not reach over the end of a block of tokens, of the
+ * matrix m that matrix_at has given. m then has these tokens at their places. */
+void cache_unpack(features_t features, const matrices_t *op, bool is_v, int64_t token, int n,
+                  const cache_unpacked_t *to, matrix_t *m);
+
+size_t cache_buffers(int rows, bool codes, unsigned char *scratch, cache_buffers_t *out);
+/* is_v: tokens are rows of V, and columns of K. */
+void cache_bind(features_t features, const matrices_t *op, bool is_v, bool ints, cache_side_t *to);
+/* The queries of an item, task->x, as the products want them. */
+void cache_queries(const cache_task_t *task);
+void cache_scores(const cache_task_t *task);
+/* out += weights times V. */
+void cache_accumulate(const cache_task_t *task);
+
+#endif
