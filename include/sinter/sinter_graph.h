@@ -280,9 +280,13 @@ SINTER_API sinter_status_t sinter_logical_tensor_get_bytes(const sinter_logical_
  * 2^bits, and sinter_reorder refuses others. bits 0 stores all bits of the type. transpose_b is the
  * attribute of the MatMul: if it is not 0, the last dim is K. All parts of the operand (codes,
  * scales, and zero points or offsets if there are any) must have such a layout. Plain floats have
- * that of codes. The tensor is one matrix: its other dims are 1. Only a Reorder makes such a
- * tensor. For all other ops that read it, it is unpacked, and the report of the compiled partition
- * says so.
+ * that of codes. The tensor is one matrix, or several with a multiple of 16 columns each, which
+ * follow one another. Only a Reorder makes such a tensor, or a ScatterRows from one. For all other
+ * ops that read it, it is unpacked, and the report of the compiled partition says so.
+ * Caches of attention have such layouts, too: K as the second operand of its MatMul, whose columns
+ * are tokens; V with its codes in blocks (sinter_weights_codes_blocks); and all coefficients with
+ * tokens as columns, so that those of V have the other transpose_b than its codes. In blocks, K is
+ * up to 256 elements or a multiple of 256, and with several blocks N is a multiple of 16.
  * sinter_invalid_shape: the tensor is not a matrix, or its dims are not known;
  * sinter_invalid_data_type: there is no such layout for its type; sinter_invalid_arguments: it is a
  * host scalar, or bits are out of range. After an error *lt is unchanged. sinter_reorder converts,

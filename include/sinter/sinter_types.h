@@ -93,8 +93,8 @@ typedef enum sinter_layout_type {
     sinter_layout_type_any = 1,
     /* As the strides say: elements from one index to the next, the dims in any order. */
     sinter_layout_type_strided = 2,
-    /* As the library wants it: layout_id says which. MatMul reads its second operand so, and a
-     * Reorder makes it. */
+    /* As the library wants it: layout_id says which. MatMul reads its second operand so, attention
+     * its caches, a Reorder makes it, and ScatterRows writes tokens into it. */
     sinter_layout_type_opaque = 3
 } sinter_layout_type_t;
 
@@ -180,7 +180,10 @@ typedef enum sinter_weights_part {
     sinter_weights_values = 1, /* its scales, zero points or offsets, and scales of these */
     /* Codes of s8 that are numbers of the table of IQ4_NL (docs/layouts.md), of which four bits are
      * stored: which one. sinter_reorder refuses others. */
-    sinter_weights_codes_iq4_nl = 2
+    sinter_weights_codes_iq4_nl = 2,
+    /* Codes, or plain floats, in blocks of 256 elements of K: V of attention, whose K is the
+     * tokens. */
+    sinter_weights_codes_blocks = 3
 } sinter_weights_part_t;
 
 /* Memory callbacks of an engine. Both may be called from any thread at any time, and neither may

@@ -249,9 +249,11 @@ sinter_status_t sinter_logical_tensor_set_weights_layout(sinter_logical_tensor_t
     SG_REQUIRE(lt != NULL);
     static const tiled_t parts[] = {[sinter_weights_codes] = TILED_CODES,
                                     [sinter_weights_values] = TILED_VALUES,
-                                    [sinter_weights_codes_iq4_nl] = TILED_NUMBERS};
+                                    [sinter_weights_codes_iq4_nl] = TILED_NUMBERS,
+                                    [sinter_weights_codes_blocks] = TILED_BLOCKS};
     SG_REQUIRE((unsigned)part < sizeof parts / sizeof *parts);
-    if (bits < 0 || bits > (part == sinter_weights_codes_iq4_nl ? 0 : 6)) {
+    const bool all = part == sinter_weights_codes_iq4_nl || part == sinter_weights_codes_blocks;
+    if (bits < 0 || bits > (all ? 0 : 6)) {
         return sg_fail(sinter_invalid_arguments,
                        "tensor %llu: an opaque layout does not keep %d bits",
                        (unsigned long long)lt->id, bits);

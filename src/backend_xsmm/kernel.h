@@ -197,7 +197,7 @@ typedef struct driver {
     int phases;
     bool reads_cache;  /* of attention: K and V in tiles */
     const char *takes; /* for the report: what the dims must be; NULL: anything */
-    /* NULL: never refuses. */
+    /* NULL: never refuses. The reason may be empty: reports then leave the kernel out. */
     const char *(*refuse)(const kernel_t *self, const problem_t *p);
     /* Fills all of `out` but the kernel. */
     sinter_status_t (*setup)(const kernel_t *self, const problem_t *p, arena_t *arena,

@@ -48,8 +48,8 @@ static bool are_of_tokens(const lt_t *lt, const lt_t *data, const int8_t *dim_of
 {
     bool all = lt->ndims == data->ndims;
     for (int d = 0; d < data->ndims && all; d++) {
-        all = dim_of[d] == d && (d == tokens || d < data->ndims - 2 ? lt->dims[d] == data->dims[d]
-                                                                    : true);
+        all = dim_of[d] == d &&
+              (d == tokens || d < data->ndims - 2 ? lt->dims[d] == data->dims[d] : true);
     }
     return all;
 }

@@ -9,10 +9,10 @@
 
 /* Each has two ids, in this order from 1 on: with transpose_b, and without. */
 static const uint8_t parts[] = {
-    TILED_CODES,      TILED_VALUES,     TILED_CODES + 6,  TILED_CODES + 1,  TILED_CODES + 2,
-    TILED_CODES + 3,  TILED_CODES + 4,  TILED_CODES + 5,  TILED_VALUES + 1, TILED_VALUES + 2,
-    TILED_VALUES + 3, TILED_VALUES + 4, TILED_VALUES + 5, TILED_VALUES + 6, TILED_NUMBERS,
-    TILED_BLOCKS};
+    TILED_CODES,      TILED_VALUES,     TILED_CODES + 6,  TILED_CODES + 1,
+    TILED_CODES + 2,  TILED_CODES + 3,  TILED_CODES + 4,  TILED_CODES + 5,
+    TILED_VALUES + 1, TILED_VALUES + 2, TILED_VALUES + 3, TILED_VALUES + 4,
+    TILED_VALUES + 5, TILED_VALUES + 6, TILED_NUMBERS,    TILED_BLOCKS};
 enum { PARTS = sizeof parts / sizeof *parts };
 
 static tiled_t part_of(uint64_t id)

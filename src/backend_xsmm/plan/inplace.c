@@ -156,8 +156,7 @@ static bool may_share(const plan_t *plan, int in, int out)
     const plan_value_t *x = &plan->values[in], *y = &plan->values[out];
     const int s = y->first;
     if (x->kind != PV_INPUT || y->kind != PV_OUTPUT || s < 0 || x->last != s ||
-        !lt_same_layout(&x->lt, &y->lt) ||
-        x->lt.property == sinter_tensor_property_constant ||
+        !lt_same_layout(&x->lt, &y->lt) || x->lt.property == sinter_tensor_property_constant ||
         x->lt.property == sinter_tensor_property_host_scalar || !lt_may_coincide(&x->lt, &y->lt)) {
         return false;
     }

@@ -32,9 +32,16 @@ static const char *ask(const kernel_t *k, const problem_t *problem)
     return k->driver->refuse != NULL ? k->driver->refuse(k, problem) : NULL;
 }
 
+/* A reason without words is none to tell: the kernel is for operands of another kind. */
+static bool is_told(const char *reason)
+{
+    return reason == NULL || reason[0] != '\0';
+}
+
 static void add_refusal(selection_t *out, const refusal_t *refusal)
 {
-    if (out->n_refusals < MOST_REFUSALS) {
+    if (is_told(refusal->features ? refusal->besides : refusal->reason) &&
+        out->n_refusals < MOST_REFUSALS) {
         out->refusals[out->n_refusals++] = *refusal;
     }
 }

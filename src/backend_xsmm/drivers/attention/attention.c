@@ -191,7 +191,8 @@ static const char *refuse_codes(const kernel_t *self, const problem_t *p)
 static const char *refuse_cache_groups(const problem_t *p, const operand_t *o, bool is_v,
                                        int from_end)
 {
-    const int64_t head = problem_dim(p, o->data, from_end), n = group_of_head(p, o, false, from_end);
+    const int64_t head = problem_dim(p, o->data, from_end),
+                  n = group_of_head(p, o, false, from_end);
     if (n == 0) {
         return NULL; /* one for all of the head */
     }
@@ -209,8 +210,8 @@ static const char *refuse_cache_side(const problem_t *p, const operand_t *o, boo
         return "K or V does not lie in tiles";
     }
     const char *why = refuse_cache_groups(p, o, is_v, from_end);
-    const dtype_traits_t *zp = o->zp < 0 || o->offsets ? NULL
-                                                        : dtype_traits(problem_type(p, o->zp));
+    const dtype_traits_t *zp =
+        o->zp < 0 || o->offsets ? NULL : dtype_traits(problem_type(p, o->zp));
     if (why != NULL) {
         return why;
     }
@@ -227,6 +228,9 @@ static const char *refuse_cache_as(const kernel_t *self, const problem_t *proble
     const attention_params_t *p = &problem->step->p.attention;
     const known_t n = known_dims(problem);
     (void)self;
+    if (!lies_in_tiles(problem, &p->k) && !lies_in_tiles(problem, &p->v)) {
+        return "";
+    }
     if (n.D < 1 || n.D > CACHE_HEAD || n.Dv < 1 || n.Dv > CACHE_HEAD) {
         return "needs heads of 1 to 576 elements, known at compile";
     }
@@ -248,6 +252,9 @@ static const char *refuse_cache(const kernel_t *self, const problem_t *problem)
 static const char *refuse_cache_codes(const kernel_t *self, const problem_t *problem)
 {
     const attention_params_t *p = &problem->step->p.attention;
+    if (!lies_in_tiles(problem, &p->k) && !lies_in_tiles(problem, &p->v)) {
+        return "";
+    }
     if (problem->step->permit.integers == NO_INTEGERS) {
         return MODE_HAS_NO_INTEGERS;
     }
@@ -417,8 +424,8 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
                              candidate_t *out)
 {
     const known_t n = known_dims(p);
-    const bool decode = self->driver->refuse == refuse_decode ||
-                        self->driver->refuse == refuse_codes,
+    const bool decode =
+                   self->driver->refuse == refuse_decode || self->driver->refuse == refuse_codes,
                cache = self->driver->refuse == refuse_cache ||
                        self->driver->refuse == refuse_cache_codes;
     attention_config_t *c = ARENA_NEW(arena, attention_config_t, 1);
@@ -438,18 +445,21 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
     c->fn = eltwise_table(self->needs);
     c->quant = quant_rows(self->needs);
     c->bf16 = self->driver->arithmetic == IN_BF16;
-    c->blocks = self->driver->arithmetic == IN_INT8 && !decode && !cache
-                    ? blocks_table(self->needs)
-                    : NULL;
+    c->blocks =
+        self->driver->arithmetic == IN_INT8 && !decode && !cache ? blocks_table(self->needs) : NULL;
     if (decode) {
         c->k_how = how_of(self, p, false);
         c->v_how = how_of(self, p, true);
         decode_orders(&c->k_how, n.D);
         decode_orders(&c->v_how, n.Dv);
     }
-    size_blocks(c, n.rows >= 0 || !(decode || cache) ? n.rows : decode ? DECODE_ROWS : TILES_ROWS,
+    size_blocks(c,
+                n.rows >= 0 || !(decode || cache) ? n.rows
+                : decode                          ? DECODE_ROWS
+                                                  : TILES_ROWS,
                 n.T, n.D, n.Dv);
-    const char *why = c->cache ? NULL : jit(c, n.rows, n.D, n.Dv, products_features(self, p, c->bf16));
+    const char *why =
+        c->cache ? NULL : jit(c, n.rows, n.D, n.Dv, products_features(self, p, c->bf16));
     if (c->bf16 && why) {
         return sg_fail(sinter_runtime_error, "bf16 attention: %s", why);
     }
@@ -526,8 +536,8 @@ size_t attention_buffers(const attention_config_t *c, const step_t *step, unsign
     for (int i = 0; i < 2; i++) {
         const size_t from = at;
         if (i == 0 ? c->unpacks_k : c->unpacks_v) {
-            at = from + cache_unpacked(i == 0 ? c->D : c->Dv, base ? base + from : NULL,
-                                       unpacked[i]);
+            at = from +
+                 cache_unpacked(i == 0 ? c->D : c->Dv, base ? base + from : NULL, unpacked[i]);
         }
     }
     if (c->blocks != NULL) {
@@ -760,9 +770,9 @@ const way_row_t ways_attention_cache[] = {{TWO_LIMBS_NAME " on tiles", NULL, 0},
 
 static int way_of_cache(const attention_config_t *c, const cache_side_t *side)
 {
-    return side->ints                                  ? c->kind == TWO_LIMBS ? 0 : 1
+    return side->ints                                ? c->kind == TWO_LIMBS ? 0 : 1
            : side->b.plain != sinter_data_type_undef ? 2
-                                                       : 3;
+                                                     : 3;
 }
 
 static void choose_sides(const attention_params_t *p, const attention_config_t *c,
@@ -781,7 +791,8 @@ static void choose_sides(const attention_params_t *p, const attention_config_t *
         add_way(choice, "V", &ways_attention_cache[way_of_cache(c, &st->v_cache)], NULL);
         return;
     }
-    st->of_keys = !c->unpacks_k && !c->unpacks_v && c->dk >= st->d.D && c->dv >= st->d.Dv && is_of_keys(&st->k, &st->v);
+    st->of_keys = !c->unpacks_k && !c->unpacks_v && c->dk >= st->d.D && c->dv >= st->d.Dv &&
+                  is_of_keys(&st->k, &st->v);
     if (c->decode) {
         const decode_operand_t k = {&c->k_how, &st->k, false, false, queries},
                                v = {&c->v_how, &st->v, true, p->prob != NULL, queries};
@@ -816,8 +827,9 @@ static int64_t piece_of(const attention_params_t *p, const attention_config_t *c
     enum { PIECE_BYTES = 1 << 18, MOST_TILES = 4 };
     const int64_t k = bytes_of_token(&st->k, st->k.ndims - 1),
                   v = bytes_of_token(&st->v, st->v.ndims - 2);
-    if (c->cache || !is_decoded(&st->k_side) || !is_decoded(&st->v_side) || p->prob || k == 0 || v == 0 ||
-        st->d.items != st->d.n_kv || st->d.items > ATT_PIECE_ITEMS || limits_vary(p, frame)) {
+    if (c->cache || !is_decoded(&st->k_side) || !is_decoded(&st->v_side) || p->prob || k == 0 ||
+        v == 0 || st->d.items != st->d.n_kv || st->d.items > ATT_PIECE_ITEMS ||
+        limits_vary(p, frame)) {
         return 0;
     }
     return at_least(at_most(PIECE_BYTES / (k + v) / c->tk, MOST_TILES), 1) * c->tk;
@@ -949,7 +961,9 @@ static void tell(const void *state, char *text)
     .step = STEP_ATTENTION, .phases = 2, .setup = setup, .choose = choose, .start = start, \
     .work = attention_work, .tell = tell
 #define DECODE ATTENTION, .takes = "1 to 8 query rows for each K and V, 16 tokens or more"
-#define CACHE ATTENTION, .reads_cache = true, .takes = "1 to 16 query rows for each K and V, which lie in tiles"
+#define CACHE                       \
+    ATTENTION, .reads_cache = true, \
+               .takes = "1 to 16 query rows for each K and V, which lie in tiles"
 const driver_t driver_attention_cache = {CACHE, .arithmetic = IN_F32, .refuse = refuse_cache};
 const driver_t driver_attention_cache_int8 = {CACHE, .arithmetic = IN_INT8,
                                               .refuse = refuse_cache_codes};

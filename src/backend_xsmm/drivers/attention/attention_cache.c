@@ -187,8 +187,8 @@ void cache_scores(const cache_task_t *task)
     const tiled_b_t *in = &k->b;
     const int rows = task->rows, tiles = (int)tiles_along(k->head),
               strips = (int)tiles_strips(task->tokens);
-    const unsigned char *codes = in->data + matrix_of(task) * k->matrix +
-                                 task->token / TILES_COLUMNS * in->strip;
+    const unsigned char *codes =
+        in->data + matrix_of(task) * k->matrix + task->token / TILES_COLUMNS * in->strip;
     if (in->plain != sinter_data_type_undef) {
         for (int s = 0; s < strips; s++, codes += in->strip) {
             in->table->plain(codes, in->plain, tiles, b->q_floats, rows,
@@ -200,8 +200,7 @@ void cache_scores(const cache_task_t *task)
     load_plane(task, &k->scale, k->ints && usable ? in->type->unit : 1, b->scale);
     load_plane(task, &k->zp, 1, b->zp);
     for (int r = 0; r < rows; r++) {
-        memset(task->out + r * task->ldo, 0,
-               (size_t)(strips * TILES_COLUMNS) * sizeof(*task->out));
+        memset(task->out + r * task->ldo, 0, (size_t)(strips * TILES_COLUMNS) * sizeof(*task->out));
     }
     if (!usable) {
         report_detour(task->worker, "some row by row (a query is not finite, too small or too "
@@ -432,8 +431,7 @@ void cache_accumulate(const cache_task_t *task)
             .plus = v->ints ? NULL : zp,
             .tiles = (int)tiles_along(task->tokens),
             .checks_tiny = v->checks_tiny};
-        end = g + 1 < v->groups ? (g + 1) * v->size / TILES_COLUMNS
-                                          : (int)tiles_strips(v->head);
+        end = g + 1 < v->groups ? (g + 1) * v->size / TILES_COLUMNS : (int)tiles_strips(v->head);
         const char *why = suits ? in->table->weigh(&weights, task->rows, v->ints ? task->limbs : 0,
                                                    &b->p, b->p_floats, b->add)
                                 : "offsets are too far from the codes";
@@ -442,8 +440,7 @@ void cache_accumulate(const cache_task_t *task)
             slow_values(task, codes, strip, end);
             continue;
         }
-        add_strips(task, codes + strip * in->strip, end - strip,
-                   task->out + strip * TILES_COLUMNS);
+        add_strips(task, codes + strip * in->strip, end - strip, task->out + strip * TILES_COLUMNS);
         for (int r = 0; r < task->rows && zps; r++) {
             float *out = task->out + r * task->ldo + strip * TILES_COLUMNS;
             for (int c = 0; c < (end - strip) * TILES_COLUMNS; c++) {
@@ -482,8 +479,8 @@ void cache_will_unpack(matrices_t *op, bool is_v)
 }
 
 /* Coefficients of n tokens; g describes where they go. */
-static void unpack_coefs(const groups_t *g, int64_t head, int64_t tokens, int64_t matrix,
-                         bool is_v, int64_t token, int n, unsigned char *to, groups_t *m)
+static void unpack_coefs(const groups_t *g, int64_t head, int64_t tokens, int64_t matrix, bool is_v,
+                         int64_t token, int n, unsigned char *to, groups_t *m)
 {
     int64_t bytes = 0, of_matrix = 0;
     if (g->type == NULL) {

@@ -32,14 +32,14 @@ typedef struct cache_plane {
 
 /* K or V of one execute. */
 typedef struct cache_side {
-    tiled_b_t b;       /* its codes; of K, how its coefficients belong to tiles */
-    bool ints;         /* products are of integers */
-    int64_t matrix;    /* bytes of codes from a matrix to the next one, */
-    int64_t block;     /* and of V from a block of tokens to the next one */
-    int64_t of_matrix; /* and elements */
-    int head, groups, size; /* elements; groups of coefficients along it, and elements of each */
-    bool checks_tiny;       /* scales may be so small that weights lose bits to them */
-    bool may_be_odd;        /* codes may be infinite or NaN */
+    tiled_b_t b;              /* its codes; of K, how its coefficients belong to tiles */
+    bool ints;                /* products are of integers */
+    int64_t matrix;           /* bytes of codes from a matrix to the next one, */
+    int64_t block;            /* and of V from a block of tokens to the next one */
+    int64_t of_matrix;        /* and elements */
+    int head, groups, size;   /* elements; groups of coefficients along it, and elements of each */
+    bool checks_tiny;         /* scales may be so small that weights lose bits to them */
+    bool may_be_odd;          /* codes may be infinite or NaN */
     float one[TILES_COLUMNS]; /* scales of 1 */
     const tiles_table_t *floats; /* that loads */
     const quant_rows_t *quant;
@@ -48,7 +48,7 @@ typedef struct cache_side {
 
 /* One thread's buffers. */
 typedef struct cache_buffers {
-    limb_rows_t q, p;      /* [tile][row] */
+    limb_rows_t q, p; /* [tile][row] */
     float *q_floats, *q_sums;
     float *p_floats;
     float *scale, *zp;     /* [strip of tokens][group][token] */
@@ -63,15 +63,15 @@ typedef struct cache_task {
     const cache_side_t *side;
     const cache_buffers_t *buffers;
     const worker_t *worker;
-    matrix_t m;    /* of the item */
+    matrix_t m; /* of the item */
     int limbs;
     int64_t token; /* the first one: of K a multiple of 16, of V of 32 */
     int tokens, rows;
     const float *x; /* K: the queries; V: a weight for each row and token, */
     int64_t ldx;
-    int skip;       /* V: the first tokens that must not be read; their weights are 0, as are those
+    int skip;   /* V: the first tokens that must not be read; their weights are 0, as are those
                        behind the last token up to a multiple of 32 */
-    float *out;     /* K: a score for each row and token; V: sums for each row */
+    float *out; /* K: a score for each row and token; V: sums for each row */
     int64_t ldo;
 } cache_task_t;
 

@@ -127,8 +127,7 @@ span_t attention_columns(const task_t *t, int r0, int n)
         }
     }
     const int grain = attention_in_tiles(t->c) ? TILES_K : ATT_GRAIN;
-    return all.begin < all.end ? (span_t){all.begin / grain * grain, all.end}
-                               : (span_t){0, 0};
+    return all.begin < all.end ? (span_t){all.begin / grain * grain, all.end} : (span_t){0, 0};
 }
 
 strip_t attention_strip(const task_t *t, int r0)
@@ -446,7 +445,8 @@ void attention_fetch_tiles(const task_t *t, int r0, int64_t t0, int64_t end)
         const groups_t tokens = groups_transposed(&t->k.codes);
         fetch_rows(&tokens, from, to, 0, t->st->d.D);
     }
-    if (!is_decoded(&t->st->v_side) && !t->st->of_keys && t->v.codes.column.stride == 1 && !t->c->unpacks_v) {
+    if (!is_decoded(&t->st->v_side) && !t->st->of_keys && t->v.codes.column.stride == 1 &&
+        !t->c->unpacks_v) {
         fetch_rows(&t->v.codes, from, to, t->dv0, t->dv);
     }
 }

@@ -93,7 +93,7 @@ int tiled_piece(const tiled_b_t *b, int64_t t)
 }
 
 void tiled_values(const tiled_b_t *b, const tiled_plane_t *from, int64_t strip, int64_t first,
-                   int lines, float unit, float *to)
+                  int lines, float unit, float *to)
 {
     tiles_plane_t plane = from->first;
     const int64_t value = strip * TILES_COLUMNS / plane.columns, own = value / TILES_COLUMNS;
@@ -109,11 +109,11 @@ static void load_plane(const tiled_b_t *b, const tiled_plane_t *from, int64_t st
 {
     const int64_t first = t / from->group, end = (t + n - 1) / from->group + 1;
     tiled_values(b, from, strip, first << from->halves, (int)(end - first) << from->halves, unit,
-                  to);
+                 to);
 }
 
 tiles_strip_t tiled_strip(const tiled_b_t *b, const unsigned char *codes, int64_t t, int n,
-                              const tiles_coefs_t *values)
+                          const tiles_coefs_t *values)
 {
     const bool zps = b->zp.first.data != NULL;
     return (tiles_strip_t){.codes = codes,
@@ -133,7 +133,7 @@ tiles_strip_t tiled_strip(const tiled_b_t *b, const unsigned char *codes, int64_
 }
 
 tiles_strip_t tiled_coefs(const tiled_b_t *b, int64_t strip, int64_t t, int n, float unit,
-                           tiles_coefs_t *to)
+                          tiles_coefs_t *to)
 {
     load_plane(b, &b->scale, strip, t, n, unit, to->scale);
     if (b->zp.first.data != NULL) {

@@ -44,13 +44,13 @@ void tiled_bind(features_t features, const matrix_t *b, int64_t K, tiled_b_t *to
 int tiled_piece(const tiled_b_t *b, int64_t t);
 /* Some lines of a plane from line `first` on, at most 2 TILES_PIECE, as floats, times `unit`. */
 void tiled_values(const tiled_b_t *b, const tiled_plane_t *from, int64_t strip, int64_t first,
-                   int lines, float unit, float *to);
+                  int lines, float unit, float *to);
 /* n tiles of a strip from tile t on, whose codes begin there, with values that the caller has. */
 tiles_strip_t tiled_strip(const tiled_b_t *b, const unsigned char *codes, int64_t t, int n,
-                              const tiles_coefs_t *values);
+                          const tiles_coefs_t *values);
 /* n tiles of a strip, at most TILES_PIECE, from tile t on. Their coefficients are made in `to`, and
  * scales are times `unit`. */
 tiles_strip_t tiled_coefs(const tiled_b_t *b, int64_t strip, int64_t t, int n, float unit,
-                           tiles_coefs_t *to);
+                          tiles_coefs_t *to);
 
 #endif

@@ -582,8 +582,7 @@ void matmul_bind_strips(const kernel_t *self, const problem_t *p, const matmul_c
 {
     if (p->step->p.matmul.tiled && matmul_lies_in_tiles(p) == 1) {
         /* Without VNNI: the tables of integers load no floats. */
-        tiled_bind((features_t){self->needs.bits & (NEEDS_AVX512)}, &st->b.base, st->K,
-                   &st->tiled);
+        tiled_bind((features_t){self->needs.bits & (NEEDS_AVX512)}, &st->b.base, st->K, &st->tiled);
         choose_strips_of_tiles(c, st);
     }
 }

@@ -456,7 +456,7 @@ static void load_tiled(const matmul_task_t *t, const tiled_plane_t *from,
     for (int c = 0; c < BLOCKS_STRIP; c += TILES_COLUMNS) {
         if (c < columns->n) {
             tiled_values(&t->st->tiled, from, matmul_strip(t, columns->from + c), first,
-                          (int)(last - first) + 1, 1, lines);
+                         (int)(last - first) + 1, 1, lines);
         } else {
             memset(lines, 0, sizeof lines);
         }

@@ -18,7 +18,8 @@ static bool are_scales(const plan_t *plan, int value, const factors_of_scales_t 
 {
     tiles_values_t values;
     const sinter_data_type_t type = plan->values[value].lt.data_type;
-    return tiled_values_type(type, 0, &values) && (by != NULL || dtype_traits(type)->cls != DTYPE_INT) &&
+    return tiled_values_type(type, 0, &values) &&
+           (by != NULL || dtype_traits(type)->cls != DTYPE_INT) &&
            (by == NULL || are_scales(plan, by->value, NULL));
 }
 

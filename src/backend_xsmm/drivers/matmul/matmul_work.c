@@ -97,9 +97,8 @@ static void load_strip(const matmul_task_t *t, rect_t at, float *to, int rows)
     } else {
         tiles_coefs_t coefs;
         const tiles_strip_t some =
-            t->st->patches.on
-                ? patches_coefs(t, at.column / TILES_COLUMNS, first, tiles, &coefs)
-                : tiled_coefs(b, matmul_strip(t, at.column), first, tiles, 1, &coefs);
+            t->st->patches.on ? patches_coefs(t, at.column / TILES_COLUMNS, first, tiles, &coefs)
+                              : tiled_coefs(b, matmul_strip(t, at.column), first, tiles, 1, &coefs);
         b->table->load(&some, b->type, b->values, to);
     }
     memset(to + at.rows * TILES_COLUMNS, 0, (size_t)(rows - at.rows) * TILES_COLUMNS * sizeof *to);
