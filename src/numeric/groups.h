@@ -20,9 +20,9 @@ typedef struct axis {
     int64_t stride, group;
 } axis_t;
 
-/* What lies in tiles (numeric/tiles.h): codes, values for groups of them, codes that are numbers of a
- * table, or codes in blocks along K. The first two plus n, from 1 to 6: n bits of each integer of 8
- * bits are kept. */
+/* What lies in tiles (numeric/tiles.h): codes, values for groups of them, codes that are numbers of
+ * a table, or codes in blocks along K. The first two plus n, from 1 to 6: n bits of each integer of
+ * 8 bits are kept. */
 typedef enum tiled {
     NOT_TILED = 0,
     TILED_CODES = 8,

@@ -125,8 +125,8 @@ void tiles_unpack_values(const unsigned char *from, tiled_t as, int64_t groups, 
                          const groups_t *to);
 
 /* Put one column, or one element of K of all columns, into tiles that are there: column `at` of
- * `from`, or row `at`. All bits of codes are kept. Of values, only a column. Others that share bytes
- * with them stay as they are. */
+ * `from`, or row `at`. All bits of codes are kept. Of values, only a column. Others that share
+ * bytes with them stay as they are. */
 void tiles_put_column(const groups_t *from, int64_t at, tiled_t as, int64_t K, int64_t column,
                       unsigned char *to);
 void tiles_put_row(const groups_t *from, int64_t at, int64_t K, int64_t N, int64_t row,

@@ -1,8 +1,8 @@
 /* MatMul(y, dequant(x : any, s : any)) = MatMul(y, dequant(x : tiles, s : tiles))
  *
  * Inputs of layout any, of which compile chooses the layout: those that are all parts of a
- * product's second operand become tiles, also K and V of attention. Whether the kernels that will run want them so, compile
- * finds out when it has chosen these; then it may come here again. */
+ * product's second operand become tiles, also K and V of attention. Whether the kernels that will
+ * run want them so, compile finds out when it has chosen these; then it may come here again. */
 #include <inttypes.h>
 
 #include "graph/cache.h"

@@ -103,8 +103,8 @@ static bool gathers_experts(const graph_t *g, const node_t *n)
     return product != NULL && reads_b(g, product);
 }
 
-/* ScatterRows writes tokens into tiles so: its axis is the dim of these, which is that of the columns
- * or of K. Values have tokens as columns. */
+/* ScatterRows writes tokens into tiles so: its axis is the dim of these, which is that of the
+ * columns or of K. Values have tokens as columns. */
 static bool scatters_tokens(const graph_t *g, const node_t *n)
 {
     if (n->kind != sinter_op_scatter_rows || !lt_is_opaque(&g->values[n->in[0]].lt) ||

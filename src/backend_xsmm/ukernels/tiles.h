@@ -68,8 +68,8 @@ typedef struct tiles_strip {
     /* The first and the last 16 elements of a tile have scales, or offsets, of their own: two
      * lines. */
     bool halves, offset_halves;
-    /* Of `ints`: strips that follow this one. Their codes and their coefficients lie that many bytes
-     * and floats behind its own, and their columns behind its own. */
+    /* Of `ints`: strips that follow this one. Their codes and their coefficients lie that many
+     * bytes and floats behind its own, and their columns behind its own. */
     int more;
     int64_t codes_apart, coefs_apart;
 } tiles_strip_t;

@@ -69,14 +69,15 @@ typedef struct cache_task {
     int tokens, rows;
     const float *x; /* K: the queries; V: a weight for each row and token, */
     int64_t ldx;
-    int skip;   /* V: the first tokens that must not be read; their weights are 0, as are those
-                       behind the last token up to a multiple of 32 */
+    /* V: the first tokens that must not be read. Their weights are 0, as are those behind the last
+     * token up to a multiple of 32. */
+    int skip;
     float *out; /* K: a score for each row and token; V: sums for each row */
     int64_t ldo;
 } cache_task_t;
 
-/* Where tokens of K or V go that kernels do not read in tiles: K as [token][head], V as [head][token
- * of CACHE_TOKENS], coefficients as [group][token of CACHE_TOKENS]. */
+/* Where tokens of K or V go that kernels do not read in tiles: K as [token][head], V and
+ * coefficients as [head or group][token of CACHE_TOKENS]. */
 typedef struct cache_unpacked {
     unsigned char *codes, *scale, *zp;
 } cache_unpacked_t;

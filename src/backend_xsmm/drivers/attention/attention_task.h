@@ -46,8 +46,8 @@ typedef struct task {
     span_t sees[ATT_ROWS];                   /* columns that masks leave to each row */
 } task_t;
 
-/* Whether some of the tokens lie in tiles. Then no tile of K or V reaches over the end of a block of
- * tokens. */
+/* Whether some of the tokens lie in tiles. Then no tile of K or V reaches over the end of a block
+ * of tokens. */
 static inline bool attention_in_tiles(const attention_config_t *c)
 {
     return c->cache || c->unpacks_k || c->unpacks_v;
