@@ -240,8 +240,8 @@ typedef struct attention_params {
 
 /* LinearAttention. Values; -1: none. */
 typedef struct linear_attention_params {
-    int q, k, v, state, decay, beta, from, to, out, next;
-    bool interleaved;
+    int q, k, v, state, decay, beta, bonus, a, b, from, to, out, next;
+    bool interleaved, log_decay;
     float scale;
 } linear_attention_params_t;
 

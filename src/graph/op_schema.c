@@ -295,8 +295,10 @@ CARD card_scatter_rows = {IN(3, 3, ANY, INDEX, ANY),
                           .flags = OP_MOVE | OP_SCATTER,
                           .index_port = 1};
 CARD card_linear_attention = {
-    IN(4, 8, FLT32, FLT32, FLT32, FLT32, FLT32 | INDEX, FLT32 | INDEX, INDEX), OUT(2, 2, FLT32),
-    ATTRS(NEED_WORD(mode, "linear|gated|delta|gated_delta"), NUM(scale, 1), NUM(interleaved, 1)),
+    IN(4, 9, FLT32, FLT32, FLT32, FLT32, FLT32 | INDEX, FLT32 | INDEX, FLT32 | INDEX, INDEX),
+    OUT(2, 2, FLT32),
+    ATTRS(NEED_WORD(mode, "linear|gated|delta|gated_delta|gated_bonus|gated_low_rank"),
+          NUM(scale, 1), NUM(interleaved, 1), NUM(log_decay, 1)),
     .check = check_linear_attention, .flags = OP_LINEAR_ATTENTION};
 CARD card_slice = {
     IN(1, 1, ANY),        OUT(1, 1, ANY),   ATTRS(NEED(starts), NEED(ends), MAY(axes), MAY(steps)),

@@ -72,6 +72,19 @@ static sinter_status_t check_heads(const node_t *node, const lt_t *few, const lt
                             few->dims[2], few->id, v->dims[2], v->id);
 }
 
+/* q, k, a or b: a vector of the elements of a key for each token, and for a number of heads that
+ * divides that of v. */
+static sinter_status_t unify_vectors(const node_t *node, lt_t *few, lt_t *v, int64_t *keys)
+{
+    if (few->ndims < 0) {
+        return sinter_success;
+    }
+    SG_TRY(shape_unify(node, few, 0, &v->dims[0]));
+    SG_TRY(shape_unify(node, few, 1, &v->dims[1]));
+    SG_TRY(check_heads(node, few, v));
+    return shape_unify(node, few, 3, keys);
+}
+
 /* q and k are [batch, sequence, heads of q and k, Dk], v [batch, sequence, heads, Dv], the state
  * [batch or slots, heads, Dv, Dk]. */
 sinter_status_t shape_linear_attention(const node_t *node, lt_t *in, lt_t *out)
@@ -88,15 +101,18 @@ sinter_status_t shape_linear_attention(const node_t *node, lt_t *in, lt_t *out)
     if (p.beta >= 0) {
         SG_TRY(check_rank(node, &in[p.beta], "beta", 4));
     }
+    if (p.bonus >= 0) {
+        SG_TRY(check_rank(node, &in[p.bonus], "the bonus", 2));
+    }
+    if (p.a >= 0) {
+        SG_TRY(check_rank(node, &in[p.a], "a", 4));
+        SG_TRY(check_rank(node, &in[p.b], "b", 4));
+    }
     if (q->ndims < 0 || k->ndims < 0 || v->ndims < 0 || state->ndims < 0) {
         return sinter_success;
     }
-    for (int i = 0; i < 2; i++) {
-        SG_TRY(shape_unify(node, &in[i], 0, &v->dims[0]));
-        SG_TRY(shape_unify(node, &in[i], 1, &v->dims[1]));
-        SG_TRY(check_heads(node, &in[i], v));
-    }
-    SG_TRY(shape_unify(node, k, 3, &q->dims[3]));
+    SG_TRY(unify_vectors(node, q, v, &q->dims[3]));
+    SG_TRY(unify_vectors(node, k, v, &q->dims[3]));
     SG_TRY(shape_unify(node, state, 1, &v->dims[2]));
     SG_TRY(shape_unify(node, state, 2, &v->dims[3]));
     SG_TRY(shape_unify(node, state, 3, &q->dims[3]));
@@ -105,6 +121,14 @@ sinter_status_t shape_linear_attention(const node_t *node, lt_t *in, lt_t *out)
     }
     if (p.beta >= 0) {
         SG_TRY(unify_gate(node, &in[p.beta], v, 1));
+    }
+    if (p.bonus >= 0 && in[p.bonus].ndims >= 0) {
+        SG_TRY(shape_unify(node, &in[p.bonus], 0, &v->dims[2]));
+        SG_TRY(shape_unify(node, &in[p.bonus], 1, &q->dims[3]));
+    }
+    if (p.a >= 0) {
+        SG_TRY(unify_vectors(node, &in[p.a], v, &q->dims[3]));
+        SG_TRY(unify_vectors(node, &in[p.b], v, &q->dims[3]));
     }
     for (int i = p.least; i < node->n_in; i++) {
         SG_TRY(check_rank(node, &in[i], "an index tensor", 1));

@@ -17,7 +17,7 @@ enum {
     FZ_MAX_RANK = 6,
     FZ_MAX_TENSORS = 96,
     FZ_MAX_OPS = 48,
-    FZ_MAX_PORTS = 8,
+    FZ_MAX_PORTS = 9,
     FZ_MAX_ATTRS = 12,
     FZ_SOME_SYMBOLS = 16, /* for inputs; what they lead to needs others */
     FZ_MAX_SYMBOLS = 256,

@@ -37,10 +37,14 @@ static int between(fz_t *f, int x, float least, float most)
 
 void fz_gen_recurrent(fz_t *f)
 {
-    static const char *const modes[] = {"linear", "gated", "delta", "gated_delta"};
-    const int gated = fz_pick(f, 2), delta = fz_pick(f, 2), slots = fz_chance(f, 40);
+    static const char *const modes[] = {"linear",      "gated",       "delta",
+                                        "gated_delta", "gated_bonus", "gated_low_rank"};
+    enum { GATED = 1, DELTA = 2, BONUS = 4, LOW_RANK = 5 };
+    const int mode = fz_pick(f, 6), gated = mode >= BONUS || mode & GATED,
+              delta = mode < BONUS && mode & DELTA, slots = fz_chance(f, 40),
+              log_decay = !gated || fz_chance(f, 60);
     recurrence_t r = {.few = fz_range(f, 1, 3),
-                      .keys = FZ_ONE_OF(f, 1, 3, 8, 16, 17, 40, 128),
+                      .keys = FZ_ONE_OF(f, 1, 3, 8, 16, 17, 40, 128, 264),
                       .values = FZ_ONE_OF(f, 1, 4, 15, 16, 33, 64)};
     r.heads = r.few * fz_range(f, 1, 3);
     r.batch = fz_dim(f, FZ_ONE_OF(f, 1, 1, 2, 3), 1);
@@ -49,16 +53,23 @@ void fz_gen_recurrent(fz_t *f)
                   state[4] = {rows, r.heads, r.values, r.keys},
                   out[4] = {r.batch, r.tokens, r.heads, r.values};
     const sinter_data_type_t type = fz_chance(f, 70) ? sinter_f32 : fz_float(f);
-    int in[8], n = 4;
+    int in[9], n = 4;
     in[0] = input(f, &r, fz_chance(f, 80) ? r.few : r.heads, r.keys);
     in[1] = small(f, input(f, &r, fz_chance(f, 80) ? r.few : r.heads, r.keys), r.keys);
     in[2] = input(f, &r, r.heads, r.values);
     in[3] = fz_input(f, type, 4, state);
     if (gated) {
-        in[n++] = between(f, input(f, &r, r.heads, fz_chance(f, 60) ? 1 : r.keys), -3, 0);
+        in[n++] = between(f, input(f, &r, r.heads, fz_chance(f, 60) ? 1 : r.keys),
+                          log_decay ? -3 : -0.5F, log_decay ? 0 : 1);
     }
     if (delta) {
         in[n++] = between(f, input(f, &r, r.heads, 1), 0, 1);
+    }
+    if (mode == BONUS) {
+        in[n++] = fz_input(f, fz_float(f), 2, (const int64_t[]){r.heads, r.keys});
+    }
+    for (int i = 0; i < 2 && mode == LOW_RANK; i++) { /* a and b */
+        in[n++] = small(f, input(f, &r, fz_chance(f, 50) ? r.few : r.heads, r.keys), r.keys);
     }
     if (slots) {
         in[n] = fz_indices(f, 1, &r.batch, rows);
@@ -76,7 +87,10 @@ void fz_gen_recurrent(fz_t *f)
     next[0] = written ? rows : r.batch;
     int y = fz_op(f, sinter_op_linear_attention, fz_float(f), 4, out, n, in);
     f->tensors[fz_more_output(f, type, 4, next)].keep = 1;
-    fz_str(f, sinter_op_attr_mode, modes[2 * delta + gated]);
+    fz_str(f, sinter_op_attr_mode, modes[mode]);
+    if (!log_decay) {
+        fz_bool(f, sinter_op_attr_log_decay, 0);
+    }
     if (fz_chance(f, 30)) {
         fz_f32(f, sinter_op_attr_scale, 1, (const float[]){0.25F});
     }

@@ -61,6 +61,12 @@ static const row_t rows[] = {
     {"LinearAttention mode=gated_delta @0:2x3x1x4 @1:2x3x1x4 @2:2x3x1x5 @3:2x1x5x4 @4:2x3x1x1 "
      "@5:2x3x1x1 @6:2 @7:2 -> @8:2x3x1x5 @9:2x1x5x4",
      "f32 f32 f32 f32 f32 f32 s32 s32 f32 f32", "abcdefghid"},
+    {"LinearAttention mode=gated_bonus @0:2x3x1x4 @1:2x3x1x4 @2:2x3x1x5 @3:2x1x5x4 @4:2x3x1x1 "
+     "@5:1x4 @6:2 @7:2 -> @8:2x3x1x5 @9:2x1x5x4",
+     "f32 f32 f32 f32 f32 f32 s32 s32 f32 f32", "abcdefghid"},
+    {"LinearAttention mode=gated_low_rank @0:2x3x1x4 @1:2x3x1x4 @2:2x3x1x5 @3:2x1x5x4 @4:2x3x1x1 "
+     "@5:2x3x1x4 @6:2x3x1x4 @7:2 @8:2 -> @9:2x3x1x5 @A:2x1x5x4",
+     "f32 f32 f32 f32 f32 f32 f32 s32 s32 f32 f32", "abcdefghijd"},
     {"LinearAttention mode=linear @0:2x3x1x4 @1:2x3x1x4 @2:2x3x1x5 @3:2x1x5x4 @4:2 @5:2 -> "
      "@6:2x3x1x5 @7:2x1x5x4",
      "f32 f32 f32 f32 s32 s32 f32 f32", "abcdefgd"},
@@ -144,6 +150,12 @@ static const sinter_data_type_t all_types[] = {
 };
 enum { TYPES = sizeof all_types / sizeof *all_types };
 
+/* The number of a port: a digit, or A for 10. */
+static int digit_of(char c)
+{
+    return c == 'A' ? 10 : c - '0';
+}
+
 /* The spec with ids and types; port `at` and its fellows have type t. */
 static void write_spec(const row_t *row, int at, const char *t, char *out, size_t size)
 {
@@ -153,7 +165,7 @@ static void write_spec(const row_t *row, int at, const char *t, char *out, size_
             out[n++] = *c;
             continue;
         }
-        const int port = *++c - '0';
+        const int port = digit_of(*++c);
         char type[20];
         const char *from = row->types;
         for (int i = 0; i < port; i++) {
@@ -172,7 +184,7 @@ static int port_of(const row_t *row, bool output, int port)
     const char *arrow = strstr(row->spec, "->"), *c = output ? arrow : row->spec;
     while ((c = strchr(c, '@')) != NULL && (output || c < arrow)) {
         if (port-- == 0) {
-            return c[1] - '0';
+            return digit_of(c[1]);
         }
         c++;
     }

@@ -11,11 +11,13 @@
 #include "passive.h"
 #include "spec.h"
 
-enum { BATCH = 5, SLOTS = 7, HEADS = 3, KEYS = 20, VALUES = 36, MOST_TOKENS = 6, PORTS = 8 };
+enum { BATCH = 5, SLOTS = 7, HEADS = 3, KEYS = 20, VALUES = 36, MOST_TOKENS = 6, MOST_PORTS = 9 };
 enum { STATES = SLOTS * HEADS * KEYS * VALUES, MOST = BATCH * MOST_TOKENS * HEADS * VALUES };
 
+/* beta is the bonus where the mode has one. */
 typedef struct data {
-    float q[MOST], k[MOST], v[MOST], state[STATES], decay[MOST], beta[MOST], o[MOST], next[STATES];
+    float q[MOST], k[MOST], v[MOST], state[STATES], decay[MOST], beta[MOST], a[MOST], b[MOST];
+    float o[MOST], next[STATES];
     int32_t from[BATCH], to[BATCH];
 } data_t;
 
@@ -42,6 +44,8 @@ static void draw_data(data_t *d)
     fill(d->state, STATES, -1, 1);
     fill(d->decay, MOST, -1, 0);
     fill(d->beta, MOST, 0, 1);
+    fill(d->a, MOST, -0.2F, 0.2F);
+    fill(d->b, MOST, -0.2F, 0.2F);
     memset(d->o, 0x5A, sizeof d->o);
     memset(d->next, 0x5A, sizeof d->next);
 }
@@ -72,31 +76,52 @@ static void draw_slots(data_t *d, int how)
     }
 }
 
-/* turned: the elements of a column follow one another, not those of a key. */
-static sinter_status_t run(data_t *d, int tokens, bool turned, bool in_place, int threads)
+typedef enum mode { DELTA, BONUS, LOW_RANK, MODES } mode_t;
+
+/* The text of an op of a mode: tensors 10 and 11 are the slots, 8 and 9 the outputs. */
+static void write_spec(char *spec, size_t size, mode_t mode, int tokens, const char *order)
 {
-    const char *const order = turned ? ":2160x720x1x36" : "";
-    void *const in_data[PORTS] = {d->q, d->k, d->v, d->state, d->decay, d->beta, d->from, d->to};
+    static const char *const names[MODES] = {"gated_delta", "gated_bonus log_decay=0",
+                                             "gated_low_rank log_decay=0"};
+    char more[64];
+    if (mode == DELTA) {
+        snprintf(more, sizeof more, "4:f32:5x%dx3x1 5:f32:5x%dx3x1", tokens, tokens);
+    } else if (mode == BONUS) {
+        snprintf(more, sizeof more, "4:f32:5x%dx3x20 5:f32:3x20", tokens);
+    } else {
+        snprintf(more, sizeof more, "4:f32:5x%dx3x20 6:f32:5x%dx3x20 7:f32:5x%dx1x20", tokens,
+                 tokens, tokens);
+    }
+    snprintf(spec, size,
+             "LinearAttention mode=%s 0:f32:5x%dx3x20 1:f32:5x%dx3x20 2:f32:5x%dx3x36 "
+             "3:f32:7x3x36x20%s %s 10:s32:5 11:s32:5 -> 8:f32:5x%dx3x36 9:f32:7x3x36x20%s",
+             names[mode], tokens, tokens, tokens, order, more, tokens, order);
+}
+
+/* turned: the elements of a column follow one another, not those of a key. */
+static sinter_status_t run(data_t *d, mode_t mode, int tokens, bool turned, bool in_place,
+                           int threads)
+{
+    const size_t n_ports = mode == LOW_RANK ? 9 : 8;
+    void *const in_data[] = {d->q, d->k, d->v, d->state, d->decay, d->beta,
+                             d->a, d->b, NULL, NULL,     d->from,  d->to};
     char spec[640];
-    snprintf(spec, sizeof spec,
-             "LinearAttention mode=gated_delta 0:f32:5x%dx3x20 1:f32:5x%dx3x20 2:f32:5x%dx3x36 "
-             "3:f32:7x3x36x20%s 4:f32:5x%dx3x1 5:f32:5x%dx3x1 6:s32:5 7:s32:5 -> "
-             "8:f32:5x%dx3x36 9:f32:7x3x36x20%s",
-             tokens, tokens, tokens, order, tokens, tokens, tokens, order);
+    write_spec(spec, sizeof spec, mode, tokens, turned ? ":2160x720x1x36" : "");
 
     const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = threads, .all_threads = 1};
     sinter_graph_t *graph = NULL;
     sinter_partition_t *partition = NULL;
     sinter_compiled_partition_t *compiled = NULL;
     sinter_stream_t *stream = NULL;
-    sinter_logical_tensor_t in[PORTS], out[2];
-    sinter_tensor_t *inputs[PORTS], *outputs[2];
+    sinter_logical_tensor_t in[MOST_PORTS], out[2];
+    sinter_tensor_t *inputs[MOST_PORTS], *outputs[2];
     const sinter_inplace_pair_t *pairs;
     size_t n_in = 0, n_out = 0, n_pairs = 0;
     CHECK_THAT(spec_graph(&graph, NULL, spec) == sinter_success);
     CHECK_THAT(sinter_graph_filter(graph, sinter_partition_policy_fusion) == sinter_success);
     CHECK_THAT(sinter_graph_get_partitions(graph, 1, &partition) == sinter_success);
-    CHECK_THAT(sinter_partition_get_input_num(partition, &n_in) == sinter_success && n_in == PORTS);
+    CHECK_THAT(sinter_partition_get_input_num(partition, &n_in) == sinter_success &&
+               n_in == n_ports);
     CHECK_THAT(sinter_partition_get_output_num(partition, &n_out) == sinter_success && n_out == 2);
     CHECK_THAT(sinter_partition_get_inputs(partition, n_in, in) == sinter_success);
     CHECK_THAT(sinter_partition_get_outputs(partition, n_out, out) == sinter_success);
@@ -139,15 +164,16 @@ static void test_in_place(void)
     if (!CHECK(d != NULL && other != NULL, "out of memory")) {
         exit(check_finish());
     }
-    for (int i = 0; i < 60; i++) {
+    for (int i = 0; i < 60 * MODES; i++) {
+        const mode_t mode = (mode_t)(i / 60);
         const int tokens = i % 2 == 0 ? 1 + i % 4 : MOST_TOKENS;
         const bool turned = i / 2 % 2 != 0;
         draw_data(d);
         draw_slots(d, i / 4 % 5);
         *other = *d;
-        CHECK(run(d, tokens, turned, false, 1) == sinter_success, "%s",
+        CHECK(run(d, mode, tokens, turned, false, 1) == sinter_success, "%s",
               sinter_last_error_message());
-        CHECK(run(other, tokens, turned, true, 1 + i % 3) == sinter_success, "%s",
+        CHECK(run(other, mode, tokens, turned, true, 1 + i % 3) == sinter_success, "%s",
               sinter_last_error_message());
         CHECK(memcmp(d->o, other->o, sizeof d->o) == 0, "case %d: other results", i);
         CHECK(memcmp(d->next, other->state, sizeof d->next) == 0, "case %d: other states", i);
@@ -161,10 +187,10 @@ static void test_wrong_slots(void)
     static const struct {
         int32_t from, to;
         const char *text;
-    } wrong[] = {{7, 0, "tensor 6: slot 7 of sequence 1 is outside a dimension of 7"},
-                 {-2, 0, "tensor 6: slot -2 of sequence 1 is outside a dimension of 7"},
-                 {0, 7, "tensor 7: slot 7 of sequence 1 is outside a dimension of 7"},
-                 {0, 3, "tensor 7: sequences 1 and 3 both write slot 3"}};
+    } wrong[] = {{7, 0, "tensor 10: slot 7 of sequence 1 is outside a dimension of 7"},
+                 {-2, 0, "tensor 10: slot -2 of sequence 1 is outside a dimension of 7"},
+                 {0, 7, "tensor 11: slot 7 of sequence 1 is outside a dimension of 7"},
+                 {0, 3, "tensor 11: sequences 1 and 3 both write slot 3"}};
     data_t *d = malloc(sizeof *d), *before = malloc(sizeof *before);
     if (!CHECK(d != NULL && before != NULL, "out of memory")) {
         exit(check_finish());
@@ -177,7 +203,7 @@ static void test_wrong_slots(void)
         d->from[1] = wrong[i].from;
         d->to[1] = wrong[i].to == 0 ? 1 : wrong[i].to;
         *before = *d;
-        CHECK_THAT(run(d, 2, false, i % 2 == 0, 2) == sinter_invalid_arguments);
+        CHECK_THAT(run(d, DELTA, 2, false, i % 2 == 0, 2) == sinter_invalid_arguments);
         CHECK(strstr(sinter_last_error_message(), wrong[i].text) != NULL, "message \"%s\"",
               sinter_last_error_message());
         CHECK(memcmp(d, before, sizeof *d) == 0, "case %d has written", (int)i);

@@ -111,6 +111,12 @@ static const struct {
     {"LinearAttention mode=gated_delta 1:f32:2x5x1x8 2:f32:2x5x1x8 3:f32:2x5x4x6 4:f32:9x4x6x8 "
      "5:f32:2x5x4x1 6:f32:2x5x4x1 7:s32:2 8:s64:2 -> 90:f32:* 91:f32:*",
      {"2x5x4x6", "9x4x6x8"}},
+    {"LinearAttention mode=gated_bonus 1:f32:2x5x1x8 2:f32:2x5x1x8 3:f32:2x5x4x6 4:f32:9x4x6x8 "
+     "5:f32:2x5x4x8 6:f32:4x? 7:s32:2 -> 90:f32:* 91:f32:*",
+     {"2x5x4x6", "2x4x6x8"}},
+    {"LinearAttention mode=gated_low_rank 1:f32:2x5x1x8 2:f32:2x5x1x8 3:f32:2x5x4x6 4:f32:9x4x6x8 "
+     "5:f32:2x5x4x1 6:f32:2x5x2x8 7:f32:2x5x4x? 8:s32:2 9:s64:2 -> 90:f32:* 91:f32:*",
+     {"2x5x4x6", "9x4x6x8"}},
     {"TopK k=2 axis=0 1:f32:?x9 -> 90:f32:* 91:s32:*", {"2x9", "2x9"}},
     {"TopK k=0 1:s32:4 -> 90:s32:* 91:s32:*", {"0", "0"}},
     {"RotaryEmbedding 1:f32:2x3x5x8 2:f32:2x5x4 3:f32:2x5x4 -> 90:f32:*", {"2x3x5x8"}},

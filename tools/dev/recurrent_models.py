@@ -3,11 +3,13 @@ sequences; the list that checks them at small sizes, and the one that measures t
 from graph_json import Graph
 
 # Name: mode, heads of queries and keys, heads, elements of a key, of a value, a decay for each
-# element of a key.
+# element of a key. Those of RWKV are what multiplies the state.
 LAYERS = {
     "gated-delta-net-qwen3-next": ("gated_delta", 16, 32, 128, 128, False),
     "delta-attention-kimi-linear": ("gated_delta", 32, 32, 128, 128, True),
     "scan-granite-4-h-small": ("gated", 1, 128, 128, 64, False),
+    "rwkv6-7b": ("gated_bonus", 64, 64, 64, 64, True),
+    "rwkv7-2.9b": ("gated_low_rank", 40, 40, 64, 64, True),
 }
 SEQUENCES = ((1, 1), (8, 1), (1, 64), (1, 512))  # how many, and tokens of each
 SMALL = ((1, 1), (3, 1), (2, 3), (2, 21))
@@ -16,10 +18,12 @@ SMALL = ((1, 1), (3, 1), (2, 3), (2, 21))
 def shapes(row, sequences, tokens):
     """Of the inputs, in their order."""
     mode, few, heads, keys, values, each = row
-    sides = [keys if each else 1] + [1] * ("delta" in mode)
+    sides = [keys if each else 1] + [1] * ("delta" in mode) + [keys, keys] * ("rank" in mode)
+    bonus = [[heads, keys]] * ("bonus" in mode)
     return [*([sequences, tokens, n, size]
               for n, size in ((few, keys), (few, keys), (heads, values))),
-            [sequences, heads, values, keys], *([sequences, tokens, heads, n] for n in sides)]
+            [sequences, heads, values, keys],
+            *([sequences, tokens, heads, n] for n in sides), *bonus]
 
 
 def layer(row):
@@ -28,6 +32,8 @@ def layer(row):
     slots = [g.input("s32", [1]) for _ in range(2)]
     results = [g.tensor("f32", t["shape"]) for t in inputs[2:4]]
     attrs = {"scale": row[3]**-0.5} if "delta" in row[0] else {}
+    if "bonus" in row[0] or "rank" in row[0]:
+        attrs["log_decay"] = False
     return g.output(*g.op_to("LinearAttention", [*inputs, *slots], results, mode=row[0], **attrs))
 
 

@@ -381,19 +381,24 @@ static rule_t index_input(const model_op_t *op, size_t slot, const gr_dtype_t *t
                : rows_of(&op->inputs[rotary ? 1 : 0], !rotary && axis != NULL ? axis->s64[0] : 0);
 }
 
-/* Keys of a length below 1, decays that keep a part, rates between 0 and 1; slots are those of
- * states. Where several sequences write, the command line gives the slots: no two may be equal. */
+/* Keys, and a and b, of a length below 1, decays that keep a part, rates between 0 and 1; slots are
+ * those of states. Where several sequences write, the command line gives the slots: no two may be
+ * equal. */
 static rule_t linear_attention_input(const model_op_t *op, size_t slot, const gr_dtype_t *t)
 {
     const orc_attr_t *mode = model_attr(op, sinter_op_attr_mode);
+    const orc_attr_t *log_decay = model_attr(op, sinter_op_attr_log_decay);
     const int64_t keys = op->inputs[1].ndims == 4 ? op->inputs[1].dims[3] : 1;
     const double most = 1 / sqrt(keys > 0 ? (double)keys : 1);
+    const bool gated = mode && strncmp(mode->str, "gated", 5) == 0,
+               low_rank = mode && strcmp(mode->str, "gated_low_rank") == 0,
+               factors = log_decay && !log_decay->b;
 
-    return t->class_ == GR_INT                                        ? rows_of(&op->inputs[3], 0)
-           : slot == 1                                                ? uniform(-most, most)
-           : slot < 4                                                 ? plain_data(t)
-           : slot == 4 && mode && strncmp(mode->str, "gated", 5) == 0 ? uniform(-1, 0)
-                                                                      : uniform(0, 1);
+    return t->class_ == GR_INT                   ? rows_of(&op->inputs[3], 0)
+           : slot == 1 || (slot > 4 && low_rank) ? uniform(-most, most)
+           : slot < 4                            ? plain_data(t)
+           : slot == 4 && gated && !factors      ? uniform(-1, 0)
+                                                 : uniform(0, 1);
 }
 
 /* The use of a tensor that says what its values mean. Rows of a table or of a cache mean what the

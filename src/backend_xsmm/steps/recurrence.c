@@ -19,11 +19,15 @@ static sinter_status_t emit(emitter_t *e, const cluster_t *cl, step_t *step)
         .state = n->in[3],
         .decay = input(n, p.decay),
         .beta = input(n, p.beta),
+        .bonus = input(n, p.bonus),
+        .a = input(n, p.a),
+        .b = input(n, p.b),
         .from = input(n, p.from),
         .to = input(n, p.to),
         .out = n->out[0],
         .next = n->out[1],
         .interleaved = node_bool(n, sinter_op_attr_interleaved, true),
+        .log_decay = node_bool(n, sinter_op_attr_log_decay, true),
         .scale = node_f32(n, sinter_op_attr_scale, 1),
     };
     return sinter_success;
@@ -40,14 +44,17 @@ static void visit(const step_t *step, step_see_t see, void *to)
     see(to, p->state, STEP_READS | STEP_IN_PLACE);
     see(to, p->decay, STEP_READS);
     see(to, p->beta, STEP_READS);
+    see(to, p->bonus, STEP_READS);
+    see(to, p->a, STEP_READS);
+    see(to, p->b, STEP_READS);
     see(to, p->from, STEP_READS);
     see(to, p->to, STEP_READS);
     see(to, p->out, STEP_WRITES);
     see(to, p->next, STEP_WRITES | STEP_IN_PLACE);
 }
 
-/* Each token has four operations with each element of its states; each state is read and written
- * once. */
+/* Each token has four operations with each element of its states, or six with a and b; each state
+ * is read and written once. */
 static double work(estimate_t *e, const problem_t *p)
 {
     const linear_attention_params_t *l = &p->step->p.linear;
@@ -61,7 +68,8 @@ static double work(estimate_t *e, const problem_t *p)
                                     (double)problem_dim(p, l->v, 1);
     const double bytes = dtype_traits(problem_type(p, l->state))->bits / 8.0;
     estimate_ops(e, states < 0 ? -1 : 2 * states * bytes, 1);
-    estimate_products(e, values, keys < 0 ? -1 : 4.0 * (double)keys, (estimate_t){0});
+    estimate_products(e, values, keys < 0 ? -1 : (l->b < 0 ? 4.0 : 6.0) * (double)keys,
+                      (estimate_t){0});
     return 0;
 }
 

@@ -12,14 +12,16 @@
 #include "backend_xsmm/ukernels/tile.h"
 #include "base/status.h"
 
-enum { GRAIN = 16 }; /* columns of an item are multiples of it */
+enum { GRAIN = 16 };        /* columns of an item are multiples of it */
+enum { CHUNK_VECTORS = 5 }; /* of a token, which linear_chunk_t has */
 
 typedef struct linear_state {
-    const bound_t *q, *k, *v, *state, *decay, *beta, *from, *to, *out, *next;
+    const bound_t *q, *k, *v, *state, *decay, *beta, *bonus, *a, *b, *from, *to, *out, *next;
     int64_t batch, heads, tokens, keys, values;
     int64_t parts, columns; /* parts of a head, and columns of each */
     int64_t ld;             /* floats from one vector of a chunk to the next */
     bool interleaved, in_place;
+    bool log_decay; /* the state is multiplied by exp(decay), not by decay itself */
     float scale;
     int way;
     box_t all; /* states that are copied, where those that are written are others */
@@ -31,9 +33,10 @@ typedef struct linear_state {
 
 /* Scratch of a share. */
 typedef struct room {
-    float *chunks;     /* the vectors of LINEAR_TOKENS tokens, four for each */
-    float *decay;      /* [token][ld] */
-    float *k, *q;      /* the same, of tokens that are not read where they lie */
+    float *chunks;        /* the vectors of LINEAR_TOKENS tokens, CHUNK_VECTORS for each */
+    float *decay;         /* [token][ld] */
+    float *k, *q, *a, *b; /* the same, of tokens that are not read where they lie */
+    float *bonus;
     float *v, *out;    /* [token][columns] */
     float *copy;       /* of columns of a state: [key][columns] */
     float *kept;       /* columns that were overwritten before they were read */
@@ -113,10 +116,13 @@ static size_t carve_room(const linear_state_t *st, unsigned char *base, room_t *
     const size_t ld = (size_t)st->ld, columns = (size_t)st->columns + GRAIN,
                  block = columns * (size_t)st->keys, kept = st->from != NULL ? block : 0;
     size_t at = 0;
-    room->chunks = carve(base, &at, 4 * LINEAR_TOKENS * ld, sizeof(float));
+    room->chunks = carve(base, &at, CHUNK_VECTORS * LINEAR_TOKENS * ld, sizeof(float));
     room->decay = carve(base, &at, LINEAR_TOKENS * ld, sizeof(float));
     room->k = carve(base, &at, LINEAR_TOKENS * ld, sizeof(float));
     room->q = carve(base, &at, LINEAR_TOKENS * ld, sizeof(float));
+    room->a = carve(base, &at, st->a != NULL ? LINEAR_TOKENS * ld : 0, sizeof(float));
+    room->b = carve(base, &at, st->b != NULL ? LINEAR_TOKENS * ld : 0, sizeof(float));
+    room->bonus = carve(base, &at, st->bonus != NULL ? ld : 0, sizeof(float));
     room->v = carve(base, &at, LINEAR_TOKENS * columns, sizeof(float));
     room->out = carve(base, &at, LINEAR_TOKENS * columns, sizeof(float));
     room->copy = carve(base, &at, block, sizeof(float));
@@ -160,11 +166,15 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
                            .state = bound_of(problem, p->state),
                            .decay = bound_of(problem, p->decay),
                            .beta = bound_of(problem, p->beta),
+                           .bonus = bound_of(problem, p->bonus),
+                           .a = bound_of(problem, p->a),
+                           .b = bound_of(problem, p->b),
                            .from = bound_of(problem, p->from),
                            .to = bound_of(problem, p->to),
                            .out = bound_of(problem, p->out),
                            .next = bound_of(problem, p->next),
                            .interleaved = p->interleaved,
+                           .log_decay = p->log_decay,
                            .scale = p->scale,
                            .fn = eltwise_table(self->needs),
                            .kernel = linear_table(self->needs),
@@ -245,10 +255,11 @@ typedef struct part {
 static const float *load_row(const linear_state_t *st, const bound_t *t, int64_t at, int n,
                              float *room)
 {
-    if (are_floats(t) && (t->strides[3] == 1 || n == 1)) {
+    const int64_t step = t->strides[t->ndims - 1];
+    if (are_floats(t) && (step == 1 || n == 1)) {
         return (const float *)(const void *)t->data + at;
     }
-    eltwise_load(st->fn, t->dtype, t->data, at, t->strides[3], n, room);
+    eltwise_load(st->fn, t->dtype, t->data, at, step, n, room);
     return room;
 }
 
@@ -264,7 +275,8 @@ static int64_t head_of(const linear_state_t *st, const bound_t *t, int64_t head)
     return st->interleaved ? head / (st->heads / heads) : head % heads;
 }
 
-/* exp of the decays of n tokens, [token][ld]; 1 without them, and behind the last element. */
+/* What multiplies the state, of n tokens, [token][ld]: 1 without decays, and behind the last
+ * element. */
 static void load_decays(const linear_state_t *st, const part_t *part, int64_t token, int n,
                         float *decay)
 {
@@ -275,7 +287,9 @@ static void load_decays(const linear_state_t *st, const part_t *part, int64_t to
         eltwise_load(st->fn, st->decay->dtype, st->decay->data,
                      place_of(st->decay, part->b, part->head, token), st->decay->strides[1], n,
                      one);
-        exp_of(one, one, NULL, NULL, n, NULL);
+        if (st->log_decay) {
+            exp_of(one, one, NULL, NULL, n, NULL);
+        }
     }
     for (int t = 0; t < n; t++) {
         float *row = decay + t * st->ld;
@@ -283,7 +297,11 @@ static void load_decays(const linear_state_t *st, const part_t *part, int64_t to
             const float *from =
                 load_row(st, st->decay, place_of(st->decay, part->b, part->head, token + t),
                          (int)st->keys, row);
-            exp_of(row, from, NULL, NULL, (int)st->keys, NULL);
+            if (st->log_decay) {
+                exp_of(row, from, NULL, NULL, (int)st->keys, NULL);
+            } else if (from != row) {
+                memcpy(row, from, (size_t)st->keys * sizeof *row);
+            }
         }
         for (int64_t i = each ? st->keys : 0; i < st->ld; i++) {
             row[i] = each ? 1 : one[t];
@@ -291,29 +309,46 @@ static void load_decays(const linear_state_t *st, const part_t *part, int64_t to
     }
 }
 
+/* The vectors of n tokens of t, which is q, k, a or b. */
+static void load_vectors(const linear_state_t *st, const part_t *part, const bound_t *t,
+                         int64_t token, int n, float *room, const float **to)
+{
+    const int64_t head = head_of(st, t, part->head);
+    for (int i = 0; i < n; i++) {
+        to[i] = load_row(st, t, place_of(t, part->b, head, token + i), (int)st->keys,
+                         room + i * st->ld);
+    }
+}
+
 /* Fills the chunk of n tokens from `token` on. */
 static void prepare(const linear_state_t *st, const part_t *part, int64_t token, int n,
                     const room_t *room, linear_chunk_t *c)
 {
-    const float *k[LINEAR_TOKENS], *q[LINEAR_TOKENS];
-    const int64_t q_head = head_of(st, st->q, part->head), k_head = head_of(st, st->k, part->head);
+    linear_tokens_t in = {.decay = room->decay, .scale = st->scale};
     c->tokens = n;
     c->keys = (int)st->keys;
-    c->delta = st->beta != NULL;
+    c->kind = st->beta != NULL    ? LINEAR_DELTA
+              : st->bonus != NULL ? LINEAR_BONUS
+              : st->b != NULL     ? LINEAR_LOW_RANK
+                                  : LINEAR_PLAIN;
     c->ld = st->ld;
-    for (int t = 0; t < n; t++) {
-        k[t] = load_row(st, st->k, place_of(st->k, part->b, k_head, token + t), c->keys,
-                        room->k + t * st->ld);
-        q[t] = load_row(st, st->q, place_of(st->q, part->b, q_head, token + t), c->keys,
-                        room->q + t * st->ld);
+    load_vectors(st, part, st->k, token, n, room->k, in.k);
+    load_vectors(st, part, st->q, token, n, room->q, in.q);
+    if (c->kind == LINEAR_LOW_RANK) {
+        load_vectors(st, part, st->a, token, n, room->a, in.a);
+        load_vectors(st, part, st->b, token, n, room->b, in.b);
     }
-    if (c->delta) {
+    if (c->kind == LINEAR_BONUS) {
+        in.bonus =
+            load_row(st, st->bonus, part->head * st->bonus->strides[0], c->keys, room->bonus);
+    }
+    if (c->kind == LINEAR_DELTA) {
         eltwise_load(st->fn, st->beta->dtype, st->beta->data,
                      place_of(st->beta, part->b, part->head, token), st->beta->strides[1], n,
                      c->beta);
     }
     load_decays(st, part, token, n, room->decay);
-    st->kernel->prepare(c, k, q, room->decay, st->scale);
+    st->kernel->prepare(c, &in);
 }
 
 /* Memory for the vectors of a chunk; *at moves behind it. */
@@ -322,8 +357,9 @@ static void place_chunk(const linear_state_t *st, int tokens, float **at, linear
     c->decayed_keys = *at;
     c->decayed_queries = *at + tokens * st->ld;
     c->last_keys = *at + 2 * tokens * st->ld;
-    c->last_decay = *at + 3 * tokens * st->ld;
-    *at += 4 * tokens * st->ld;
+    c->last_b = *at + 3 * tokens * st->ld;
+    c->last_decay = *at + 4 * tokens * st->ld;
+    *at += CHUNK_VECTORS * tokens * st->ld;
 }
 
 /* The values of n tokens, and where their results go. */
