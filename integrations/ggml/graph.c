@@ -240,7 +240,7 @@ static void measure(const gs_tensors_t *tensors, const gs_input_t *in, sinter_di
         const tensor_t *of = tensors->list[in->size_of[i]];
         dims[i] = size < 0 ? 1 : of->ne[size];
         dims[i] /= size == 0 ? plane_group(t, in->plane) : 1;
-        strides[i] = stride < 0 ? 0 : stride_in_plane(seen, in->plane, stride);
+        strides[i] = stride < 0 ? in->stride[i] : stride_in_plane(seen, in->plane, stride);
     }
 }
 
@@ -302,7 +302,7 @@ static bool same_input(const gs_builder_t *b, const gs_input_t *x, const gs_inpu
                 x->strides_of == y->strides_of;
     for (int i = 0; i < x->rank && same; i++) {
         same = x->size_dim[i] == y->size_dim[i] && x->stride_dim[i] == y->stride_dim[i] &&
-               dim_of_input(b, x, i) == dim_of_input(b, y, i);
+               x->stride[i] == y->stride[i] && dim_of_input(b, x, i) == dim_of_input(b, y, i);
     }
     return same;
 }

@@ -14,7 +14,7 @@ enum { GS_MAX_RANK = 6 };
 
 /* An input, and where an execute finds it: dim i is ne[size_dim[i]] of tensor number size_of[i] of
  * the list; its stride is nb[stride_dim[i]] of tensor number strides_of. A size_dim below 0 is a
- * dim of 1, a stride_dim below 0 a stride of 0. */
+ * dim of 1, a stride_dim below 0 a stride of stride[i] elements. */
 typedef struct gs_input {
     uint64_t id;
     int tensor;     /* in the list; -1: constants of the graph's own */
@@ -23,6 +23,7 @@ typedef struct gs_input {
     int rank;       /* of constants: how many */
     int strides_of; /* the tensor, or another one that sees its memory with more dims */
     int size_of[GS_MAX_RANK], size_dim[GS_MAX_RANK], stride_dim[GS_MAX_RANK];
+    sinter_dim_t stride[GS_MAX_RANK];
 } gs_input_t;
 
 /* An output, which lies where the tensor does. */

@@ -1,4 +1,5 @@
-/* Recurrent layers: GATED_DELTA_NET, SSM_SCAN, SSM_CONV and L2_NORM. */
+/* Recurrent layers: GATED_DELTA_NET, SSM_SCAN, RWKV_WKV6, RWKV_WKV7, GATED_LINEAR_ATTN, SSM_CONV
+ * and L2_NORM. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,10 @@ typedef struct states {
     gs_input_t cache;    /* in four dims: slots, heads, values, keys */
     const tensor_t *ids; /* which slots are read; NULL: the op reads no cache, but `before` */
     const tensor_t *before;
+    /* Of states that lie one after another, in whatever dims `before` has: heads, and elements of a
+     * key and of a value. size 0: `before` has the dims of the states. */
+    int64_t heads, size;
+    bool turned;   /* the elements of a value follow one another */
     bool in_graph; /* `before` has all slots, and a node of this graph has made them */
     int copy;      /* the node that copies to slots from `first` on; -1: there is none */
     int32_t first;
@@ -88,11 +93,38 @@ static void find_copy(const gs_builder_t *b, const tensor_t *t, int64_t o_elemen
     st->copy = copy;
 }
 
+/* *y = states of four dims, whose last two have been or become those of ggml. */
+static bool turn(gs_builder_t *b, const states_t *st, const lt_t *x, lt_t *y)
+{
+    static const int64_t order[4] = {0, 1, 3, 2};
+    *y = st->turned ? gs_inner(b, sinter_f32) : *x;
+    return !st->turned || gs_add(b, sinter_op_static_transpose, sinter_in(x), sinter_out(y),
+                                 sinter_attr_s64s(sinter_op_attr_order, 4, order));
+}
+
+/* *lt = the states that the op of ggml reads. */
+static bool use_before(gs_builder_t *b, const states_t *st, lt_t *lt)
+{
+    const tensor_t *t = st->before;
+    const int rank = gs_rank(t);
+    const sinter_dim_t to[4] = {gs_dim(b, t, 1), st->heads, st->size, st->size};
+    sinter_dim_t from[4];
+    lt_t given, four;
+    if (st->size == 0) {
+        return gs_use_plain(b, t, 4, lt);
+    }
+    for (int i = 0; i < rank; i++) {
+        from[i] = gs_dim(b, t, rank - 1 - i);
+    }
+    return gs_use_plain(b, t, rank, &given) && gs_reshape(b, &given, from, rank, to, 4, &four) &&
+           turn(b, st, &four, lt);
+}
+
 /* *lt = states for the op, and *to = the slots that it writes, if there are any. */
 static bool use_states(gs_builder_t *b, states_t *st, lt_t *lt, lt_t *from, lt_t *to)
 {
     if (!st->ids) {
-        return gs_use_plain(b, st->before, 4, lt);
+        return use_before(b, st, lt);
     }
     if (!(st->in_graph ? gs_use_plain(b, st->before, 4, lt) : gs_add_input(b, st->cache, lt)) ||
         !gs_use_plain(b, st->ids, 1, from)) {
@@ -111,21 +143,18 @@ static bool use_states(gs_builder_t *b, states_t *st, lt_t *lt, lt_t *from, lt_t
     return ok;
 }
 
-/* o, [sequences, tokens, heads, values], is what views see that begin where the present node does
- * and have as many elements. like: a tensor with the dims of o. */
-static bool give_views(gs_builder_t *b, const lt_t *o, const tensor_t *like)
+/* o, whose dims are `from`, is what views see that begin where the present node does and have as
+ * many elements. */
+static bool give_views(gs_builder_t *b, const lt_t *o, const sinter_dim_t *from, int64_t elements)
 {
     const int node = b->node;
     const tensor_t *t = b->tensors->list[node];
-    sinter_dim_t from[4], to[4];
+    sinter_dim_t to[4];
     bool ok = true;
-    for (int i = 0; i < 4; i++) {
-        from[i] = gs_dim(b, like, 3 - i);
-    }
     for (int n = node + 1; n < b->end && ok; n++) {
         const tensor_t *view = b->tensors->list[n];
         if (gs_op(view) != GS_OP_VIEW || view->src[0] != t || view->data != t->data ||
-            !ggml_is_contiguous(view) || ggml_nelements(view) != ggml_nelements(like)) {
+            !ggml_is_contiguous(view) || ggml_nelements(view) != elements) {
             continue;
         }
         const int rank = gs_rank(view);
@@ -145,11 +174,23 @@ static bool give_views(gs_builder_t *b, const lt_t *o, const tensor_t *like)
 typedef struct recurrence {
     const char *mode;
     float scale;
-    bool interleaved;
-    lt_t q, k, v, decay, beta;
-    const tensor_t *like; /* a tensor with the dims of v, and of what it gives */
-    int64_t kept;         /* how many states it gives: after the last token, and earlier ones */
+    bool interleaved, log_decay;
+    lt_t q, k, v, decay, more[2]; /* what the mode wants beside the decay */
+    int n_more;
+    sinter_dim_t
+        dims[4];      /* of v and of o: sequences, tokens, heads, elements; as gs_dim has them */
+    int64_t elements; /* of o */
+    int64_t kept;     /* how many states it gives: after the last token, and earlier ones */
 } recurrence_t;
+
+/* The dims of a tensor with the dims of o. */
+static void set_dims(const gs_builder_t *b, recurrence_t *r, const tensor_t *like)
+{
+    for (int i = 0; i < 4; i++) {
+        r->dims[i] = gs_dim(b, like, 3 - i);
+    }
+    r->elements = ggml_nelements(like);
+}
 
 /* from, to: slots of states, or NULL. */
 static bool add_op(gs_builder_t *b, const recurrence_t *r, const lt_t *state, const lt_t *from,
@@ -164,10 +205,11 @@ static bool add_op(gs_builder_t *b, const recurrence_t *r, const lt_t *state, co
                                   sinter_out(next),
                                   sinter_attr_str(sinter_op_attr_mode, r->mode),
                                   sinter_attr_f32(sinter_op_attr_scale, r->scale),
-                                  sinter_attr_bool(sinter_op_attr_interleaved, r->interleaved)};
-    int n = 10;
-    if (!strcmp(r->mode, "gated_delta")) {
-        parts[n++] = sinter_in(&r->beta);
+                                  sinter_attr_bool(sinter_op_attr_interleaved, r->interleaved),
+                                  sinter_attr_bool(sinter_op_attr_log_decay, r->log_decay)};
+    int n = 11;
+    for (int i = 0; i < r->n_more; i++) {
+        parts[n++] = sinter_in(&r->more[i]);
     }
     if (from) {
         parts[n++] = sinter_in(from);
@@ -183,12 +225,14 @@ static bool part_of(gs_builder_t *b, const recurrence_t *r, int64_t start, int64
                     recurrence_t *part)
 {
     *part = *r;
-    return gs_slice(b, &r->q, 1, start, count, &part->q) &&
-           gs_slice(b, &r->k, 1, start, count, &part->k) &&
-           gs_slice(b, &r->v, 1, start, count, &part->v) &&
-           gs_slice(b, &r->decay, 1, start, count, &part->decay) &&
-           (strcmp(r->mode, "gated_delta") != 0 ||
-            gs_slice(b, &r->beta, 1, start, count, &part->beta));
+    bool ok = gs_slice(b, &r->q, 1, start, count, &part->q) &&
+              gs_slice(b, &r->k, 1, start, count, &part->k) &&
+              gs_slice(b, &r->v, 1, start, count, &part->v) &&
+              gs_slice(b, &r->decay, 1, start, count, &part->decay);
+    for (int i = 0; i < r->n_more; i++) {
+        ok = ok && gs_slice(b, &r->more[i], 1, start, count, &part->more[i]);
+    }
+    return ok;
 }
 
 /* The result: o and, behind it, n states. Each becomes rows of the result, or, where that has one
@@ -231,7 +275,7 @@ static bool add_in_place(gs_builder_t *b, const recurrence_t *r, const states_t 
     }
     b->values[st->copy] = (gs_value_t){.known = true};
     b->versions[root] = (gs_value_t){.known = true};
-    return add_op(b, r, state, from, to, o, &next) && give_views(b, o, r->like);
+    return add_op(b, r, state, from, to, o, &next) && give_views(b, o, r->dims, r->elements);
 }
 
 /* The last tokens one by one, as the state behind each is kept, the last one first. Where there are
@@ -239,11 +283,11 @@ static bool add_in_place(gs_builder_t *b, const recurrence_t *r, const states_t 
 static bool add_one_by_one(gs_builder_t *b, const tensor_t *t, int rank, const recurrence_t *r,
                            const states_t *st, const lt_t *state, const lt_t *from)
 {
-    const int64_t tokens = r->like->ne[2];
+    const int64_t tokens = r->dims[1];
     const int kept = (int)r->kept, found = tokens < kept ? (int)tokens : kept;
     lt_t states[MOST_STATES], o[MOST_STATES], all = gs_inner(b, sinter_f32);
     sinter_op_part_t parts[MOST_STATES + 2];
-    if (gs_dim(b, r->like, 2) < 0) {
+    if (tokens < 0) {
         return gs_fail(b, "earlier states of tokens whose number changes");
     }
     for (int i = 0; i < found; i++) {
@@ -266,7 +310,8 @@ static bool add_one_by_one(gs_builder_t *b, const tensor_t *t, int rank, const r
     parts[found] = sinter_out(&all);
     parts[found + 1] = sinter_attr_s64(sinter_op_attr_axis, 1);
     return gs_add_parts(b, sinter_op_concat, found + 2, parts) &&
-           behind_each_other(b, t, rank, &all, kept, states) && give_views(b, &all, r->like);
+           behind_each_other(b, t, rank, &all, kept, states) &&
+           give_views(b, &all, r->dims, r->elements);
 }
 
 /* The op of node t, whose result has this rank. */
@@ -274,7 +319,7 @@ static bool add_recurrence(gs_builder_t *b, const tensor_t *t, int rank, const r
                            states_t *st)
 {
     const lt_t o = gs_inner(b, sinter_f32), next = gs_inner(b, sinter_f32);
-    lt_t state, from, to;
+    lt_t state, from, to, last;
     if (!use_states(b, st, &state, &from, &to)) {
         return false;
     }
@@ -285,7 +330,8 @@ static bool add_recurrence(gs_builder_t *b, const tensor_t *t, int rank, const r
         return add_in_place(b, r, st, &state, &from, &to, &o);
     }
     return add_op(b, r, &state, st->ids ? &from : NULL, NULL, &o, &next) &&
-           behind_each_other(b, t, rank, &o, 1, &next) && give_views(b, &o, r->like);
+           turn(b, st, &next, &last) && behind_each_other(b, t, rank, &o, 1, &last) &&
+           give_views(b, &o, r->dims, r->elements);
 }
 
 /* ---- GATED_DELTA_NET ------------------------------------------------------------------------- */
@@ -306,47 +352,52 @@ static const char *refuse_delta(const tensor_t *t)
                                             : NULL;
 }
 
-/* The states are rows of a cache of floats that ids name, and memory holds the cache as it was. */
-static void find_cache(const gs_builder_t *b, const tensor_t *t, const tensor_t *before,
-                       states_t *st)
+/* The states are rows of a cache of floats that ids name, and memory holds the cache as it was.
+ * Returns the cache, or NULL. */
+static const tensor_t *find_cache(const gs_builder_t *b, states_t *st)
 {
-    const tensor_t *rows = gs_op(before) == GS_OP_RESHAPE ? before->src[0] : NULL;
-    const tensor_t *cache = rows && gs_op(rows) == GS_OP_GET_ROWS ? rows->src[0] : NULL;
-    *st = (states_t){.before = before,
-                     .copy = -1,
-                     .sequences = before->ne[3],
-                     .each = before->ne[0] * before->ne[1] * before->ne[2]};
+    const tensor_t *rows = gs_op(st->before) == GS_OP_RESHAPE ? st->before->src[0] : st->before;
+    const tensor_t *cache = gs_op(rows) == GS_OP_GET_ROWS ? rows->src[0] : NULL;
     if (!cache || !gs_in_graph(b, rows) || cache->type != GGML_TYPE_F32 ||
         gs_op(gs_root(cache)) != GS_OP_NONE || gs_version_of(b, cache) ||
         !ggml_is_contiguous(cache) || cache->ne[2] != 1 || cache->ne[3] != 1 ||
-        cache->ne[0] * (int64_t)sizeof(float) != (int64_t)before->nb[3] ||
-        rows->src[1]->ne[0] != before->ne[3] || ggml_nrows(rows->src[1]) != 1) {
-        return;
+        cache->ne[0] != st->each || rows->src[1]->ne[0] != st->sequences ||
+        ggml_nrows(rows->src[1]) != 1) {
+        return NULL;
     }
     st->ids = rows->src[1];
     st->cache = gs_input_in_order(b, cache, -1, 4, gs_plain_order(4));
-    st->cache.strides_of = gs_tensors_find(b->tensors, before);
-    for (int i = 1; i < 4; i++) {
-        st->cache.size_of[i] = st->cache.strides_of;
-    }
     st->cache.size_dim[0] = 1;
-    if (gs_dim(b, before, 3) >= 0 && t->op_params[0] == 1) {
-        find_copy(b, t, ggml_nelements(t->src[2]), cache, st);
-    }
+    return cache;
 }
 
 static bool translate_delta(gs_builder_t *b, const tensor_t *t)
 {
     const tensor_t *v = t->src[2];
+    const tensor_t *before = t->src[5];
     recurrence_t r = {.mode = "gated_delta",
                       .scale = 1 / sqrtf((float)v->ne[0]),
-                      .like = v,
+                      .log_decay = true,
+                      .n_more = 1,
                       .kept = t->op_params[0]};
-    states_t st;
-    find_cache(b, t, t->src[5], &st);
+    states_t st = {.before = before,
+                   .copy = -1,
+                   .sequences = before->ne[3],
+                   .each = before->ne[0] * before->ne[1] * before->ne[2]};
+    const tensor_t *cache = find_cache(b, &st);
+    if (cache) {
+        st.cache.strides_of = gs_tensors_find(b->tensors, before);
+        for (int i = 1; i < 4; i++) {
+            st.cache.size_of[i] = st.cache.strides_of;
+        }
+    }
+    if (cache && gs_dim(b, before, 3) >= 0 && r.kept == 1) {
+        find_copy(b, t, ggml_nelements(v), cache, &st);
+    }
+    set_dims(b, &r, v);
     return gs_use_plain(b, t->src[0], 4, &r.q) && gs_use_plain(b, t->src[1], 4, &r.k) &&
            gs_use_plain(b, v, 4, &r.v) && gs_use_plain(b, t->src[3], 4, &r.decay) &&
-           gs_use_plain(b, t->src[4], 4, &r.beta) && add_recurrence(b, t, 2, &r, &st);
+           gs_use_plain(b, t->src[4], 4, &r.more[0]) && add_recurrence(b, t, 2, &r, &st);
 }
 
 const gs_special_t gs_gated_delta_net = {.translate = translate_delta, .refuse = refuse_delta};
@@ -383,9 +434,13 @@ static bool translate_scan(gs_builder_t *b, const tensor_t *t)
                    .copy = -1,
                    .sequences = x->ne[3],
                    .each = cache->ne[0] * cache->ne[1] * cache->ne[2]};
-    recurrence_t r = {
-        .mode = "gated", .scale = 1, .interleaved = true, .like = x, .kept = t->op_params[0]};
+    recurrence_t r = {.mode = "gated",
+                      .scale = 1,
+                      .interleaved = true,
+                      .log_decay = true,
+                      .kept = t->op_params[0]};
     lt_t three, four, a, given;
+    set_dims(b, &r, x);
     st.in_graph = gs_in_graph(b, cache) || gs_version_of(b, cache);
     if (!st.in_graph) {
         st.cache = gs_input_in_order(b, cache, -1, 4, gs_plain_order(4));
@@ -406,6 +461,111 @@ static bool translate_scan(gs_builder_t *b, const tensor_t *t)
 }
 
 const gs_special_t gs_ssm_scan = {.translate = translate_scan, .refuse = refuse_scan};
+
+/* ---- RWKV_WKV6, RWKV_WKV7, GATED_LINEAR_ATTN ------------------------------------------------- */
+
+/* All of them have tokens of all sequences in one dim, [tokens, heads, elements], decays that are
+ * factors, and states that are rows. Numbers of sources; more: what the mode wants beside the
+ * decay. */
+typedef struct state_rows {
+    gs_op_t op;
+    const char *mode;
+    int q, k, v, decay, more[2], n_more, state;
+    bool turned, scaled; /* see states_t; parameter 0 is the scale */
+} state_rows_t;
+
+static const state_rows_t *state_rows_of(const tensor_t *t)
+{
+    static const state_rows_t rows[] = {
+        {GS_OP_RWKV_WKV6, "gated_bonus", 2, 0, 1, 4, {3}, 1, 5, true, false},
+        {GS_OP_RWKV_WKV7, "gated_low_rank", 0, 2, 3, 1, {4, 5}, 2, 6, false, false},
+        {GS_OP_GATED_LINEAR_ATTN, "gated", 2, 0, 1, 3, {0}, 0, 4, true, true}};
+    int i = 0;
+    while (rows[i].op != gs_op(t)) {
+        i++;
+    }
+    return &rows[i];
+}
+
+static const char *refuse_state_rows(const tensor_t *t)
+{
+    const state_rows_t *row = state_rows_of(t);
+    const tensor_t *v = t->src[row->v], *state = t->src[row->state];
+    for (int i = 0; i <= row->state; i++) {
+        const char *why = gs_unreadable_floats(t->src[i]);
+        if (why) {
+            return why;
+        }
+    }
+    return v->ne[2] == 0 || state->ne[1] == 0 ? "no tokens"
+           : ggml_nelements(state) != v->ne[0] * v->ne[0] * v->ne[1] * state->ne[1] ||
+                   !ggml_is_contiguous(state)
+               ? "states that do not lie one after another"
+               : NULL;
+}
+
+/* Tokens as [sequences, tokens, heads, elements]. */
+static bool use_tokens(gs_builder_t *b, const tensor_t *t, const sinter_dim_t *dims, lt_t *y)
+{
+    const sinter_dim_t from[3] = {gs_dim(b, t, 2), t->ne[1], t->ne[0]};
+    lt_t x;
+    return gs_use_plain(b, t, 3, &x) && gs_reshape(b, &x, from, 3, dims, 4, y);
+}
+
+static bool translate_state_rows(gs_builder_t *b, const tensor_t *t)
+{
+    const state_rows_t *row = state_rows_of(t);
+    const tensor_t *v = t->src[row->v], *before = t->src[row->state];
+    const sinter_dim_t tokens = gs_dim(b, v, 2), sequences = gs_dim(b, before, 1);
+    const int64_t size = v->ne[0], heads = v->ne[1];
+    recurrence_t r = {.mode = row->mode,
+                      .scale = row->scaled ? gs_param(t, 0) : 1,
+                      .interleaved = true,
+                      .n_more = row->n_more,
+                      .dims = {sequences, tokens, heads, size},
+                      .elements = ggml_nelements(v),
+                      .kept = 1};
+    states_t st = {.before = before,
+                   .heads = heads,
+                   .size = size,
+                   .turned = row->turned,
+                   .copy = -1,
+                   .sequences = before->ne[1],
+                   .each = size * size * heads};
+    if (tokens == sequences) { /* also where their number changes */
+        r.dims[1] = 1;
+    } else if (tokens >= 0) {
+        r.dims[1] = sequences < 0 ? sequences : tokens / sequences;
+    }
+    const tensor_t *cache = find_cache(b, &st);
+    if (cache) {
+        const int like = gs_tensors_find(b->tensors, v);
+        st.cache.size_of[1] = st.cache.size_of[2] = st.cache.size_of[3] = like;
+        st.cache.size_dim[1] = 1;
+        st.cache.size_dim[2] = st.cache.size_dim[3] = 0;
+        st.cache.stride_dim[0] = 1;
+        for (int i = 1; i < 4; i++) {
+            st.cache.stride_dim[i] = -1;
+        }
+        st.cache.stride[1] = size * size;
+        st.cache.stride[2] = row->turned ? 1 : size;
+        st.cache.stride[3] = row->turned ? size : 1;
+    }
+    if (cache && sequences >= 0) {
+        find_copy(b, t, r.elements, cache, &st);
+    }
+    bool ok = use_tokens(b, t->src[row->q], r.dims, &r.q) &&
+              use_tokens(b, t->src[row->k], r.dims, &r.k) && use_tokens(b, v, r.dims, &r.v) &&
+              use_tokens(b, t->src[row->decay], r.dims, &r.decay);
+    for (int i = 0; i < row->n_more; i++) {
+        const tensor_t *more = t->src[row->more[i]];
+        ok = ok && (row->op == GS_OP_RWKV_WKV6 ? gs_use_plain(b, more, 2, &r.more[i])
+                                               : use_tokens(b, more, r.dims, &r.more[i]));
+    }
+    return ok && add_recurrence(b, t, 2, &r, &st);
+}
+
+const gs_special_t gs_state_rows = {.translate = translate_state_rows, .refuse = refuse_state_rows};
 
 /* ---- SSM_CONV -------------------------------------------------------------------------------- */
 

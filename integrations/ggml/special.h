@@ -35,6 +35,6 @@ extern const gs_special_t gs_get_rows, gs_set_rows, gs_copy, gs_argsort, gs_top_
  * [tokens, channels, sequences]. */
 bool gs_joins_tokens(const tensor_t *node);
 bool gs_join_tokens(gs_builder_t *b, const tensor_t *node);
-extern const gs_special_t gs_gated_delta_net, gs_ssm_conv, gs_ssm_scan, gs_l2_norm;
+extern const gs_special_t gs_gated_delta_net, gs_ssm_conv, gs_ssm_scan, gs_state_rows, gs_l2_norm;
 
 #endif

@@ -1259,6 +1259,172 @@ static void check_latent(enum ggml_type type, bool flash)
     ggml_free(c);
 }
 
+/* ---- states that are rows -------------------------------------------------------------------- */
+
+typedef enum recurrence { WKV6, WKV7, GLA, RECURRENCES } recurrence_t;
+enum { STATE_SLOTS = 5, FIRST_WRITTEN = 1 };
+
+/* An op and the values of its sources, [tokens][heads][size]; of the bonus [heads][size]. */
+typedef struct stateful {
+    recurrence_t op;
+    int64_t size, heads, tokens, sequences; /* tokens: of each sequence */
+    struct ggml_tensor *tensor[6];
+    float *q, *k, *v, *decay, *a, *b; /* a: the bonus where the op has one */
+} stateful_t;
+
+static struct ggml_tensor *add_stateful(struct ggml_context *c, stateful_t *s,
+                                        struct ggml_tensor *state)
+{
+    struct ggml_tensor **x = s->tensor;
+    for (int i = 0; i < 6; i++) {
+        x[i] = i == 4 && s->op == WKV6 ? ggml_new_tensor_2d(c, GGML_TYPE_F32, s->size, s->heads)
+                                       : ggml_new_tensor_3d(c, GGML_TYPE_F32, s->size, s->heads,
+                                                            s->tokens * s->sequences);
+    }
+    return s->op == WKV6   ? ggml_rwkv_wkv6(c, x[1], x[2], x[0], x[4], x[3], state)
+           : s->op == WKV7 ? ggml_rwkv_wkv7(c, x[0], x[3], x[1], x[2], x[4], x[5], state)
+                           : ggml_gated_linear_attn(c, x[1], x[2], x[0], x[3], state, 0.5f);
+}
+
+/* Values for the tensors, which have memory: of a and b small ones, of decays from 0 to 1. */
+static void fill_stateful(stateful_t *s, uint32_t *state)
+{
+    float **const values[6] = {&s->q, &s->k, &s->v, &s->decay, &s->a, &s->b};
+    for (int i = 0; i < 6; i++) {
+        const int64_t count = ggml_nelements(s->tensor[i]);
+        float *x = *values[i] = malloc((size_t)count * sizeof(*x));
+        must(x != NULL, "no memory");
+        random_floats(x, count, state);
+        for (int64_t e = 0; e < count && i >= 3; e++) {
+            x[e] = i == 3 ? fabsf(x[e]) / (1 + fabsf(x[e])) : s->op == WKV6 ? x[e] : 0.1f * x[e];
+        }
+        if (s->tensor[i]->data) { /* else no op reads it */
+            ggml_backend_tensor_set(s->tensor[i], x, 0, (size_t)count * sizeof(*x));
+        }
+    }
+}
+
+/* All tokens of a sequence by the formulas of ggml: state [heads][size][size], o [tokens][heads]
+ * [size]. */
+static void run_stateful(const stateful_t *s, int64_t sequence, double *state, double *o)
+{
+    const int64_t n = s->size;
+    for (int64_t i = 0; i < s->tokens * s->heads; i++) {
+        const int64_t h = i % s->heads, at = (sequence * s->tokens * s->heads + i) * n;
+        for (int64_t j = 0; j < n; j++) {
+            double e = 0, sum = 0;
+            for (int64_t x = 0; x < n && s->op == WKV7; x++) {
+                e += s->a[at + x] * state[(h * n + j) * n + x];
+            }
+            for (int64_t x = 0; x < n; x++) {
+                double *in = &state[s->op == WKV7 ? (h * n + j) * n + x : (h * n + x) * n + j];
+                const double kv = (double)s->k[at + x] * s->v[at + j], before = *in;
+                *in = before * s->decay[at + x] + kv;
+                *in += s->op == WKV7 ? e * s->b[at + x] : 0;
+                sum += s->q[at + x] * (s->op == WKV6 ? before + s->a[h * n + x] * kv : *in);
+            }
+            o[i * n + j] = s->op == GLA ? 0.5 * sum : sum;
+        }
+    }
+}
+
+static bool is_near(const float *got, const double *expected, int64_t count)
+{
+    bool near = true;
+    for (int64_t i = 0; i < count; i++) {
+        near = near && fabs(got[i] - expected[i]) <= 1e-4 * (1 + fabs(expected[i]));
+    }
+    return near;
+}
+
+/* In a cache: rows of it are the states before, and those behind are copied to others, as llama.cpp
+ * does. Otherwise the result is read, o and the states behind it. */
+static void check_states(recurrence_t op, int64_t size, int64_t heads, int64_t tokens,
+                         int64_t sequences, bool in_cache)
+{
+    stateful_t s = {op, size, heads, tokens, sequences, {0}, NULL, NULL, NULL, NULL, NULL, NULL};
+    const int64_t each = size * size * heads, slots = in_cache ? STATE_SLOTS : sequences,
+                  count = tokens * sequences * heads * size;
+    uint32_t seed = (uint32_t)(op + 10 * tokens + 100 * sequences);
+    struct ggml_context *c = make_context();
+    struct ggml_tensor *memory = ggml_new_tensor_2d(c, GGML_TYPE_F32, each, slots),
+                       *ids = ggml_new_tensor_1d(c, GGML_TYPE_I32, sequences),
+                       *y = add_stateful(c, &s, in_cache ? ggml_get_rows(c, memory, ids) : memory),
+                       *results[2] = {y, NULL};
+    if (in_cache) {
+        struct ggml_tensor *o = ggml_view_1d(c, y, count, 0),
+                           *behind = ggml_view_1d(c, y, each * sequences, (size_t)count * 4);
+        results[0] =
+            ggml_cpy(c, behind,
+                     ggml_view_1d(c, memory, each * sequences, (size_t)(FIRST_WRITTEN * each) * 4));
+        results[1] = ggml_scale(c, ggml_reshape_2d(c, o, size * heads, tokens * sequences), 2);
+    }
+    ggml_backend_buffer_t buffer = allocate(c);
+    float *before = malloc((size_t)(slots * each) * sizeof(*before)),
+          *after = malloc((size_t)(slots * each) * sizeof(*after)),
+          *o = malloc((size_t)count * sizeof(*o));
+    double *states = malloc((size_t)(slots * each) * sizeof(*states)),
+           *state = malloc((size_t)each * sizeof(*state)),
+           *expected = malloc((size_t)count * sizeof(*expected));
+    must(before && after && o && states && state && expected, "no memory");
+    random_floats(before, slots * each, &seed);
+    ggml_backend_tensor_set(memory, before, 0, (size_t)(slots * each) * sizeof(*before));
+    fill_stateful(&s, &seed);
+    for (int64_t i = 0; i < slots * each; i++) {
+        states[i] = before[i];
+    }
+    for (int64_t b = 0; b < sequences; b++) {
+        const int32_t from = in_cache ? (int32_t)((2 * b + 1) % STATE_SLOTS) : (int32_t)b;
+        const int64_t to = in_cache ? FIRST_WRITTEN + b : b;
+        ggml_backend_tensor_set(ids, &from, (size_t)b * sizeof(from), sizeof(from));
+        for (int64_t i = 0; i < each; i++) {
+            state[i] = before[from * each + i];
+        }
+        run_stateful(&s, b, state, expected + b * tokens * heads * size);
+        memcpy(states + to * each, state, (size_t)each * sizeof(*state));
+    }
+    for (int64_t i = 0; i < count && in_cache; i++) {
+        expected[i] *= 2;
+    }
+    check(compute_all(c, in_cache ? 2 : 1, results) == GGML_STATUS_SUCCESS, "states that are rows");
+    ggml_backend_tensor_get(in_cache ? results[1] : y, o, 0, (size_t)count * sizeof(*o));
+    ggml_backend_tensor_get(in_cache ? memory : y, after, in_cache ? 0 : (size_t)count * 4,
+                            (size_t)(slots * each) * sizeof(*after));
+    check(is_near(o, expected, count), "what states that are rows give");
+    check(is_near(after, states, slots * each), "states that are rows, behind the last token");
+    free(before);
+    free(after);
+    free(o);
+    free(states);
+    free(state);
+    free(expected);
+    free(s.q);
+    free(s.k);
+    free(s.v);
+    free(s.decay);
+    free(s.a);
+    free(s.b);
+    ggml_backend_buffer_free(buffer);
+    ggml_free(c);
+}
+
+/* Single tokens and prompts of any length, of one and of several sequences. */
+static void check_recurrences(void)
+{
+    for (int op = 0; op < RECURRENCES; op++) {
+        for (int in_cache = 0; in_cache < 2; in_cache++) {
+            check_states((recurrence_t)op, 16, 3, 1, 1, in_cache);
+            check_states((recurrence_t)op, 16, 3, 7, 1, in_cache);
+            check_states((recurrence_t)op, 16, 3, 2, 1, in_cache);
+            check_states((recurrence_t)op, 16, 3, 1, 3, in_cache);
+            check_states((recurrence_t)op, 16, 3, 1, 2, in_cache);
+            check_states((recurrence_t)op, 16, 3, 5, 3, in_cache);
+            check_states((recurrence_t)op, 16, 3, 6, 3, in_cache);
+            check_states((recurrence_t)op, 21, 2, 9, 2, in_cache);
+        }
+    }
+}
+
 /* ---- weights that change --------------------------------------------------------------------- */
 
 /* Weights of ones become zeros while copies of them may be kept: products see it. */
@@ -1640,6 +1806,7 @@ int main(int argc, char **argv)
     }
     check_latent(GGML_TYPE_Q8_0, true);
     check_latent(GGML_TYPE_MXFP4, true);
+    check_recurrences();
     check_counts();
     check_cache_types();
     check_shapes();
