@@ -485,6 +485,7 @@ static const op_row_t rows[] = {
     {OP(LEAKY_RELU, leaky_relu), .attrs = {PARAM(alpha, 0)}},
     {OP(SUM_ROWS, reduce_sum), .attrs = {S64(axes, -1), FLAG(keep_dims, 1)}},
     {OP(MEAN, reduce_mean), .attrs = {S64(axes, -1), FLAG(keep_dims, 1)}},
+    {OP(CUMSUM, cumsum)},
     {OP(CONCAT, concat), .special = &concat},
     {.op = GS_OP_REPEAT, .special = &repeated},
     {.op = GS_OP_FILL, .special = &fill},

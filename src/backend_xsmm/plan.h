@@ -190,6 +190,12 @@ typedef struct reorder_params {
     bool may_not_fit;     /* packs codes of which the layout keeps fewer bits */
 } reorder_params_t;
 
+typedef struct cumsum_params {
+    int x;
+    int axis; /* negative: counted from the end */
+    bool exclusive, reverse;
+} cumsum_params_t;
+
 typedef struct top_k_params {
     int in, values, indices;
     int axis; /* negative: counted from the end */
@@ -313,6 +319,7 @@ typedef struct step {
         rotary_params_t rotary;
         index_params_t index;
         top_k_params_t top_k;
+        cumsum_params_t cumsum;
         reorder_params_t reorder;
         attention_params_t attention;
         linear_attention_params_t linear;

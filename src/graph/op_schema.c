@@ -294,6 +294,9 @@ CARD card_scatter_rows = {IN(3, 3, ANY, INDEX, ANY),
                           .check = check_scatter_rows,
                           .flags = OP_MOVE | OP_SCATTER,
                           .index_port = 1};
+CARD card_cumsum = {IN(1, 1, FLT32), OUT(1, 1, FLT32),
+                    ATTRS(NUM(axis, -1), NUM(exclusive, 0), NUM(reverse, 0)), .dims = dims_axis,
+                    .flags = OP_CUMSUM};
 CARD card_linear_attention = {
     IN(4, 9, FLT32, FLT32, FLT32, FLT32, FLT32 | INDEX, FLT32 | INDEX, FLT32 | INDEX, INDEX),
     OUT(2, 2, FLT32),

@@ -31,7 +31,8 @@ typedef enum op_flags {
     OP_SCATTER = 1 << 17,
     OP_TOP_K = 1 << 18,
     OP_LINEAR_ATTENTION = 1 << 19,
-    OP_CLASSES = (1 << 20) - (1 << 8) /* all of them */
+    OP_CUMSUM = 1 << 20,
+    OP_CLASSES = (1 << 21) - (1 << 8) /* all of them */
 } op_flags_t;
 
 const char *op_name(sinter_op_kind_t kind); /* the spelling; NULL: no such kind */

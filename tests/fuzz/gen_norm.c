@@ -144,10 +144,28 @@ static int reduction(fz_t *f, int x)
     return y;
 }
 
+static int running_sum(fz_t *f, int x)
+{
+    const fz_tensor_t t = f->tensors[x];
+    const int axis = fz_chance(f, 50) ? t.ndims - 1 : fz_pick(f, t.ndims),
+              y = fz_op(f, sinter_op_cumsum, fz_chance(f, 70) ? t.type : fz_float(f), t.ndims,
+                        t.dims, 1, &x);
+    if (axis < t.ndims - 1 || fz_chance(f, 50)) {
+        fz_s64(f, sinter_op_attr_axis, 1, &(int64_t){fz_chance(f, 50) ? axis : axis - t.ndims});
+    }
+    if (fz_chance(f, 30)) {
+        fz_bool(f, sinter_op_attr_exclusive, 1);
+    }
+    if (fz_chance(f, 30)) {
+        fz_bool(f, sinter_op_attr_reverse, 1);
+    }
+    return y;
+}
+
 static int again(fz_t *f, int x)
 {
     const fz_tensor_t t = f->tensors[x];
-    const int what = t.ndims == 0 ? 9 : fz_pick(f, 10);
+    const int what = t.ndims == 0 ? 10 : fz_pick(f, 11);
     if (what < 3) {
         return row_norm(f, x, what > 0);
     }
@@ -157,7 +175,7 @@ static int again(fz_t *f, int x)
     if (what == 4) {
         return batch_norm(f, x);
     }
-    return what < 7 ? reduction(f, x) : fz_post_op(f, x);
+    return what < 7 ? reduction(f, x) : what == 7 ? running_sum(f, x) : fz_post_op(f, x);
 }
 
 static int times_weights(fz_t *f, int x)

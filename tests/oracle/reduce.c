@@ -136,6 +136,40 @@ static int reduce(orc_ctx_t *c, sinter_op_kind_t kind)
     return 0;
 }
 
+/* Sums up to each element along an axis, added in double, in whatever order. */
+int oracle_cumsum(orc_ctx_t *c)
+{
+    const orc_value_t *in = c->in[0];
+    orc_value_t *out = c->out[0];
+    const bool exclusive = orc_attr_bool(c, sinter_op_attr_exclusive, false),
+               reverse = orc_attr_bool(c, sinter_op_attr_reverse, false);
+    const int axis = orc_axis(c, -1, in->lt.ndims);
+    if (axis < 0 || orc_shape_like(c, 0, in) || orc_alloc(c, out, true)) {
+        return -1;
+    }
+    const size_t n = (size_t)in->lt.dims[axis];
+    size_t inner = 1;
+    for (int d = axis + 1; d < in->lt.ndims; d++) {
+        inner *= (size_t)in->lt.dims[d];
+    }
+    for (size_t row = 0; n > 0 && row < in->n / n; row++) {
+        const size_t first = row / inner * n * inner + row % inner;
+        double sum = 0, sizes = 0, errors = 0;
+        for (size_t i = 0; i < n; i++) {
+            const size_t at = first + (reverse ? n - 1 - i : i) * inner;
+            const double before = sum, sizes_before = sizes, errors_before = errors;
+            sum += in->v[at];
+            sizes += fabs(in->v[at]);
+            errors += in->b != NULL ? in->b[at] : 0;
+            out->v[at] = exclusive ? before : sum;
+            out->b[at] = (exclusive ? errors_before : errors) + ORC_U * fabs(out->v[at]) +
+                         0x1p-52 * (double)(i + 1) * (exclusive ? sizes_before : sizes) +
+                         ORC_UNDERFLOW;
+        }
+    }
+    return 0;
+}
+
 #define REDUCTION(name)                            \
     int oracle_reduce_##name(orc_ctx_t *c)         \
     {                                              \

@@ -279,6 +279,8 @@ static const struct {
     {"Convolution strides=1 pads_begin=0 pads_end=0 dilations=1 groups=2 1:f32:1x8x4 2:f32:3x2x15 "
      "-> 3:f32:*",
      SHAPE, "2 groups do not divide 15"},
+    {"CumSum axis=2 1:f32:2x2 -> 2:f32:*", SHAPE, "axis 2 is outside the 2 dimensions"},
+    {"CumSum 1:f64:2x2 -> 2:f64:*", TYPE, "data type f64 is not allowed"},
     {"ReduceSum axes=0,-2 1:f32:2x2 -> 2:f32:*", SHAPE, "axis 0 is reduced twice"},
     {"GroupNorm groups=3 1:f32:2x8 2:f32:8 3:f32:8 -> 4:f32:* 5:f32:* 6:f32:*", SHAPE,
      "3 groups do not divide the 8 channels"},

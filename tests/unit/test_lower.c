@@ -577,10 +577,16 @@ static void refer_step(const plan_t *plan, const step_t *s, refs_t *reads, refs_
         refer(plan, reads, s->p.linear.state);
         refer(plan, reads, s->p.linear.decay);
         refer(plan, reads, s->p.linear.beta);
+        refer(plan, reads, s->p.linear.bonus);
+        refer(plan, reads, s->p.linear.a);
+        refer(plan, reads, s->p.linear.b);
         refer(plan, reads, s->p.linear.from);
         refer(plan, reads, s->p.linear.to);
         refer(plan, writes, s->p.linear.out);
         refer(plan, writes, s->p.linear.next);
+        break;
+    case STEP_CUMSUM:
+        refer(plan, reads, s->p.cumsum.x);
         break;
     case STEP_DYNQUANT:
         refer(plan, reads, s->p.dynquant.in);

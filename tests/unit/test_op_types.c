@@ -51,6 +51,7 @@ static const row_t rows[] = {
     {"DynamicQuantize quantization_kind=dynamic_mx split_type=f6_e3m2 @0:4x32 -> @1:4x32 @2:4x1 "
      "@3:4x32",
      "f32 u4 e8m0 u2", "abcd"},
+    {"CumSum @0:4x8 -> @1:4x8", "f32 f32", "ab"},
     {"Elu alpha=1 @0:4 -> @1:4", "f32 f32", "ab"},
     {"Exp @0:4 -> @1:4", "f32 f32", "ab"},
     {"GELU @0:4 -> @1:4", "f32 f32", "ab"},

@@ -953,6 +953,9 @@ static const selection_case_t cases[] = {
      .graph = "LinearAttention mode=gated_delta 1:f32:2x5x2x16 2:f32:2x5x2x16 3:f32:2x5x4x32 "
               "4:f32:2x4x32x16 5:f32:2x5x4x1 6:f32:2x5x4x1 -> 7:f32:2x5x4x32 8:f32:2x4x32x16",
      .at = BY_ISA("recurrence_heads_f32")},
+    {.what = "sums up to each element",
+     .graph = "CumSum 1:f32:8x64 -> 2:f32:8x64",
+     .at = BY_ISA("cumsum_rows_f32")},
     {.what = "a reduction",
      .graph = "ReduceMean axes=1 1:f32:8x64 -> 2:f32:8",
      .at = BY_ISA("reduce_runs_f32")},

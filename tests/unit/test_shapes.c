@@ -230,6 +230,7 @@ static const struct {
 
     /* reductions and norms */
     {"ReduceSum axes=1 1:f32:2x3x4 -> 90:f32:*", {"2x4"}},
+    {"CumSum axis=0 1:f32:2x?x4 -> 90:f16:*", {"2x?x4"}},
     {"ReduceMean axes=-1,0 keep_dims=1 1:f32:2x3x4 -> 90:f32:*", {"1x3x1"}},
     {"ReduceMax axes=0,1,2 1:f32:2x3x4 -> 90:f32:*", {"-"}},
     {"ReduceL2 keep_dims=1 1:f32:2x3x4 2:s32:1 -> 90:f32:*", {"?x?x?"}},

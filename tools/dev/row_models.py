@@ -84,6 +84,12 @@ def reduce(kind, *axes):
              keep_dims=False))
 
 
+def cumsum(axis, **attrs):
+    g = Graph()
+    return g.output(
+        g.op("CumSum", [g.input("f32", [ROWS, COLUMNS])], "f32", axis=axis, **attrs))
+
+
 def concat(shapes, axis):
     g = Graph()
     return g.output(g.op("Concat", [g.input("f32", shape) for shape in shapes], "f32", axis=axis))
@@ -146,6 +152,8 @@ def measured():
         "top-8-of-128": top_k(65536, 128, 8),
         "top-8-of-32000": top_k(512, 32000, 8),
         "softmax": softmax(),
+        "cumsum-last": cumsum(-1),
+        "cumsum-first": cumsum(0),
     }
     for kind in KINDS:
         graphs[f"reduce-{kind.lower()}-last"] = reduce(kind, -1)
@@ -167,6 +175,7 @@ def models():
     }
     for kind in ("L1", "L2", "Min", "Prod"):
         graphs[f"reduce-{kind.lower()}"] = reduce(kind, -1)
+    graphs["cumsum-back"] = cumsum(-1, exclusive=True, reverse=True)
     graphs["reduce-l1-none"] = reduce("L1")  # no axes: the identity
     return measured() | {"rows-" + name: graph for name, graph in graphs.items()}
 
@@ -209,6 +218,9 @@ SMALL = [
     ("reduce-sum-first", ["0:5x4096", "0:77x100"]),
     ("reduce-max-last", ["0:5x4096", "0:77x101"]),
     ("reduce-max-first", ["0:5x4096", "0:77x101"]),
+    ("cumsum-last", ["0:5x4096", "0:77x101"]),
+    ("cumsum-first", ["0:5x4096", "0:77x101"]),
+    ("cumsum-back", ["0:5x4096", "0:77x101"]),
     ("top-8-of-128", ["0:33x128", "0:5x13"]),
     ("top-8-of-32000", ["0:3x32000"]),
     ("gather-f16", ["0:256x4096+1:5"]),
