@@ -374,7 +374,7 @@ gs_part_t gs_part_of(const tensor_t *view, int *dim, int64_t *start, int64_t *co
     const tensor_t *from = view->src[0];
     const size_t offset = (size_t)((const char *)view->data - (const char *)from->data);
     const int64_t all = ggml_nelements(from), some = ggml_nelements(view);
-    if (some == all && offset == 0 && ggml_is_contiguous(view)) {
+    if (some == all && offset == 0 && ggml_is_contiguous(view) && ggml_is_contiguous(from)) {
         return GS_PART_ALL;
     }
     const runs_t of_view = runs_of(GGML_MAX_DIMS, view->ne, view->nb);

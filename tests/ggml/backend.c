@@ -307,6 +307,31 @@ static void check_open_dims(void)
     }
 }
 
+/* A view of a view is one of memory: as many elements as the other one has, which are others where
+ * that one has gaps. llama.cpp keeps the last tokens of sequences so (arwkv7). */
+static void check_view_of_view(int64_t tokens)
+{
+    enum { ELEMENTS = 4, SEQUENCES = 2 };
+    struct ggml_context *c = make_context();
+    struct ggml_tensor *x = ggml_new_tensor_3d(c, GGML_TYPE_F32, ELEMENTS, tokens, SEQUENCES),
+                       *twice_x = ggml_scale(c, x, 2);
+    struct ggml_tensor *last = ggml_view_3d(c, twice_x, ELEMENTS, 1, SEQUENCES, twice_x->nb[1],
+                                            twice_x->nb[2], (size_t)(tokens - 1) * twice_x->nb[1]);
+    struct ggml_tensor *y = ggml_scale(c, ggml_view_1d(c, last, ELEMENTS * SEQUENCES, 0), 1);
+    ggml_backend_buffer_t buffer = allocate(c);
+    float got[ELEMENTS * SEQUENCES];
+    bool right = true;
+    fill(x, 1);
+    check(compute(c, y) == GGML_STATUS_SUCCESS, "a view of a view with gaps");
+    ggml_backend_tensor_get(y, got, 0, sizeof(got));
+    for (int i = 0; i < ELEMENTS * SEQUENCES; i++) {
+        right = right && got[i] == 2 * (float)((tokens - 1) * ELEMENTS + i + 1);
+    }
+    check(right, "the elements of a view of a view with gaps");
+    ggml_backend_buffer_free(buffer);
+    ggml_free(c);
+}
+
 /* ---- ops that are refused -------------------------------------------------------------------- */
 
 /* The backend refuses the op and says why on stderr. */
@@ -1793,6 +1818,8 @@ int main(int argc, char **argv)
     check_strides();
     check_growth();
     check_open_dims();
+    check_view_of_view(1);
+    check_view_of_view(5);
     check_after_failure(false);
     check_after_failure(true);
     check_first_failure();
