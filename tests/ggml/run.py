@@ -22,6 +22,7 @@ sys.path.insert(0, os.path.join(SOURCE, "tools"))
 import llm_demo  # noqa: E402
 import scratch_venv  # noqa: E402
 import tiny_moe  # noqa: E402
+import tiny_rwkv  # noqa: E402
 
 HOST = "llama-cpp-python==0.3.36"
 PACKAGES = ["scikit-build-core", "cmake", "ninja"]
@@ -86,6 +87,7 @@ SEQUENCES, SEQUENCE_CACHES = 3, ["f16", "q8_0"]
 # the second list can take tokens back, of the others the host's own backend cannot either.
 MADE = ["gpt-oss", "qwen3moe", "deepseek2", "qwen35", "qwen35moe", "qwen3next", "granitehybrid",
         "mamba2", "kimi-linear"]
+RWKV = ["rwkv6qwen2", "arwkv7"]  # of tiny_rwkv.py
 TAKES_BACK = ["gpt-oss", "qwen3moe", "deepseek2", "qwen35", "qwen35moe"]
 # The host's own tests of states, and models from above.
 STATE_TESTS = {"test-recurrent-state-rollback": ["qwen35", "qwen35moe"],
@@ -576,8 +578,12 @@ def check_states(program, binaries, work, environment):
     backend the logits are those of the CPU backend, which only went on."""
     failed = 0
     strict = dict(environment, SINTER_GGML_FPMATH="strict")
-    for name in MADE:
-        model = made_model(binaries, name, work)
+    for name in MADE + RWKV:
+        model = os.path.join(work, f"{name}.gguf")
+        if name in RWKV:
+            tiny_rwkv.write(model, name)
+        else:
+            model = made_model(binaries, name, work)
         theirs, _ = logits(program, model, "cpu", work, strict, sequences=2)
         for state in ["kept", "restored", *(["rolled-back"] if name in TAKES_BACK else [])]:
             ours, _ = logits(program, model, "Sinter", work, strict, sequences=2, state=state)

@@ -124,15 +124,15 @@ def metadata(architecture):
     if architecture == "gpt-oss":
         own.update({"attention.sliding_window": WINDOW, "rope.scaling.type": "yarn",
                     "rope.scaling.factor": 32.0, "rope.scaling.original_context_length": 16})
-    return {"general.architecture": architecture, "general.alignment": ALIGNMENT,
-            "tokenizer.ggml.model": "none",
+    return {"general.architecture": architecture, "tokenizer.ggml.model": "none",
             **{f"{architecture}.{key}": value for key, value in own.items()}}
 
 
-def write(path, architecture, dense, experts, seed=1):
-    meta = metadata(architecture)
+def write_file(path, meta, rows):
+    """A GGUF file of this metadata and of rows (name, dims, type, data)."""
+    meta = meta | {"general.alignment": ALIGNMENT}
     head, data, count = b"", b"", 0
-    for name, dims, kind, values in tensors(random.Random(seed), architecture, dense, experts):
+    for name, dims, kind, values in rows:
         head += string(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, len(data))
         data += values + bytes(-len(values) % ALIGNMENT)
         count += 1
@@ -140,3 +140,8 @@ def write(path, architecture, dense, experts, seed=1):
             b"".join(entry(*row) for row in meta.items()) + head)
     with open(path, "wb") as file:
         file.write(head + bytes(-len(head) % ALIGNMENT) + data)
+
+
+def write(path, architecture, dense, experts, seed=1):
+    write_file(path, metadata(architecture),
+               tensors(random.Random(seed), architecture, dense, experts))
