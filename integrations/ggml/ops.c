@@ -220,7 +220,7 @@ static const gs_special_t scale = {.translate = translate_scale};
 static const char *refuse_concat(const tensor_t *t)
 {
     for (int i = 0; i < 2; i++) {
-        const char *why = gs_unreadable_floats(t->src[i]);
+        const char *why = gs_unreadable_plain(t->src[i]);
         if (why) {
             return why;
         }
@@ -248,7 +248,7 @@ static const gs_special_t concat = {.translate = translate_concat, .refuse = ref
 
 static const char *refuse_repeat(const tensor_t *t)
 {
-    return gs_unreadable_floats(t->src[0]);
+    return gs_unreadable_plain(t->src[0]);
 }
 
 /* The sizes of all dims that are repeated. */
@@ -506,6 +506,9 @@ static const op_row_t rows[] = {
     {.op = GS_OP_IM2COL, .special = &gs_im2col},
     {.op = GS_OP_UPSCALE, .special = &gs_upscale},
     {.op = GS_OP_LIGHTNING_INDEXER, .special = &gs_indexer},
+    {.op = GS_OP_DSV4_HC_PRE, .special = &gs_hyper_pre},
+    {.op = GS_OP_DSV4_HC_POST, .special = &gs_hyper_post},
+    {.op = GS_OP_DSV4_HC_COMB, .special = &gs_hyper_comb},
     {UNARY(ABS, abs)},
     {UNARY(NEG, multiply), .operand = -1},
     {UNARY(TANH, tanh)},

@@ -40,7 +40,9 @@ static const char *refuse_get_rows(const tensor_t *t)
     const tensor_t *data = t->src[0], *rows = t->src[1];
     const bool loop = get_rows_takes_loop(t);
     const bool decoded = loop && ggml_get_type_traits(data->type)->to_float != NULL;
-    const char *why = decoded ? gs_broken_blocks(data) : gs_unreadable(data);
+    const char *why = decoded               ? gs_broken_blocks(data)
+                      : gs_is_integer(data) ? gs_unreadable_plain(data)
+                                            : gs_unreadable(data);
     if (why) {
         return why;
     }
@@ -50,7 +52,7 @@ static const char *refuse_get_rows(const tensor_t *t)
     if (rows->type != GGML_TYPE_I32) {
         return "the indices' type";
     }
-    return t->type == GGML_TYPE_F32 ? NULL : "a result that is not f32";
+    return t->type == GGML_TYPE_F32 || t->type == data->type ? NULL : "a result that is not f32";
 }
 
 /* What TopK has found beside the indices, where the tables are what was sorted, with rows of one
@@ -92,8 +94,8 @@ static bool translate_tables(gs_builder_t *b, const tensor_t *t)
                 sinter_attr_s64(sinter_op_attr_batch_dims, 2))) {
         return false;
     }
-    const lt_t cast = gs_inner(b, sinter_f32);
-    const bool casts = x.data_type != sinter_f32;
+    const lt_t cast = gs_inner(b, gs_plain_type(t->type));
+    const bool casts = x.data_type != cast.data_type;
     return (!casts || gs_convert(b, &x, &cast)) &&
            gs_done(b, casts ? &cast : &x, 4, gs_plain_order(4));
 }
@@ -116,7 +118,7 @@ static bool translate_get_rows(gs_builder_t *b, const tensor_t *t)
         return false;
     }
     y = gs_result(b, 2, order);
-    const bool cast = from.data_type != sinter_f32;
+    const bool cast = from.data_type != y.data_type;
     const lt_t some = cast ? gs_inner(b, from.data_type) : y;
     return gs_add(b, sinter_op_gather, sinter_in(&from), sinter_in(&rows), sinter_out(&some),
                   sinter_attr_s64(sinter_op_attr_axis, 0)) &&
@@ -416,10 +418,12 @@ static const char *refuse_copy(const tensor_t *t)
     if (copies_blocks(t)) {
         return NULL;
     }
-    const bool integers =
-        t->src[0]->type == GGML_TYPE_I32 && (t->type == GGML_TYPE_I32 || t->type == GGML_TYPE_F32);
-    if (!integers && (!gs_is_float(t->src[0]) || !gs_is_float(t))) {
-        return "a copy of other types than f32, f16 and bf16";
+    const enum ggml_type from = t->src[0]->type;
+    const bool same = from == t->type && gs_is_integer(t),
+               numbers = (from == GGML_TYPE_I32 && t->type == GGML_TYPE_F32) ||
+                         (from == GGML_TYPE_F32 && t->type == GGML_TYPE_I32);
+    if (!same && !numbers && (!gs_is_float(t->src[0]) || !gs_is_float(t))) {
+        return "a copy of other types than f32, f16, bf16 and i32";
     }
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
         if (t->src[0]->nb[i] % ggml_type_size(t->src[0]->type) ||
@@ -459,6 +463,14 @@ static bool translate_copy(gs_builder_t *b, const tensor_t *t)
     }
     if (!gs_reshape(b, &x, dims, from, to, rank, &z)) {
         return false;
+    }
+    /* Numbers become integers as in C. */
+    if (src->type == GGML_TYPE_F32 && t->type == GGML_TYPE_I32) {
+        x = gs_inner(b, sinter_f32);
+        if (!gs_truncate(b, &z, &x)) {
+            return false;
+        }
+        z = x;
     }
     const lt_t y = gs_result(b, rank, gs_plain_order(rank));
     return gs_convert(b, &z, &y) && gs_done(b, &y, rank, gs_plain_order(rank));

@@ -23,11 +23,15 @@ extern const gs_special_t gs_mul_mat, gs_mul_mat_id, gs_add_id, gs_attention, gs
 /* rope.c */
 extern const gs_special_t gs_rope;
 /* unary.c */
+/* y = x without what is behind the point, in f32. */
+bool gs_truncate(gs_builder_t *b, const lt_t *x, const lt_t *y);
 extern const gs_special_t gs_unary;
 /* images.c */
 extern const gs_special_t gs_arange, gs_pad, gs_group_norm, gs_pool, gs_conv, gs_im2col, gs_upscale;
 /* indexer.c */
 extern const gs_special_t gs_indexer;
+/* hyper.c */
+extern const gs_special_t gs_hyper_pre, gs_hyper_post, gs_hyper_comb;
 /* rows.c */
 extern const gs_special_t gs_get_rows, gs_set_rows, gs_copy, gs_argsort, gs_top_k;
 /* recurrent.c */

@@ -23,6 +23,11 @@ bool gs_is_float(const tensor_t *t)
     return t->type == GGML_TYPE_F32 || t->type == GGML_TYPE_F16 || t->type == GGML_TYPE_BF16;
 }
 
+bool gs_is_integer(const tensor_t *t)
+{
+    return t->type == GGML_TYPE_I32 || t->type == GGML_TYPE_I64 || t->type == GGML_TYPE_I8;
+}
+
 bool gs_has_blocks(const tensor_t *t)
 {
     const bool placed = gs_root(t)->buffer || gs_root(t)->data;
@@ -43,15 +48,21 @@ const char *gs_broken_blocks(const tensor_t *t)
     return whole ? NULL : "quantised data that is not whole blocks";
 }
 
+/* NULL, or why the elements of a tensor do not lie at multiples of their size. */
+static const char *broken_strides(const tensor_t *t)
+{
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        if (t->nb[i] % ggml_type_size(t->type)) {
+            return "strides that are not whole elements";
+        }
+    }
+    return NULL;
+}
+
 const char *gs_unreadable(const tensor_t *t)
 {
     if (gs_is_float(t)) {
-        for (int i = 0; i < GGML_MAX_DIMS; i++) {
-            if (t->nb[i] % ggml_type_size(t->type)) {
-                return "strides that are not whole elements";
-            }
-        }
-        return NULL;
+        return broken_strides(t);
     }
     if (!gs_layout_of(t->type)) {
         return "its data type";
@@ -70,6 +81,11 @@ const char *gs_unreadable_cache(const tensor_t *t)
 const char *gs_unreadable_weights(const tensor_t *t)
 {
     return !gs_has_blocks(t) && gs_in_tiles(t) ? NULL : gs_unreadable(t);
+}
+
+const char *gs_unreadable_plain(const tensor_t *t)
+{
+    return gs_is_float(t) || gs_is_integer(t) ? broken_strides(t) : "its data type";
 }
 
 const char *gs_unreadable_floats(const tensor_t *t)
@@ -115,8 +131,8 @@ static int tensors_add(gs_tensors_t *tensors, const tensor_t *tensor)
     return tensors->slots[slot];
 }
 
-/* Uses of a node in all of the host's graph. A node that nobody uses is what the host wants, and
- * one that the graph does not know may be. */
+/* Uses of a node in all of the host's graph, but by itself: ggml_cast names its result as a source.
+ * A node that nobody uses is what the host wants, and one that the graph does not know may be. */
 static int uses_of(const struct ggml_cgraph *graph, const tensor_t *node)
 {
     if (!graph || !graph->use_counts || !graph->visited_hash_set.keys) {
@@ -127,7 +143,11 @@ static int uses_of(const struct ggml_cgraph *graph, const tensor_t *node)
         graph->visited_hash_set.keys[at] != node) {
         return INT32_MAX;
     }
-    return graph->use_counts[at] > 0 ? graph->use_counts[at] : INT32_MAX;
+    int uses = graph->use_counts[at];
+    for (int s = 0; s < GGML_MAX_SRC; s++) {
+        uses -= node->src[s] == node;
+    }
+    return uses > 0 ? uses : INT32_MAX;
 }
 
 /* No other tensor of the list lies where this node does. */
@@ -192,7 +212,8 @@ bool gs_tensors_collect(gs_tensors_t *tensors, tensor_t *const *nodes, int n_nod
             if (t) {
                 tensors_add(tensors, gs_root(t));
             }
-            if (src >= 0 && src < tensors->n_nodes && tensors->outer_uses[src] != INT32_MAX) {
+            if (src >= 0 && src < tensors->n_nodes && src != n &&
+                tensors->outer_uses[src] != INT32_MAX) {
                 tensors->outer_uses[src]--;
             }
         }

@@ -35,6 +35,8 @@ bool gs_is_view(const tensor_t *t);
 /* The same, or a result without elements. */
 bool gs_is_noop(const tensor_t *t);
 bool gs_is_float(const tensor_t *t); /* f32, f16 or bf16 */
+/* Integers that Sinter has a type for. */
+bool gs_is_integer(const tensor_t *t); /* i32, i64 or i8 */
 /* Whether a quantised tensor lies in ggml's blocks instead of planes: it is in memory of the host,
  * or its type has no planes. A tensor without memory is expected to get a buffer of ours. */
 bool gs_has_blocks(const tensor_t *t);
@@ -47,6 +49,8 @@ const char *gs_unreadable(const tensor_t *t);
 const char *gs_unreadable_cache(const tensor_t *t);
 /* The same of the weights of MUL_MAT and MUL_MAT_ID. */
 const char *gs_unreadable_weights(const tensor_t *t);
+/* The same where it has to be floats or integers that Sinter moves as they are. */
+const char *gs_unreadable_plain(const tensor_t *t);
 /* The same where it has to be floats. */
 const char *gs_unreadable_floats(const tensor_t *t);
 

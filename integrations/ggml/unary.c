@@ -48,6 +48,13 @@ static bool ceil_of(gs_builder_t *b, const lt_t *x, lt_t *y)
     return nearest(b, x, &r) && plus(b, &r, 1, &more) && choose(b, &r, x, &r, &more, y);
 }
 
+bool gs_truncate(gs_builder_t *b, const lt_t *x, const lt_t *y)
+{
+    lt_t zero, below, above;
+    return gs_scalar(b, 0, &zero) && floor_of(b, x, &below) && ceil_of(b, x, &above) &&
+           choose_to(b, x, &zero, &below, &above, y);
+}
+
 /* y = the nearest integer to |x|, of two the greater one, with the sign of x. */
 static bool round_of(gs_builder_t *b, const lt_t *x, const lt_t *zero, const lt_t *y)
 {
@@ -98,7 +105,7 @@ static bool xielu_of(gs_builder_t *b, const tensor_t *t, const lt_t *x, const lt
 
 static bool to_result(gs_builder_t *b, const tensor_t *t, const lt_t *x, const lt_t *y)
 {
-    lt_t zero, z, w;
+    lt_t zero, z;
     if (!gs_scalar(b, 0, &zero)) {
         return false;
     }
@@ -116,7 +123,7 @@ static bool to_result(gs_builder_t *b, const tensor_t *t, const lt_t *x, const l
     case GS_UNARY_CEIL:
         return ceil_of(b, x, &z) && gs_convert(b, &z, y);
     case GS_UNARY_TRUNC:
-        return floor_of(b, x, &z) && ceil_of(b, x, &w) && choose_to(b, x, &zero, &z, &w, y);
+        return gs_truncate(b, x, y);
     default:
         return expm1_of(b, x, &z) && gs_convert(b, &z, y);
     }

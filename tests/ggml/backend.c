@@ -423,8 +423,61 @@ static void check_shapes(void)
           "ALiBi");
     check_refused(ggml_flash_attn_ext(c, q, k, k, mask, 0.1f, 0, 0), "a mask that is repeated");
     check(ggml_backend_dev_supports_op(device, ggml_get_rows(c, rows, chosen)), "several tables");
-    check_refused(ggml_cast(c, x, GGML_TYPE_I32), "a copy of other types");
+    check_refused(ggml_cast(c, half, GGML_TYPE_I64), "a copy of other types");
     ggml_free(c);
+}
+
+/* ---- integers -------------------------------------------------------------------------------- */
+
+/* Integers beyond 2^24, which f32 does not hold, keep all of their bits: turned, in rows that are
+ * taken, and joined. Numbers that become integers lose what is behind the point. */
+static void check_integers(void)
+{
+    enum { COLUMNS = 7, ROWS = 5, COUNT = COLUMNS * ROWS };
+    static const int32_t chosen[3] = {4, 0, 4};
+    static const float numbers[COLUMNS] = {-2.75f, -0.5f, 0, 0.5f, 1.5f, 2.5f, 8388609.0f};
+    static const int32_t whole[COLUMNS] = {-2, 0, 0, 0, 1, 2, 8388609};
+    int32_t table[COUNT], turned[COUNT], taken[3 * COLUMNS], joined[COUNT + 3 * COLUMNS],
+        got[COLUMNS];
+    struct ggml_context *context = make_context();
+    struct ggml_tensor *from = ggml_new_tensor_2d(context, GGML_TYPE_I32, COLUMNS, ROWS);
+    struct ggml_tensor *ids = ggml_new_tensor_1d(context, GGML_TYPE_I32, 3);
+    struct ggml_tensor *x = ggml_new_tensor_1d(context, GGML_TYPE_F32, COLUMNS);
+    struct ggml_tensor *rows = ggml_get_rows(context, from, ids);
+    struct ggml_tensor *results[4] = {ggml_cont(context, ggml_transpose(context, from)), rows,
+                                      ggml_concat(context, rows, from, 1),
+                                      ggml_cast(context, x, GGML_TYPE_I32)};
+    ggml_set_output(rows);
+    ggml_backend_buffer_t buffer = allocate(context);
+    for (int i = 0; i < COUNT; i++) {
+        table[i] = (i % 2 ? 1 : -1) * ((1 << 30) + 3 * i);
+    }
+    ggml_backend_tensor_set(from, table, 0, sizeof(table));
+    ggml_backend_tensor_set(ids, chosen, 0, sizeof(chosen));
+    ggml_backend_tensor_set(x, numbers, 0, sizeof(numbers));
+    check(compute_all(context, 4, results) == GGML_STATUS_SUCCESS, "integers");
+    ggml_backend_tensor_get(results[0], turned, 0, sizeof(turned));
+    ggml_backend_tensor_get(results[1], taken, 0, sizeof(taken));
+    ggml_backend_tensor_get(results[2], joined, 0, sizeof(joined));
+    ggml_backend_tensor_get(results[3], got, 0, sizeof(got));
+    bool same = true;
+    for (int i = 0; i < COUNT; i++) {
+        same = same && turned[i % COLUMNS * ROWS + i / COLUMNS] == table[i];
+    }
+    check(same, "integers that are turned");
+    for (int i = 0; i < 3; i++) {
+        const int32_t *row = table + chosen[i] * COLUMNS;
+        check(!memcmp(taken + i * COLUMNS, row, COLUMNS * sizeof(*row)), "a row of integers");
+    }
+    check(!memcmp(joined, taken, sizeof(taken)) &&
+              !memcmp(joined + 3 * COLUMNS, table, sizeof(table)),
+          "integers that are joined");
+    check(!memcmp(got, whole, sizeof(whole)), "numbers that become integers");
+    const int32_t beyond[3] = {1, ROWS, 2};
+    ggml_backend_tensor_set(ids, beyond, 0, sizeof(beyond));
+    check(compute(context, results[1]) == GGML_STATUS_FAILED, "a row behind a table of integers");
+    ggml_backend_buffer_free(buffer);
+    ggml_free(context);
 }
 
 /* ---- quantised tensors, which are planes in the backend's memory ----------------------------- */
@@ -1837,6 +1890,7 @@ int main(int argc, char **argv)
     check_counts();
     check_cache_types();
     check_shapes();
+    check_integers();
     check_groups(1);
     check_groups(5);
     check_groups(40);

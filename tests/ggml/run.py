@@ -66,7 +66,7 @@ TARGETS = ["ggml", "llama", "ggml-rpc-server", "test-backend-ops", "test-llama-a
            "test-export-graph-ops"]
 # Architectures of test-llama-archs that are always tested; --archs names others.
 ARCHS = ("^(llama|gemma3|phi3|gpt-oss|qwen3moe|deepseek2|qwen2vl|qwen3next|qwen35|qwen35moe|"
-         "granitehybrid|lfm2|nemotron_h|mamba2|kimi-linear|kimi-k3)$")
+         "granitehybrid|lfm2|nemotron_h|mamba2|kimi-linear|kimi-k3|glm5-next)$")
 PROGRAMS = ["greedy", "logits", "perplexity", "backend", "host_double"]
 # What host_double.c does to the host, see there.
 DOUBLES = ["plain", "shuffled", "tensors", "types", "functions"]
