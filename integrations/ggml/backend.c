@@ -126,28 +126,10 @@ static const char *device_description(ggml_backend_dev_t device)
     return "Sinter: fused graphs on the CPU";
 }
 
-/* Memory that the system would give without swapping, of which pages of files are a part. 0: it
- * does not say. */
-static size_t available_memory(void)
-{
-    char line[128];
-    unsigned long kilobytes = 0;
-    FILE *file = fopen("/proc/meminfo", "r");
-    while (file && fgets(line, sizeof(line), file)) {
-        if (sscanf(line, "MemAvailable: %lu kB", &kilobytes) == 1) {
-            break;
-        }
-    }
-    if (file) {
-        fclose(file);
-    }
-    return (size_t)kilobytes * 1024;
-}
-
 static void device_memory(ggml_backend_dev_t device, size_t *available, size_t *total)
 {
     (void)device;
-    const size_t page = (size_t)sysconf(_SC_PAGE_SIZE), known = available_memory();
+    const size_t page = (size_t)sysconf(_SC_PAGE_SIZE), known = gs_available_memory();
     *total = (size_t)sysconf(_SC_PHYS_PAGES) * page;
     *available = known > 0 ? known : (size_t)sysconf(_SC_AVPHYS_PAGES) * page;
 }

@@ -31,10 +31,29 @@ bool gs_is_constant(const struct ggml_tensor *tensor)
            gs_root(tensor)->buffer->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
 }
 
+void *gs_memory_create(size_t size)
+{
+    const size_t unit = size < HUGE_PAGE ? GS_ALIGNMENT : HUGE_PAGE;
+    if (size > SIZE_MAX - unit) {
+        return NULL;
+    }
+    const size_t bytes = (size + unit) / unit * unit;
+    void *memory = aligned_alloc(unit, bytes);
+    if (memory && unit == HUGE_PAGE) {
+        madvise(memory, bytes, MADV_HUGEPAGE);
+    }
+    return memory;
+}
+
+void gs_memory_free(void *memory, size_t size)
+{
+    sinter_engine_invalidate_constants(gs_engine(), memory, size);
+    free(memory);
+}
+
 static void free_buffer(ggml_backend_buffer_t buffer)
 {
-    sinter_engine_invalidate_constants(gs_engine(), buffer->context, buffer->size);
-    free(buffer->context);
+    gs_memory_free(buffer->context, buffer->size);
 }
 
 static void *get_base(ggml_backend_buffer_t buffer)
@@ -179,15 +198,7 @@ static ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t type, size_
         .get_tensor = get_tensor,
         .clear = clear,
     };
-    const size_t unit = size < HUGE_PAGE ? GS_ALIGNMENT : HUGE_PAGE;
-    if (size > SIZE_MAX - unit) {
-        return NULL;
-    }
-    const size_t bytes = (size + unit) / unit * unit;
-    void *memory = aligned_alloc(unit, bytes);
-    if (memory && unit == HUGE_PAGE) {
-        madvise(memory, bytes, MADV_HUGEPAGE);
-    }
+    void *memory = gs_memory_create(size);
     return memory ? ggml_backend_buffer_init(type, interface, memory, size) : NULL;
 }
 

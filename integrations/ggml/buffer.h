@@ -16,6 +16,11 @@ const struct ggml_tensor *gs_root(const struct ggml_tensor *tensor);
 /* Weights in our buffers, of which Sinter may keep copies. Those of the host may be freed without
  * our knowledge. */
 bool gs_is_constant(const struct ggml_tensor *tensor);
+/* Memory as a buffer of ours has it, on large pages where the system gives them. NULL: there is
+ * none. */
+void *gs_memory_create(size_t size);
+/* Drops copies in the constant cache, too. */
+void gs_memory_free(void *memory, size_t size);
 /* Bytes of a tensor in a buffer of ours have changed: copies in the constant cache are stale. */
 void gs_forget_copies(const struct ggml_tensor *tensor);
 

@@ -153,3 +153,40 @@ gs_role_t gs_asked_role(void)
     pthread_once(&once, read_role);
     return role;
 }
+
+size_t gs_available_memory(void)
+{
+    char line[128];
+    unsigned long kilobytes = 0;
+    FILE *file = fopen("/proc/meminfo", "r");
+    while (file && fgets(line, sizeof(line), file)) {
+        if (sscanf(line, "MemAvailable: %lu kB", &kilobytes) == 1) {
+            break;
+        }
+    }
+    if (file) {
+        fclose(file);
+    }
+    return (size_t)kilobytes * 1024;
+}
+
+static size_t most_copies;
+
+static void read_most_copies(void)
+{
+    const char *text = getenv("SINTER_GGML_COPIES");
+    char *end = NULL;
+    const unsigned long long megabytes = text ? strtoull(text, &end, 10) : 0;
+    const bool good = text && end != text && !*end && megabytes <= SIZE_MAX >> 20;
+    most_copies = good ? (size_t)megabytes << 20 : gs_available_memory() / 2;
+    if (text && !good) {
+        fprintf(stderr, "sinter: ggml: SINTER_GGML_COPIES=%s is no number of MB\n", text);
+    }
+}
+
+size_t gs_most_copies(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_most_copies);
+    return most_copies;
+}

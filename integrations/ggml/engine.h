@@ -3,6 +3,7 @@
 #define SINTER_GGML_ENGINE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <sinter/sinter.h>
@@ -16,6 +17,13 @@ typedef enum gs_role { GS_ROLE_BY_HOST, GS_ROLE_GPU, GS_ROLE_ACCEL } gs_role_t;
 gs_role_t gs_asked_role(void);
 
 bool gs_is_verbose(void); /* SINTER_VERBOSE lists dispatch */
+
+/* Memory that the system would give without swapping, of which pages of files are a part. 0: it
+ * does not say. */
+size_t gs_available_memory(void);
+/* Bytes that copies of weights in the host's memory may take: SINTER_GGML_COPIES, or half of the
+ * memory that was available at first. */
+size_t gs_most_copies(void);
 
 /* Where SINTER_VERBOSE lists dispatch, these print on stderr: a reason, the first time that it
  * occurs, with the node that it is about; and at the end how often each has occurred, and what was

@@ -26,9 +26,15 @@ typedef struct load {
     _Atomic bool failed;
 } load_t;
 
-/* Whether all of this memory is a shared mapping of a file: then dropping its pages loses nothing,
- * since they are read again from the file, or from the system's copy of it. */
-static bool is_shared_file(const uint8_t *memory, size_t bytes)
+/* What the system says of memory: its permissions, as "r--s", and the number of the file that is
+ * mapped there, or 0. */
+typedef struct mapping {
+    char may[5];
+    unsigned long inode;
+} mapping_t;
+
+/* false: this memory is not part of one mapping. */
+static bool find_mapping(const uint8_t *memory, size_t bytes, mapping_t *m)
 {
     char line[512];
     const uintptr_t begin = (uintptr_t)memory;
@@ -36,18 +42,30 @@ static bool is_shared_file(const uint8_t *memory, size_t bytes)
     FILE *maps = fopen("/proc/self/maps", "r");
     while (maps && !found && fgets(line, sizeof(line), maps)) {
         uintptr_t low, high;
-        unsigned long inode;
-        char shared;
         found = begins &&
-                sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %*c%*c%*c%c %*x %*x:%*x %lu", &low, &high,
-                       &shared, &inode) == 4 &&
-                low <= begin && begin + bytes <= high && shared == 's' && inode != 0;
+                sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %4s %*x %*x:%*x %lu", &low, &high, m->may,
+                       &m->inode) == 4 &&
+                low <= begin && begin + bytes <= high;
         begins = strchr(line, '\n') != NULL;
     }
     if (maps) {
         fclose(maps);
     }
     return found;
+}
+
+/* Whether all of this memory is a shared mapping of a file: then dropping its pages loses nothing,
+ * since they are read again from the file, or from the system's copy of it. */
+static bool is_shared_file(const uint8_t *memory, size_t bytes)
+{
+    mapping_t m;
+    return find_mapping(memory, bytes, &m) && m.may[3] == 's' && m.inode != 0;
+}
+
+bool gs_is_read_only(const void *memory, size_t bytes)
+{
+    mapping_t m;
+    return find_mapping(memory, bytes, &m) && m.may[1] == '-';
 }
 
 /* Gives back the pages that lie within these bytes. Pages that are locked stay. */

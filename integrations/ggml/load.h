@@ -14,4 +14,7 @@
 bool gs_load_blocks(const struct ggml_tensor *root, size_t first, size_t count,
                     const uint8_t *blocks);
 
+/* Whether nobody can write this memory as it is mapped now. */
+bool gs_is_read_only(const void *memory, size_t bytes);
+
 #endif

@@ -7,6 +7,7 @@
 #include "engine.h"
 #include "layout.h"
 #include "ops.h"
+#include "twins.h"
 
 /* A part of a plan: nodes first ... end - 1 as one compiled graph, by loops of the backend, or,
  * where Sinter refuses them together, one by one. */
@@ -135,6 +136,7 @@ void gs_plans_destroy(gs_plans_t *plans)
         return;
     }
     gs_cuts_say(&plans->cuts);
+    gs_twins_say();
     gs_say_counts(plans->misses, plans->hits);
     while (plans->list) {
         plan_t *next = plans->list->next;
@@ -569,6 +571,10 @@ static enum ggml_status compute(gs_plans_t *plans, sinter_stream_t *stream, tens
     if (!gs_tensors_collect(&tensors, nodes, n_nodes, graph)) {
         return GGML_STATUS_ALLOC_FAILED;
     }
+    if (!gs_twins_collect(&tensors)) {
+        gs_tensors_free(&tensors);
+        return GGML_STATUS_ALLOC_FAILED;
+    }
     *done = tensors.n_nodes;
     plan_t *plan = plan_of(plans, &tensors);
     const enum ggml_status status =
@@ -605,6 +611,9 @@ enum ggml_status gs_plans_compute(gs_plans_t *plans, sinter_stream_t *stream,
     gs_cuts_note(&plans->cuts, graph);
     if (graph->uid && graph->uid == plans->uid) {
         plans->hits++;
+        if (!gs_twins_renew(&plans->last_tensors)) {
+            return GGML_STATUS_ALLOC_FAILED;
+        }
         return run(plans, plans->last, stream, &plans->last_tensors, false);
     }
     plans->uid = 0;

@@ -1,7 +1,9 @@
 /* MUL_MAT, products and sums with experts, FLASH_ATTN_EXT and SOFT_MAX. */
 #include <math.h>
 
+#include "layout.h"
 #include "special.h"
+#include "twins.h"
 
 /* ---- groups of matrices ---------------------------------------------------------------------- */
 
@@ -30,10 +32,31 @@ static bool done_grouped(gs_builder_t *b, const lt_t *y, int64_t groups, const i
 
 /* ---- MUL_MAT --------------------------------------------------------------------------------- */
 
+/* NULL, or why Sinter cannot read the weights of a node. A view of a cache in a buffer of the host
+ * is copied as attention's caches are. */
+static const char *refuse_weights(const tensor_t *t)
+{
+    const tensor_t *weights = t->src[0];
+    if (gs_needs_twin(t)) {
+        return gs_refuses_twin(t);
+    }
+    if (weights->view_src) {
+        return gs_unreadable_cache(weights);
+    }
+    return !gs_has_blocks(weights) && gs_in_tiles(weights) ? NULL : gs_unreadable(weights);
+}
+
+/* The weights of the present node, or their twin. */
+static const tensor_t *weights_of(const gs_builder_t *b, const tensor_t *t)
+{
+    const int twin = b->tensors->twin[b->node];
+    return twin < 0 ? t->src[0] : b->tensors->list[twin];
+}
+
 static const char *refuse_mul_mat(const tensor_t *t)
 {
     const tensor_t *weights = t->src[0], *x = t->src[1];
-    const char *why = gs_unreadable_weights(weights);
+    const char *why = refuse_weights(t);
     if (why) {
         return why;
     }
@@ -90,7 +113,7 @@ static bool translate_mul_mat(gs_builder_t *b, const tensor_t *t)
     if (is_hadamard(t)) {
         return translate_hadamard(b, t);
     }
-    const tensor_t *weights = t->src[0], *activation = t->src[1];
+    const tensor_t *weights = weights_of(b, t), *activation = t->src[1];
     const int64_t groups = weights->ne[2];
     const bool shared = groups == 1 && weights->ne[3] == 1 && !is_cache(b, weights),
                grouped = groups > 1 && activation->ne[2] > groups;
@@ -117,8 +140,8 @@ const gs_special_t gs_mul_mat = {.translate = translate_mul_mat, .refuse = refus
  * each of these, or one for all of them. */
 static const char *refuse_mul_mat_id(const tensor_t *t)
 {
-    const tensor_t *weights = t->src[0], *x = t->src[1], *ids = t->src[2];
-    const char *why = gs_unreadable_weights(weights);
+    const tensor_t *x = t->src[1], *ids = t->src[2];
+    const char *why = refuse_weights(t);
     if (why) {
         return why;
     }
@@ -142,7 +165,7 @@ static bool done_with_rows(gs_builder_t *b, const lt_t *y)
 /* [tokens, used, 1, elements] = rows times the gathered matrices. */
 static bool translate_mul_mat_id(gs_builder_t *b, const tensor_t *t)
 {
-    const tensor_t *weights = t->src[0], *activation = t->src[1];
+    const tensor_t *weights = weights_of(b, t), *activation = t->src[1];
     const sinter_dim_t from[3] = {gs_dim(b, activation, 2), gs_dim(b, activation, 1),
                                   activation->ne[0]};
     const sinter_dim_t to[4] = {from[0], from[1], 1, from[2]};

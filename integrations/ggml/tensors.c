@@ -78,11 +78,6 @@ const char *gs_unreadable_cache(const tensor_t *t)
     return copied ? gs_broken_blocks(t) : gs_unreadable(t);
 }
 
-const char *gs_unreadable_weights(const tensor_t *t)
-{
-    return !gs_has_blocks(t) && gs_in_tiles(t) ? NULL : gs_unreadable(t);
-}
-
 const char *gs_unreadable_plain(const tensor_t *t)
 {
     return gs_is_float(t) || gs_is_integer(t) ? broken_strides(t) : "its data type";
@@ -102,6 +97,7 @@ void gs_tensors_free(gs_tensors_t *tensors)
     free(tensors->open);
     free(tensors->slots);
     free(tensors->src);
+    free(tensors->twin);
     *tensors = (gs_tensors_t){0};
 }
 
@@ -121,7 +117,7 @@ int gs_tensors_find(const gs_tensors_t *tensors, const tensor_t *tensor)
     return tensors->slots[slot_of(tensors, tensor)];
 }
 
-static int tensors_add(gs_tensors_t *tensors, const tensor_t *tensor)
+int gs_tensors_add(gs_tensors_t *tensors, const tensor_t *tensor)
 {
     const int slot = slot_of(tensors, tensor);
     if (tensors->slots[slot] < 0) {
@@ -183,7 +179,7 @@ bool gs_tensors_collect(gs_tensors_t *tensors, tensor_t *const *nodes, int n_nod
     *tensors = (gs_tensors_t){.n_nodes = n_nodes};
     int most = 64;
     for (int n = 0; n < n_nodes; n++) {
-        most += 2;
+        most += 3;
         for (int s = 0; s < GGML_MAX_SRC; s++) {
             most += nodes[n]->src[s] ? 2 : 0;
         }
@@ -192,14 +188,16 @@ bool gs_tensors_collect(gs_tensors_t *tensors, tensor_t *const *nodes, int n_nod
     tensors->list = malloc((size_t)most * sizeof(*tensors->list));
     tensors->slots = malloc((size_t)tensors->n_slots * sizeof(*tensors->slots));
     tensors->src = malloc((size_t)(n_nodes + 1) * sizeof(*tensors->src));
+    tensors->twin = malloc((size_t)(n_nodes + 1) * sizeof(*tensors->twin));
     tensors->outer_uses = calloc((size_t)n_nodes + 1, sizeof(*tensors->outer_uses));
-    if (!tensors->list || !tensors->slots || !tensors->src || !tensors->outer_uses) {
+    if (!tensors->list || !tensors->slots || !tensors->src || !tensors->twin ||
+        !tensors->outer_uses) {
         gs_tensors_free(tensors);
         return false;
     }
     memset(tensors->slots, 0xFF, (size_t)tensors->n_slots * sizeof(*tensors->slots));
     for (int n = 0; n < tensors->n_nodes; n++) {
-        if (tensors_add(tensors, nodes[n]) != n) {
+        if (gs_tensors_add(tensors, nodes[n]) != n) {
             tensors->n_nodes = n;
             break;
         }
@@ -208,16 +206,17 @@ bool gs_tensors_collect(gs_tensors_t *tensors, tensor_t *const *nodes, int n_nod
     for (int n = 0; n < tensors->n_nodes; n++) {
         for (int s = 0; s < GGML_MAX_SRC; s++) {
             const tensor_t *t = nodes[n]->src[s];
-            const int src = tensors->src[n][s] = t ? tensors_add(tensors, t) : -1;
+            const int src = tensors->src[n][s] = t ? gs_tensors_add(tensors, t) : -1;
             if (t) {
-                tensors_add(tensors, gs_root(t));
+                gs_tensors_add(tensors, gs_root(t));
             }
             if (src >= 0 && src < tensors->n_nodes && src != n &&
                 tensors->outer_uses[src] != INT32_MAX) {
                 tensors->outer_uses[src]--;
             }
         }
-        tensors_add(tensors, gs_root(nodes[n]));
+        gs_tensors_add(tensors, gs_root(nodes[n]));
+        tensors->twin[n] = -1;
     }
     keep_choices(tensors);
     return true;

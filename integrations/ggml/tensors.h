@@ -20,6 +20,7 @@ typedef struct gs_tensors {
     int (*open)[GGML_MAX_DIMS]; /* 0, or the class of a dim that may change, see plan.c */
     int *slots, n_slots;        /* from pointer to index */
     int (*src)[GGML_MAX_SRC];
+    int *twin; /* of a node: the twin of its weights, see twins.h, or -1 */
 } gs_tensors_t;
 
 /* Takes the nodes before one that comes again, which a host that measures has, or all. graph: the
@@ -27,6 +28,8 @@ typedef struct gs_tensors {
 bool gs_tensors_collect(gs_tensors_t *tensors, tensor_t *const *nodes, int n_nodes,
                         const struct ggml_cgraph *graph);
 void gs_tensors_free(gs_tensors_t *tensors);
+/* Takes one more tensor, of which each node has room for one; its index. */
+int gs_tensors_add(gs_tensors_t *tensors, const tensor_t *tensor);
 /* The index of a tensor, or -1. */
 int gs_tensors_find(const gs_tensors_t *tensors, const tensor_t *tensor);
 
@@ -47,8 +50,6 @@ const char *gs_broken_blocks(const tensor_t *t);
 const char *gs_unreadable(const tensor_t *t);
 /* The same of a cache, of which blocks of the host are copied to planes. */
 const char *gs_unreadable_cache(const tensor_t *t);
-/* The same of the weights of MUL_MAT and MUL_MAT_ID. */
-const char *gs_unreadable_weights(const tensor_t *t);
 /* The same where it has to be floats or integers that Sinter moves as they are. */
 const char *gs_unreadable_plain(const tensor_t *t);
 /* The same where it has to be floats. */

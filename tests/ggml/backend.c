@@ -17,7 +17,7 @@
 #include "ggml-backend.h"
 #include "ggml.h"
 
-enum { NODES = 64, GRAPHS = 4 };
+enum { NODES = 64, GRAPHS = 6 };
 
 static int checks, wrong;
 static ggml_backend_dev_t device;
@@ -1613,16 +1613,35 @@ static bool gives_rows(struct ggml_context *c, struct ggml_tensor *result, struc
     return good;
 }
 
-/* Attention reads a cache there, also after the host has changed it, whose type may be in planes.
- * The device refuses to read all else, and a graph that has it all the same is an error. */
+/* Products of ones with these rows: the sums of their elements. */
+static bool gives_sums(struct ggml_context *c, struct ggml_tensor *result, struct ggml_tensor *w)
+{
+    enum { WIDTH = 256, ROWS = 2 };
+    float got[ROWS], row[WIDTH], sum = 0;
+    bool good = compute(c, result) == GGML_STATUS_SUCCESS;
+    ggml_get_type_traits(w->type)->to_float(w->data, row, WIDTH);
+    for (int i = 0; i < WIDTH; i++) {
+        sum += row[i];
+    }
+    ggml_backend_tensor_get(result, got, 0, sizeof(got));
+    for (int i = 0; i < ROWS && good; i++) {
+        good = fabsf(got[i] - sum) <= 0.02f * fabsf(sum);
+    }
+    return good;
+}
+
+/* Attention and products read a cache there, also after the host has changed it, whose type may be
+ * in planes. The device refuses to read all else, and a graph that has it all the same is an
+ * error. */
 static void check_host_blocks(enum ggml_type type)
 {
     struct ggml_context *home = make_context(), *c = make_context();
     struct ggml_tensor *w = ggml_new_tensor_4d(home, type, 256, 2, 1, 1);
     ggml_backend_buffer_t weights = allocate_in_host(home);
     struct ggml_tensor *x = ggml_new_tensor_4d(c, GGML_TYPE_F32, 256, 1, 1, 1);
-    struct ggml_tensor *results[2] = {ggml_mul_mat(c, w, x),
-                                      ggml_flash_attn_ext(c, x, w, w, NULL, 0.0625f, 0, 0)};
+    struct ggml_tensor *results[3] = {ggml_mul_mat(c, w, x),
+                                      ggml_flash_attn_ext(c, x, w, w, NULL, 0.0625f, 0, 0),
+                                      ggml_mul_mat(c, ggml_view_2d(c, w, 256, 2, w->nb[1], 0), x)};
     ggml_backend_buffer_t buffer = allocate(c);
     fill_with(x, 1);
     set_in_host(w, 0.5f);
@@ -1635,8 +1654,12 @@ static void check_host_blocks(enum ggml_type type)
               ggml_type_name(type));
         set_in_host(w, -2.0f);
         check(gives_rows(c, results[1], w), "a cache that the host has changed");
+        check(ggml_backend_dev_supports_op(device, results[2]) && gives_sums(c, results[2], w),
+              "a product with a cache");
+        set_in_host(w, 0.25f);
+        check(gives_sums(c, results[2], w), "a product with a cache that the host has changed");
     }
-    for (int i = 0; i < (cache ? 1 : 2); i++) {
+    for (int i = 0; i < (cache ? 1 : 3); i++) {
         check_refused(results[i], "quantised data in a buffer of the host");
         said_t said;
         listen(&said);
@@ -1649,6 +1672,224 @@ static void check_host_blocks(enum ggml_type type)
     ggml_backend_buffer_free(weights);
     ggml_free(c);
     ggml_free(home);
+}
+
+/* ---- weights in memory of the host ----------------------------------------------------------- */
+
+enum { COPIES_MB = 16, FEW = 3, MANY = 64 };
+
+/* Memory of the host with a tensor of weights in it, which may not be written while it is there. */
+typedef struct home {
+    void *memory;
+    size_t size;
+    struct ggml_context *context;
+    struct ggml_tensor *w;
+    ggml_backend_buffer_t buffer;
+} home_t;
+
+static void home_open(home_t *home, struct ggml_tensor *(*make)(struct ggml_context *, int64_t),
+                      int64_t rows, const void *blocks, bool read_only)
+{
+    home->context = make_context();
+    home->w = make(home->context, rows);
+    const size_t size = ggml_nbytes(home->w);
+    if (!home->memory) {
+        home->size = size;
+        home->memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        must(home->memory != MAP_FAILED, "no memory");
+    }
+    must(size <= home->size && !mprotect(home->memory, home->size, PROT_READ | PROT_WRITE),
+         "no such memory");
+    if (blocks) {
+        memcpy(home->memory, blocks, size);
+    }
+    must(!read_only || !mprotect(home->memory, home->size, PROT_READ), "no such memory");
+    home->buffer = ggml_backend_cpu_buffer_from_ptr(home->memory, home->size);
+    ggml_backend_buffer_set_usage(home->buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    ggml_backend_tensor_alloc(home->buffer, home->w, home->memory);
+}
+
+static void home_close(home_t *home)
+{
+    ggml_backend_buffer_free(home->buffer);
+    ggml_free(home->context);
+}
+
+static enum ggml_type type_at_home;
+
+static struct ggml_tensor *make_matrix(struct ggml_context *c, int64_t rows)
+{
+    return ggml_new_tensor_2d(c, type_at_home, 256, rows);
+}
+
+static struct ggml_tensor *make_experts(struct ggml_context *c, int64_t rows)
+{
+    return ggml_new_tensor_3d(c, type_at_home, 256, rows, 3);
+}
+
+/* The product of the weights with some tokens, each of which uses one expert if there are some.
+ * false: it is refused, or fails. The values go to `out`. */
+static bool product_with(struct ggml_tensor *w, int64_t tokens, float *out)
+{
+    struct ggml_context *c = make_context();
+    const bool experts = w->ne[2] > 1;
+    struct ggml_tensor *x =
+        ggml_new_tensor_3d(c, GGML_TYPE_F32, 256, experts ? 1 : tokens, experts ? tokens : 1);
+    struct ggml_tensor *ids = ggml_new_tensor_2d(c, GGML_TYPE_I32, 1, tokens);
+    struct ggml_tensor *y = experts ? ggml_mul_mat_id(c, w, x, ids) : ggml_mul_mat(c, w, x);
+    ggml_backend_buffer_t buffer = allocate(c);
+    float in[MANY * 256];
+    int32_t chosen[MANY];
+    uint32_t state = 11;
+    random_floats(in, tokens * 256, &state);
+    for (int64_t i = 0; i < tokens; i++) {
+        chosen[i] = (int32_t)(i % 3);
+    }
+    ggml_backend_tensor_set(x, in, 0, ggml_nbytes(x));
+    ggml_backend_tensor_set(ids, chosen, 0, ggml_nbytes(ids));
+    const bool good =
+        ggml_backend_dev_supports_op(device, y) && compute(c, y) == GGML_STATUS_SUCCESS;
+    ggml_backend_tensor_get(y, out, 0, ggml_nbytes(y));
+    ggml_backend_buffer_free(buffer);
+    ggml_free(c);
+    return good;
+}
+
+/* The same with these blocks in a buffer of the backend. */
+static void product_here(struct ggml_tensor *(*make)(struct ggml_context *, int64_t), int64_t rows,
+                         const void *blocks, int64_t tokens, float *out)
+{
+    struct ggml_context *c = make_context();
+    struct ggml_tensor *w = make(c, rows);
+    ggml_backend_buffer_t buffer = allocate(c);
+    ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    ggml_backend_tensor_set(w, blocks, 0, ggml_nbytes(w));
+    must(product_with(w, tokens, out), "no product");
+    ggml_backend_buffer_free(buffer);
+    ggml_free(c);
+}
+
+/* Weights in memory of the host give the bits that they give in a buffer of the backend: those that
+ * may not be written, with any number of tokens, also if other ones lie there after the buffer was
+ * freed; and those that the host may write, with many tokens, also after it has done so. */
+static void check_host_weights(enum ggml_type type, bool experts, int64_t rows)
+{
+    struct ggml_tensor *(*make)(struct ggml_context *, int64_t) =
+        experts ? make_experts : make_matrix;
+    const int64_t elements = 256 * rows * (experts ? 3 : 1);
+    const size_t size = ggml_row_size(type, elements);
+    uint8_t *blocks[2] = {malloc(size), malloc(size)};
+    float *expected = malloc((size_t)(rows * MANY) * sizeof(float)),
+          *got = malloc((size_t)(rows * MANY) * sizeof(float));
+    must(blocks[0] && blocks[1] && expected && got, "no memory");
+    home_t home = {0};
+    uint32_t state = (uint32_t)type + 3;
+    type_at_home = type;
+    for (int i = 0; i < 4; i++) {
+        const int64_t tokens = i == 0 ? FEW : MANY, few = (int64_t)(rows * FEW * sizeof(float));
+        const size_t bytes = (size_t)(rows * tokens) * sizeof(float);
+        random_blocks(type, blocks[i % 2], elements, &state);
+        home_open(&home, make, rows, blocks[i % 2], i < 3);
+        product_here(make, rows, blocks[i % 2], tokens, expected);
+        for (int again = 0; again < 2; again++) {
+            check(product_with(home.w, tokens, got) && !memcmp(got, expected, bytes),
+                  i < 3 ? "weights in memory that may not be written"
+                        : "many tokens, and weights that the host may write");
+        }
+        if (i == 3) {
+            check(!product_with(home.w, FEW, got), "few tokens, and weights that may be written");
+            random_blocks(type, home.memory, elements, &state);
+            product_here(make, rows, home.memory, MANY, expected);
+            check(product_with(home.w, MANY, got) && !memcmp(got, expected, bytes),
+                  "weights that the host has written");
+        } else {
+            check(product_with(home.w, FEW, got) && (i > 0 || !memcmp(got, expected, (size_t)few)),
+                  "few tokens");
+        }
+        home_close(&home);
+    }
+    munmap(home.memory, home.size);
+    free(blocks[0]);
+    free(blocks[1]);
+    free(expected);
+    free(got);
+}
+
+/* Why a product with weights in memory of the host is refused. */
+static void check_host_refusals(void)
+{
+    struct ggml_context *c = make_context();
+    home_t home = {0};
+    type_at_home = GGML_TYPE_Q8_0;
+    home_open(&home, make_matrix, 32, NULL, false);
+    struct ggml_tensor *few = ggml_new_tensor_2d(c, GGML_TYPE_F32, 256, MANY - 1);
+    struct ggml_tensor *many = ggml_new_tensor_2d(c, GGML_TYPE_F32, 256, MANY);
+    struct ggml_tensor *part = ggml_view_2d(c, home.w, 256, 16, home.w->nb[1], 0);
+    check_refused(ggml_mul_mat(c, home.w, few),
+                  "few rows, and weights in a buffer of the host that may be written unseen");
+    check_refused(ggml_mul_mat(c, part, many), "a part of weights in a buffer of the host");
+    check(ggml_backend_dev_supports_op(device, ggml_mul_mat(c, home.w, many)),
+          "weights that the host may write");
+    home_close(&home);
+    munmap(home.memory, home.size);
+    /* More than copies may take; and as much again and again where buffers were freed. */
+    const int64_t rows = (COPIES_MB << 20) / 256;
+    home = (home_t){0};
+    home_open(&home, make_matrix, rows, NULL, true);
+    check_refused(ggml_mul_mat(c, home.w, many),
+                  "weights in a buffer of the host, whose copies would take too much memory");
+    home_close(&home);
+    for (int i = 0; i < 4; i++) {
+        home_open(&home, make_matrix, rows / 2, NULL, true);
+        check(ggml_backend_dev_supports_op(device, ggml_mul_mat(c, home.w, many)),
+              "room for copies of weights");
+        home_close(&home);
+    }
+    munmap(home.memory, home.size);
+    ggml_free(c);
+}
+
+/* Whichever allocation fails: a right result, or an error. */
+static void check_host_allocations(void)
+{
+    enum { ROWS = 32 };
+    uint8_t blocks[ROWS * 272];
+    float expected[ROWS * FEW], got[ROWS * FEW];
+    uint32_t state = 5;
+    type_at_home = GGML_TYPE_Q8_0;
+    random_blocks(type_at_home, blocks, ROWS * 256, &state);
+    product_here(make_matrix, ROWS, blocks, FEW, expected);
+    struct ggml_context *c = make_context();
+    struct ggml_tensor *x = ggml_new_tensor_2d(c, GGML_TYPE_F32, 256, FEW);
+    ggml_backend_buffer_t buffer = allocate(c);
+    float in[FEW * 256];
+    state = 11;
+    random_floats(in, FEW * 256, &state);
+    ggml_backend_tensor_set(x, in, 0, sizeof(in));
+    bool failed = true, wrong_one = false;
+    home_t home = {0};
+    for (long n = 0; failed && n < 2000; n++) {
+        struct ggml_context *products = make_context();
+        home_open(&home, make_matrix, ROWS, blocks, true);
+        struct ggml_tensor *y = ggml_mul_mat(products, home.w, x);
+        ggml_backend_buffer_t result = allocate(products);
+        struct ggml_cgraph *graph = ggml_new_graph(products);
+        ggml_build_forward_expand(graph, y);
+        allocations_left = n;
+        const enum ggml_status status = ggml_backend_graph_compute(backend, graph);
+        failed = allocations_left < 0;
+        allocations_left = -1;
+        ggml_backend_tensor_get(y, got, 0, sizeof(got));
+        wrong_one |= failed ? status == GGML_STATUS_SUCCESS && memcmp(got, expected, sizeof(got))
+                            : status != GGML_STATUS_SUCCESS || memcmp(got, expected, sizeof(got));
+        ggml_backend_buffer_free(result);
+        ggml_free(products);
+        home_close(&home);
+    }
+    check(!failed && !wrong_one, "weights in memory of the host where an allocation fails");
+    munmap(home.memory, home.size);
+    ggml_backend_buffer_free(buffer);
+    ggml_free(c);
 }
 
 /* ---- no memory ------------------------------------------------------------------------------- */
@@ -1832,6 +2073,9 @@ static void check_quantised(enum ggml_type type, int64_t unit)
     check_experts_of(type, unit);
     check_views(type, unit);
     check_host_blocks(type);
+    check_host_weights(type, false, 37);
+    check_host_weights(type, true, 32);
+    check_host_weights(type, true, 5);
 }
 
 static int end(void)
@@ -1849,7 +2093,10 @@ int main(int argc, char **argv)
     static const enum ggml_type large[] = {GGML_TYPE_Q2_K, GGML_TYPE_Q3_K, GGML_TYPE_Q4_K,
                                            GGML_TYPE_Q5_K, GGML_TYPE_Q6_K, GGML_TYPE_IQ4_XS};
     static const enum ggml_type without_planes[] = {GGML_TYPE_TQ2_0};
+    char copies[16];
     setenv("SINTER_VERBOSE", "dispatch", 1);
+    snprintf(copies, sizeof(copies), "%d", COPIES_MB);
+    setenv("SINTER_GGML_COPIES", copies, 1);
     ggml_backend_load_all();
     device = ggml_backend_dev_by_name("Sinter");
     must(device != NULL, "GGML_BACKEND_PATH names no library of Sinter");
@@ -1891,6 +2138,7 @@ int main(int argc, char **argv)
     check_cache_types();
     check_shapes();
     check_integers();
+    check_host_refusals(); /* before others that are refused: a reason is said once */
     check_groups(1);
     check_groups(5);
     check_groups(40);
@@ -1909,6 +2157,8 @@ int main(int argc, char **argv)
             check_products(types[i], 32);
             check_views(types[i], 32);
             check_host_blocks(types[i]);
+            check_host_weights(types[i], false, 37);
+            check_host_weights(types[i], true, 32);
         }
         if (types[i] != GGML_TYPE_F16 && types[i] != GGML_TYPE_BF16) {
             check_new_weights(types[i], 1);
@@ -1928,6 +2178,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof(without_planes) / sizeof(without_planes[0]); i++) {
         check_views(without_planes[i], 256);
     }
+    check_host_allocations();
     check_allocations();
     check_memory();
     check_set_without_memory();
