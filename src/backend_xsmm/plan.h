@@ -99,11 +99,13 @@ typedef struct matmul_params {
 /* The MLP of experts: out = the sum over the experts of a token of weigh(down(mid(gate, up))).
  * Products are steps of kind MATMUL that the plan does not list: n_upper products of the
  * activation, then the one of what `mid` makes of their results. Where one table has gate and up,
- * both are the same product, of which the second one has the upper half of the columns. */
+ * both are the same product, of which the second one has the upper half of the columns, or the odd
+ * ones. */
 enum { MLP_UPPER = 2, MLP_TABLES = 8 };
 typedef struct mlp_params {
     int n_upper;
-    bool halves; /* of one product */
+    bool halves;  /* of one product */
+    bool in_turn; /* halves are its even and its odd columns */
     struct step *product[MLP_UPPER + 1];
     /* Over the dims of A of the last product, with the result of the last of the n_upper ones in
      * register 0, and over those of its result with that in it. NULL: the value as it is. */

@@ -206,17 +206,20 @@ static int activated_flat(fz_t *f, const experts_t *e, sinter_data_type_t type, 
     return fz_reshape(f, y, 2 + e->n_ids, rows + from);
 }
 
-/* The first or the last half of the columns. */
-static int half(fz_t *f, int x, int last)
+/* The first or the last half of the columns, or the even or the odd ones. */
+static int half(fz_t *f, int x, int last, int in_turn)
 {
     const fz_tensor_t t = f->tensors[x];
     int64_t dims[FZ_MAX_RANK];
     memcpy(dims, t.dims, sizeof dims);
     const int64_t n = dims[t.ndims - 1] /= 2;
     const int y = FZ_OP(f, slice, t.type, t.ndims, dims, x);
-    fz_s64(f, sinter_op_attr_starts, 1, &(int64_t){last ? n : 0});
-    fz_s64(f, sinter_op_attr_ends, 1, &(int64_t){last ? 2 * n : n});
+    fz_s64(f, sinter_op_attr_starts, 1, &(int64_t){!last ? 0 : in_turn ? 1 : n});
+    fz_s64(f, sinter_op_attr_ends, 1, &(int64_t){last || in_turn ? 2 * n : n});
     fz_s64(f, sinter_op_attr_axes, 1, &(int64_t){-1});
+    if (in_turn) {
+        fz_s64(f, sinter_op_attr_steps, 1, &(int64_t){2});
+    }
     return y;
 }
 
@@ -252,14 +255,14 @@ void fz_gen_experts_mlp(fz_t *f)
     /* A reshape can say one unknown dim, and dims of 1 that are known. */
     const int flat = fz_chance(f, 40);
     const int64_t rows[4] = {e.tokens, e.each, 1, e.N};
-    const int merged = e.N % 16 == 0 && fz_chance(f, 25);
+    const int in_turn = fz_chance(f, 50), merged = (in_turn || e.N % 16 == 0) && fz_chance(f, 30);
     experts_t both = e;
     both.N = 2 * e.N;
     int gate = dense(f, merged ? &both : &e, type, x, flat), up = -1;
     if (merged) {
         const int all = gate, swap = fz_chance(f, 50);
-        gate = half(f, all, swap);
-        up = half(f, all, !swap);
+        gate = half(f, all, swap, in_turn);
+        up = half(f, all, !swap, fz_chance(f, 90) ? in_turn : !in_turn); /* or others */
     } else if (fz_chance(f, 70)) {
         up = dense(f, &e, type, x, flat);
     }

@@ -348,6 +348,51 @@ static void the_mlp(void)
     sinter_graph_destroy(&graph);
 }
 
+/* Gate and up of one table: halves of its columns, or every other one, are one step with all of the
+ * MLP; others are right, too, but several steps. */
+static void slices_of_one_table(void)
+{
+    static const struct {
+        const char *gate, *up;
+        bool one_step;
+    } cases[] = {{"starts=0 ends=48", "starts=48 ends=96", true},
+                 {"starts=0 ends=96 steps=2", "starts=1 ends=96 steps=2", true},
+                 {"starts=1 ends=96 steps=2", "starts=0 ends=95 steps=2", true},
+                 {"starts=0 ends=96 steps=2", "starts=48 ends=96", false},
+                 {"starts=94 ends=-97 steps=-2", "starts=1 ends=96 steps=2", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[1024];
+        sinter_graph_t *graph = NULL;
+        sinter_partition_t *part = NULL;
+        sinter_compiled_partition_t *compiled = NULL;
+        const char *report = "";
+        snprintf(text, sizeof text,
+                 "Gather axis=0 2:f32:8x96x48 1:s32:1x2 -> 5:f32:1x2x96x48; MatMul transpose_b=1 "
+                 "0:f32:1x1x1x48 5:f32:1x2x96x48 -> 6:f32:1x2x1x96; "
+                 "Slice %s axes=-1 6:f32:1x2x1x96 -> 7:f32:1x2x1x48; "
+                 "Slice %s axes=-1 6:f32:1x2x1x96 -> 8:f32:1x2x1x48; "
+                 "Sigmoid 7:f32:1x2x1x48 -> 9:f32:1x2x1x48; "
+                 "Multiply 9:f32:1x2x1x48 8:f32:1x2x1x48 -> 10:f32:1x2x1x48; "
+                 "Gather axis=0 3:f32:8x48x48 1:s32:1x2 -> 11:f32:1x2x48x48; MatMul transpose_b=1 "
+                 "10:f32:1x2x1x48 11:f32:1x2x48x48 -> 12:f32:1x2x1x48; "
+                 "ReduceSum axes=1 12:f32:1x2x1x48 -> 13:f32:1x1x48",
+                 cases[i].gate, cases[i].up);
+        CHECK_THAT(spec_graph(&graph, NULL, text) == sinter_success);
+        CHECK_THAT(sinter_graph_filter(graph, sinter_partition_policy_fusion) == sinter_success);
+        CHECK_THAT(sinter_graph_get_partitions(graph, 1, &part) == sinter_success);
+        CHECK(sinter_partition_compile(part, NULL, 0, NULL, 0, NULL, &compiled) == sinter_success,
+              "%s", sinter_last_error_message());
+        if (compiled != NULL) {
+            CHECK_THAT(sinter_compiled_partition_report(compiled, &report) == sinter_success);
+        }
+        CHECK((strstr(report, "experts kernel refused") == NULL) == cases[i].one_step,
+              "slices %s and %s:\n%s", cases[i].gate, cases[i].up, report);
+        sinter_compiled_partition_destroy(&compiled);
+        sinter_partition_destroy(&part);
+        sinter_graph_destroy(&graph);
+    }
+}
+
 int main(int argc, char **argv)
 {
     sinter_graph_t *graph = NULL;
@@ -379,5 +424,6 @@ int main(int argc, char **argv)
     sinter_partition_destroy(&part);
     sinter_graph_destroy(&graph);
     the_mlp();
+    slices_of_one_table();
     return check_finish();
 }

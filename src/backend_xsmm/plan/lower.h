@@ -57,6 +57,7 @@ typedef struct mlp_parts {
     int indices; /* the value of the experts' indices; -1: not looked for yet */
     int n_upper, upper[MLP_UPPER], down, sum; /* nodes; -1 until met */
     int half[2];                              /* values: slices of one product; -1 until met */
+    bool in_turn;                             /* they are its even and its odd columns */
     cluster_t mid, weigh;                     /* only nodes and counts are used */
     int mid_space, weigh_space;               /* values with their dims; -1 until met */
     int n_tables;

@@ -229,7 +229,8 @@ static sinter_status_t spine_view(lowering_t *lo, int node, int spine)
     return lower_join(lo, spine == SPINE_MID ? &lo->mlp.mid : &lo->mlp.weigh, -1, node);
 }
 
-/* One half of the columns of the only first product: gate and up of one table. */
+/* One half of the columns of the only first product, or every other one: gate and up of one
+ * table. */
 static sinter_status_t spine_half(lowering_t *lo, int node)
 {
     const node_t *n = &lo->g->nodes[node];
@@ -238,20 +239,27 @@ static sinter_status_t spine_half(lowering_t *lo, int node)
                 known->dims[known->ndims - 1] != SINTER_UNKNOWN_DIM &&
                 shown_by(lo, n->in[0]) == lo->g->nodes[lo->mlp.upper[0]].out[0];
     int which = 0;
+    bool in_turn = false;
     for (int d = 0; d < from->ndims && half; d++) {
         int64_t start, step, count;
-        const bool last = d == from->ndims - 1;
         SG_TRY(slice_of_dim(n, from, d, &start, &step, &count));
-        half = step == 1 && (last ? 2 * count == from->dims[d] && count % TILES_COLUMNS == 0 &&
-                                        (start == 0 || start == count)
-                                  : start == 0 && count == from->dims[d]);
+        if (d < from->ndims - 1) {
+            half = step == 1 && start == 0 && count == from->dims[d];
+            continue;
+        }
+        in_turn = step == 2;
+        half = 2 * count == from->dims[d] && (in_turn ? start <= 1
+                                                      : step == 1 && count % TILES_COLUMNS == 0 &&
+                                                            (start == 0 || start == count));
         which = start > 0;
     }
-    if (!half || lo->mlp.half[which] >= 0) {
+    const bool other = lo->mlp.half[1 - which] >= 0;
+    if (!half || lo->mlp.half[which] >= 0 || (other && lo->mlp.in_turn != in_turn)) {
         return give_up(lo, "a slice of the first product is not one of two halves of its columns, "
-                           "each a multiple of 16");
+                           "each a multiple of 16, nor every other column");
     }
     lo->mlp.half[which] = n->out[0];
+    lo->mlp.in_turn = in_turn;
     lo->spine[n->out[0]] = SPINE_MID;
     return sinter_success;
 }
@@ -354,6 +362,7 @@ static sinter_status_t emit_inner(emitter_t *e, step_t *step)
     sinter_fpmath_mode_t mode = emit_mode(lo, down);
     int result[MLP_UPPER];
     p->halves = parts->half[0] >= 0;
+    p->in_turn = parts->in_turn;
     p->n_upper = p->halves ? 2 : parts->n_upper;
     for (int i = 0; i < p->n_upper; i++) {
         const int upper = parts->upper[p->halves ? 0 : i];

@@ -461,16 +461,37 @@ static void keep_row(const experts_task_t *t, int64_t row, int64_t n0, int cols,
     }
 }
 
-/* Gate and up of block k of rows and one panel of columns. */
+/* Two rows of accumulators, which have the columns of gate and up in turn, become a row of each. */
+static void part_columns(float *gate, float *up, int cols)
+{
+    float both[2 * MM_PANEL];
+    memcpy(both, gate, MM_PANEL * sizeof *both);
+    memcpy(both + MM_PANEL, up, MM_PANEL * sizeof *both);
+    for (int c = 0; c < cols; c++) {
+        gate[c] = both[2 * c];
+        up[c] = both[2 * c + 1];
+    }
+}
+
+/* Gate and up of block k of rows and one panel of columns. Where these are in turn, they are two
+ * panels of one product. */
 static void multiply_upper(experts_task_t *t, int64_t n0, int cols, int k)
 {
     const int n = t->p->n_upper;
     for (int i = 0; i < n; i++) {
         tiles_task_t *product = &t->product[i];
-        product->t.n0 = n0 + (t->p->halves ? i * t->st->inner : 0);
-        product->t.cols = cols;
+        product->t.n0 = t->p->in_turn  ? 2 * n0 + i * MM_PANEL
+                        : t->p->halves ? n0 + i * t->st->inner
+                                       : n0;
+        product->t.cols = t->p->in_turn ? (int)at_most(2 * cols - i * MM_PANEL, MM_PANEL) : cols;
         product->t.buf.acc = t->buf.acc[i];
-        multiply(t, product, k);
+        if (product->t.cols > 0) {
+            multiply(t, product, k);
+        }
+    }
+    for (int r = 0; t->p->in_turn && r < t->product[0].t.rows; r++) {
+        part_columns(t->buf.acc[0] + (size_t)r * MM_PANEL, t->buf.acc[1] + (size_t)r * MM_PANEL,
+                     cols);
     }
     matmul_task_t *last = &t->product[n - 1].t;
     for (int r = 0; r < last->rows; r++) {
