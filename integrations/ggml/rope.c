@@ -183,9 +183,8 @@ static bool translate(gs_builder_t *b, const tensor_t *t)
     if (!gs_use(b, t->src[0], 4, gs_heads_first, &x)) {
         return false;
     }
-    /* One rotation may write over what it reads; of several, the first would read what the last has
-     * written. */
-    const bool over_source = t->view_src && (rope.sections > 1 || rope.begin > 0);
+    /* Rotations may write over what they read, but a Concat may not. */
+    const bool over_source = t->view_src && rope.begin > 0;
     const lt_t y = over_source ? gs_inner(b, x.data_type) : gs_result(b, 4, gs_heads_first);
     if (rope.begin == 0) {
         return rotate(b, t, x, &y) && gs_done(b, &y, 4, gs_heads_first);

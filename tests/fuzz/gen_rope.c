@@ -140,7 +140,9 @@ void fz_gen_rope(fz_t *f)
     if (fz_chance(f, 30)) {
         x = norm_of_heads(f, x);
     }
-    x = fz_chance(f, 90) ? rotary(f, x, &s) : x;
+    for (int n = fz_chance(f, 20) ? 3 : fz_chance(f, 90); n > 0; n--) { /* of several positions */
+        x = rotary(f, x, &s);
+    }
     f->tensors[x].keep = fz_chance(f, 10);
     x = fz_chance(f, 25) ? transformed(f, x) : x;
     const int what = fz_pick(f, 5);

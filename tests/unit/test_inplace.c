@@ -107,6 +107,20 @@ static const inplace_case_t cases[] = {
      "0>2 1>2", "norm_", STRICT, ANY},
     {"rotary embedding", "RotaryEmbedding 0:f32:1x2x5x32 1:f32:16 2:s32:1x5 -> 3:f32:1x2x5x32",
      "0>3", "rotary_", STRICT, ANY},
+    {"rotary embeddings of rows, one after another",
+     "RotaryEmbedding 0:f32:1x2x5x32 1:f32:16 2:s32:1x5 -> 3:f32:1x2x5x32; RotaryEmbedding "
+     "3:f32:1x2x5x32 4:f32:16 5:s32:1x5 -> 6:f32:1x2x5x32",
+     "0>6", "rotary_", STRICT, ANY},
+    {"the same of any number of rows, whose first result is an output",
+     "RotaryEmbedding 0:f32:1x2x?x32 1:f32:16 2:s32:1x? -> 3:f32:1x2x?x32; RotaryEmbedding "
+     "3:f32:1x2x?x32 4:f32:16 5:s32:1x? -> 6:f32:1x2x?x32; ports 0,1,2,4,5 -> 3,6",
+     "0>3 0>6", "rotary_", STRICT, ANY},
+    {"an MLP, whose result is made of no element of its input alone",
+     "MatMul 0:f32:32x32 1:f32:32x96 -> 2:f32:32x96; MatMul 0:f32:32x32 3:f32:32x96 -> "
+     "4:f32:32x96; Sigmoid 2:f32:32x96 -> 5:f32:32x96; Multiply 2:f32:32x96 5:f32:32x96 -> "
+     "6:f32:32x96; Multiply 6:f32:32x96 4:f32:32x96 -> 7:f32:32x96; MatMul 7:f32:32x96 "
+     "8:f32:96x32 -> 9:f32:32x32",
+     "", "matmul_", STRICT, ANY},
     {"rows of a cache", "ScatterRows axis=1 0:f32:2x9x16 1:s32:3 2:f32:2x3x16 -> 3:f32:2x9x16",
      "0>3", "scatter_", STRICT, ANY},
     {"a residual behind softmax",

@@ -148,19 +148,38 @@ static bool reads_before(const plan_t *plan, int s, int in, int out)
     return inplace_overwrites(plan, s, in, out) || kernel_overwrites(plan, s, in, out);
 }
 
-/* The step that is the first to write output `out` is the last to read input `in`, element by
- * element. An input that only earlier steps read could be overwritten too, but is not in a pair: an
- * output has its pairs with the tensors that it is made from. */
-static bool may_share(const plan_t *plan, int in, int out)
+/* Output `out` is made from input `in` element by element, step after step, each of which may write
+ * over what the one before has made. made: room for a flag of each value. */
+static bool is_made_from(const plan_t *plan, int in, int out, bool *made)
+{
+    for (int v = 0; v < plan->n_values; v++) {
+        made[v] = v == in;
+    }
+    for (int s = 0; s < plan->n_steps; s++) {
+        for (int y = 0; y < plan->n_values; y++) {
+            const bool stored =
+                plan->values[y].kind == PV_TEMP || plan->values[y].kind == PV_OUTPUT;
+            for (int x = 0; x < plan->n_values && stored && plan->values[y].first == s; x++) {
+                made[y] = made[y] || (made[x] && reads_before(plan, s, x, y));
+            }
+        }
+    }
+    return made[out];
+}
+
+/* No step reads input `in` behind the first step that writes output `out`. That step reads it
+ * element by element, or earlier ones alone read it and the output is made from it: one that is not
+ * made from it could be written over it, too, but would take its buffer from an output that is. */
+static bool may_share(const plan_t *plan, int in, int out, bool *made)
 {
     const plan_value_t *x = &plan->values[in], *y = &plan->values[out];
     const int s = y->first;
-    if (x->kind != PV_INPUT || y->kind != PV_OUTPUT || s < 0 || x->last != s ||
+    if (x->kind != PV_INPUT || y->kind != PV_OUTPUT || s < 0 || x->last > s ||
         !lt_same_layout(&x->lt, &y->lt) || x->lt.property == sinter_tensor_property_constant ||
         x->lt.property == sinter_tensor_property_host_scalar || !lt_may_coincide(&x->lt, &y->lt)) {
         return false;
     }
-    return reads_before(plan, s, in, out);
+    return x->last == s ? reads_before(plan, s, in, out) : is_made_from(plan, in, out, made);
 }
 
 /* The pair of another plan is right in its fallback too. */
@@ -173,13 +192,14 @@ static bool tolerates(const plan_t *fallback, int in, int out)
 sinter_status_t inplace_find_pairs(sinter_compiled_partition_t *cp)
 {
     const size_t most = (size_t)cp->n_inputs * (size_t)cp->n_outputs;
+    bool *made = ARENA_NEW(&cp->plan.arena, bool, cp->plan.n_values + 1);
     cp->inplace = ARENA_NEW(&cp->plan.arena, sinter_inplace_pair_t, most + 1);
-    if (cp->inplace == NULL) {
+    if (cp->inplace == NULL || made == NULL) {
         return sinter_out_of_memory;
     }
     for (int o = 0; o < cp->n_outputs; o++) {
         for (int i = 0; i < cp->n_inputs; i++) {
-            if (may_share(&cp->plan, cp->inputs[i], cp->outputs[o]) &&
+            if (may_share(&cp->plan, cp->inputs[i], cp->outputs[o], made) &&
                 (cp->fallback == NULL || tolerates(cp->fallback, cp->inputs[i], cp->outputs[o]))) {
                 cp->inplace[cp->n_inplace++] =
                     (sinter_inplace_pair_t){cp->plan.sub.values[cp->inputs[i]].lt.id,

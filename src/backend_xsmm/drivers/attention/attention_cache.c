@@ -331,8 +331,8 @@ static void slow_values(const cache_task_t *task, const unsigned char *codes, in
     }
 }
 
-/* Coefficients of the task's tokens, [strip][group][token], as [group][token]; zeros for tokens that
- * must not be read. */
+/* Coefficients of the task's tokens, [strip][group][token], as [group][token]; zeros for tokens
+ * that must not be read. */
 static void order_by_group(const cache_task_t *task, const float *from, float *to)
 {
     const int groups = task->side->groups, strips = (int)tiles_strips(task->tokens),
