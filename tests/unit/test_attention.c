@@ -1919,7 +1919,7 @@ static void test_codes(const kernel_t *k)
 /* Heads that prefill works off in integers, but for a few. */
 static attention_case_t random_blocks(void)
 {
-    static const sinter_data_type_t types[] = {sinter_s4, sinter_u4, sinter_s8};
+    static const sinter_data_type_t types[] = {sinter_s4, sinter_u4, sinter_f4_e2m1, sinter_s8};
     static const int64_t rows[] = {1, 3, 24, 25, 33, 64, 70},
                          columns[] = {1, 15, 16, 17, 64, 100, 255, 256, 257, 300},
                          sizes[] = {16, 32, 40, 64, 64, 96, 128, 256};
@@ -1931,9 +1931,10 @@ static attention_case_t random_blocks(void)
         p.kv_batch[d] = p.kv_batch[d] == 1 ? 1 : p.q_batch[d];
     }
     p.S = PICK(rows), p.T = PICK(columns), p.D = PICK(sizes), p.Dv = PICK(sizes);
-    p.k = types[rnd() % (bytes_in_limbs ? 3 : 2)];
-    p.v = types[rnd() % (bytes_in_limbs ? 3 : 2)];
+    p.k = types[rnd() % (bytes_in_limbs ? 4 : 3)];
+    p.v = types[rnd() % (bytes_in_limbs ? 4 : 3)];
     p.zp = !has_float_zp(&p) && (p.k == sinter_s8 || p.v == sinter_s8) ? 0 : p.zp;
+    p.zp = p.k == sinter_f4_e2m1 || p.v == sinter_f4_e2m1 ? 0 : p.zp;
     p.mode = sinter_fpmath_mode_int8;
     p.dynamic = p.prob = false;
     p.t_group = rnd() % 4 ? 0 : -1;

@@ -270,8 +270,11 @@ static const char *refuse_bytes(const blocks_table_t *table, const problem_t *p,
 {
     const dtype_traits_t *type = dtype_traits(problem_type(p, o->data)),
                          *zp = o->zp < 0 ? NULL : dtype_traits(problem_type(p, o->zp));
+    if (problem_type(p, o->data) == sinter_f4_e2m1) { /* twice a code is an integer */
+        return zp == NULL ? NULL : "codes of K or V that are no integers have zero points";
+    }
     if (type->cls != DTYPE_INT || type->bits > 8 || o->split != sinter_data_type_undef) {
-        return "codes of K or V are no integers of at most 8 bits";
+        return "codes of K or V are neither integers of at most 8 bits nor f4_e2m1";
     }
     if (zp != NULL && zp->cls != DTYPE_INT) {
         zp = NULL; /* they stay out of the bytes */

@@ -101,6 +101,7 @@ typedef struct attention_ints {
     float offset;
     bool v_nibbles;
     bool k_floats, v_floats; /* there are offsets, or zero points that are floats */
+    float k_unit, v_unit;    /* codes are multiples of it: w = code / unit, with scale * unit */
     const uint8_t *order;    /* of the elements of Q, as in blocks_form_t */
     int group, groups;       /* columns of V that share scales; the number of such groups */
 } attention_ints_t;

@@ -33,6 +33,11 @@ static bool one_or_each(const groups_t *g, const axis_t *axis, int64_t n)
     return groups_are_one(g, axis, n) || axis->group == 1;
 }
 
+static float unit_of(const groups_t *codes)
+{
+    return codes->dtype == sinter_f4_e2m1 ? 0.5f : 1;
+}
+
 /* Codes that are contiguous along D, in tokens that begin with whole bytes, and whose zero points
  * do not change inside blocks. */
 static void bind_direct(attention_state_t *st, bool sums_bytes)
@@ -50,13 +55,13 @@ static void bind_direct(attention_state_t *st, bool sums_bytes)
                    (groups_are_one(zp, &zp->row, d->D) || zp->row.group == ints->block);
     ints->order = ints->direct ? blocks_order(bits, false) : NULL;
     /* Zero points are subtracted from sums where small bytes make products faster. */
-    ints->nibbles = ints->direct && bits == 4 && !sums_bytes;
+    ints->nibbles = ints->direct && bits == 4 && ints->k_unit == 1 && !sums_bytes;
     ints->offset = ints->nibbles && codes->dtype == sinter_u4 ? BLOCKS_NIBBLE : 0;
     ints->shifted = (ints->nibbles && (zp->type != NULL || ints->offset != 0)) || ints->k_floats;
     if (ints->direct && bits == 4) {
         dtype_nibble_values(&codes->type->codec, x);
         for (int i = 0; i < 16; i++) {
-            ints->table[i] = (int8_t)(x[i] - ints->offset);
+            ints->table[i] = (int8_t)(x[i] / ints->k_unit - ints->offset);
         }
     }
 }
@@ -104,6 +109,8 @@ const char *ints_refuse(int kind, const void *config, void *state)
         return "zero points of V are floats and have other groups than its scales";
     }
     ints->on = true;
+    ints->k_unit = unit_of(&st->k.base.codes);
+    ints->v_unit = unit_of(&st->v.base.codes);
     bind_direct(st, c->blocks->sums_bytes);
     ints->v_nibbles =
         st->v.base.codes.dtype == sinter_s4 && (st->v.base.zp.type == NULL || ints->v_floats);
@@ -201,6 +208,13 @@ static void load_scales(const task_t *t, const groups_t *g, int first, int group
     }
 }
 
+static void times_unit(float unit, float *scale, int n)
+{
+    for (int i = 0; i < n && unit != 1; i++) {
+        scale[i] *= unit;
+    }
+}
+
 /* The same of groups of an axis of n elements, where one may serve all. */
 static void load_groups(const task_t *t, const groups_t *g, int64_t n, int first, int groups,
                         int64_t t0, int nt, float *to, int64_t ld)
@@ -267,6 +281,7 @@ static bool load_k_part(task_t *t, int64_t t0, int at, int n, int part)
     float *scale = b->k_scale + coefs;
     int8_t *byte = b->k + (size_t)s * STRIP * (size_t)t->c->dk + (size_t)first * STRIP;
     load_groups(t, &t->k.scale, t->st->d.D, first / ints->block, blocks, t0, n, scale, STRIP);
+    times_unit(ints->k_unit, scale, blocks * STRIP);
     const bool usable = load_k_zps(t, part, t0, n, scale, b->k_z + coefs) &&
                         within(scale, (size_t)blocks * STRIP, -FLT_MAX, FLT_MAX);
     if (ints->direct) {
@@ -286,8 +301,9 @@ static bool load_k_part(task_t *t, int64_t t0, int at, int n, int part)
     const matrix_t floats = integers_of(&t->k, ints->k_floats);
     t->c->tile->load(&floats, (rect_t){first, size, t0, n}, t->b.k, STRIP, size, STRIP);
     for (int e = 0; e < size; e += ints->block) {
-        t->c->blocks->pack(t->b.k + e * STRIP, (int)at_most(size - e, ints->block), 1, 0, -128,
-                           byte + e * STRIP, b->k_start + coefs + e / ints->block * STRIP);
+        t->c->blocks->pack(t->b.k + e * STRIP, (int)at_most(size - e, ints->block),
+                           1 / ints->k_unit, 0, -128, byte + e * STRIP,
+                           b->k_start + coefs + e / ints->block * STRIP);
     }
     return usable;
 }
@@ -331,6 +347,7 @@ static void load_v_ints(task_t *t, int64_t t0, int nt)
     const groups_t scale = groups_transposed(&t->v.scale);
     int32_t none[STRIP];
     load_scales(t, &scale, 0, ints->groups, t0, nt, b->v_scale, t->c->tk);
+    times_unit(ints->v_unit, b->v_scale, ints->groups * t->c->tk);
     t->v_ints = !ints->v_floats || load_v_zps(t, t0, nt);
     for (int g = 0; g < ints->groups; g++) {
         t->v_ints = t->v_ints && within(b->v_scale + g * t->c->tk, (size_t)nt, 0, FLT_MAX);
@@ -338,7 +355,8 @@ static void load_v_ints(task_t *t, int64_t t0, int nt)
     for (int at = 0; at < t->dv; at += STRIP) {
         const int n = (int)at_most(t->dv - at, STRIP);
         t->c->tile->load(&codes, (rect_t){t0, nt, t->dv0 + at, n}, t->b.v, STRIP, rows, STRIP);
-        t->c->blocks->pack(t->b.v, rows, 1, 0, 0, b->v + (size_t)at * (size_t)t->c->tk, none);
+        t->c->blocks->pack(t->b.v, rows, 1 / ints->v_unit, 0, 0,
+                           b->v + (size_t)at * (size_t)t->c->tk, none);
     }
 }
 
