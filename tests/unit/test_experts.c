@@ -393,6 +393,43 @@ static void slices_of_one_table(void)
     }
 }
 
+/* What the report estimates of a product of one token with two of so many experts, in us. */
+static double estimated_work(const char *experts)
+{
+    char text[512];
+    sinter_graph_t *graph = NULL;
+    sinter_partition_t *part = NULL;
+    sinter_compiled_partition_t *compiled = NULL;
+    const char *report = "";
+    double us = -1;
+    snprintf(text, sizeof text,
+             "Gather axis=0 2:f32:%sx48x48 1:s32:1x2 -> 5:f32:1x2x48x48; MatMul transpose_b=1 "
+             "0:f32:1x1x1x48 5:f32:1x2x48x48 -> 8:f32:1x2x1x48",
+             experts);
+    CHECK_THAT(spec_graph(&graph, NULL, text) == sinter_success);
+    CHECK_THAT(sinter_graph_filter(graph, sinter_partition_policy_fusion) == sinter_success);
+    CHECK_THAT(sinter_graph_get_partitions(graph, 1, &part) == sinter_success);
+    CHECK_THAT(sinter_partition_compile(part, NULL, 0, NULL, 0, NULL, &compiled) == sinter_success);
+    CHECK_THAT(sinter_compiled_partition_report(compiled, &report) == sinter_success);
+    const char *line = strstr(report, " us of work by estimate");
+    while (line != NULL && line > report && line[-1] != ' ') {
+        line--;
+    }
+    us = line != NULL ? strtod(line, NULL) : us;
+    CHECK(us >= 0, "%s", report);
+    sinter_compiled_partition_destroy(&compiled);
+    sinter_partition_destroy(&part);
+    sinter_graph_destroy(&graph);
+    return us;
+}
+
+/* Threads are worth what is read, and experts without rows are not. */
+static void the_work(void)
+{
+    const double one = estimated_work("1"), two = estimated_work("2"), many = estimated_work("512");
+    CHECK(one < two && two == many, "%g us of 1 expert, %g of 2, %g of 512", one, two, many);
+}
+
 int main(int argc, char **argv)
 {
     sinter_graph_t *graph = NULL;
@@ -425,5 +462,6 @@ int main(int argc, char **argv)
     sinter_graph_destroy(&graph);
     the_mlp();
     slices_of_one_table();
+    the_work();
     return check_finish();
 }

@@ -129,6 +129,24 @@ void product_visit(const step_t *step, step_see_t see, void *to)
     see(to, step->p.matmul.experts, STEP_READS);
 }
 
+/* The table of B: of experts no more than there are rows, as the weights of one without rows are
+ * not read. */
+static void estimate_b(estimate_t *e, const problem_t *p)
+{
+    const matmul_params_t *m = &p->step->p.matmul;
+    estimate_t table = {0};
+    double part = 1;
+    estimate_operand(&table, p, &m->b);
+    if (m->experts >= 0) {
+        const double rows = estimate_elements(p, m->experts) * 1e3,
+                     experts = (double)problem_dim(p, m->b.data, 3);
+        e->open = e->open || rows < 0 || experts < 0;
+        part = rows < experts ? rows / experts : 1;
+    }
+    e->open = e->open || table.open;
+    e->us += table.us * part;
+}
+
 double product_work(estimate_t *e, const problem_t *p)
 {
     const matmul_params_t *m = &p->step->p.matmul;
@@ -136,7 +154,7 @@ double product_work(estimate_t *e, const problem_t *p)
     double k = (double)problem_dim(p, m->a.data, m->trans_a ? 2 : 1);
     estimate_t operands = {0};
     estimate_operand(&operands, p, &m->a);
-    estimate_operand(&operands, p, &m->b);
+    estimate_b(&operands, p);
     if (m->conv != NULL) { /* each weight meets the results of its channel */
         const double weights = estimate_elements(p, m->b.data) * 1e3,
                      channels = (double)problem_dim(p, m->b.data, 1) * (double)m->conv->groups;
