@@ -12,6 +12,7 @@ typedef struct experts {
     sinter_data_type_t codes, scale, zp;  /* undef: none */
     int turned, offsets, constant, tiled, any, ids, n_ids;
     int nested; /* scales and offsets in tiles are codes themselves, SHARED of them with a factor */
+    int whole;  /* scales are f8_e4m3, and each expert has a factor, as in NVFP4 */
 } experts_t;
 
 enum { SHARED = 8 };
@@ -51,6 +52,12 @@ static void choose(fz_t *f, experts_t *e)
         e->group = 32;
         e->K = e->group * SHARED * FZ_ONE_OF(f, 1, 2);
     }
+    e->whole = !e->nested && e->codes == sinter_f4_e2m1 && fz_chance(f, 60);
+    if (e->whole) {
+        e->scale = sinter_f8_e4m3;
+        e->group = FZ_ONE_OF(f, 16, 16, 16, 32);
+        e->K = e->group * FZ_ONE_OF(f, 1, 2, 4, 8, 20);
+    }
 }
 
 /* What the indices take of a table of so many groups along K. part: 1 codes, 2 values, as fz_tensor
@@ -78,6 +85,29 @@ static int taken(fz_t *f, const experts_t *e, sinter_data_type_t type, int64_t a
     return x;
 }
 
+/* A factor for each expert. */
+static int factors(fz_t *f, const experts_t *e, sinter_data_type_t type)
+{
+    const int64_t table[3] = {e->n, 1, 1}, of_each[4] = {e->tokens, e->each, 1, 1};
+    const int all = fz_input(f, type, 3, table);
+    if (e->constant) {
+        f->tensors[all].property = sinter_tensor_property_constant;
+    }
+    return FZ_OP(f, gather, type, 2 + e->n_ids, of_each + 2 - e->n_ids, all, e->ids);
+}
+
+/* Codes of scales times the factor of the expert. */
+static int times_whole(fz_t *f, const experts_t *e, int codes, int64_t groups)
+{
+    const int64_t sizes[4] = {1, 1, e->turned ? e->N : groups, e->turned ? groups : e->N};
+    const fz_tensor_t t = f->tensors[codes];
+    const int from = 2 - e->n_ids, x = FZ_OP(f, dynamic_dequantize, sinter_f32, t.ndims, t.dims,
+                                             codes, factors(f, e, sinter_f32));
+    fz_str(f, sinter_op_attr_qtype, "per_group");
+    fz_s64(f, sinter_op_attr_group_shape, (size_t)(2 + e->n_ids), sizes + from);
+    return x;
+}
+
 /* Scales or offsets. */
 static int values(fz_t *f, const experts_t *e, sinter_data_type_t type, int64_t groups)
 {
@@ -86,7 +116,8 @@ static int values(fz_t *f, const experts_t *e, sinter_data_type_t type, int64_t 
                   sizes[4] = {1, 1, e->turned ? 1 : SHARED, e->turned ? SHARED : 1};
     const int from = 2 - e->n_ids;
     if (!e->nested) {
-        return taken(f, e, type, groups, 2);
+        const int own = taken(f, e, type, groups, 2);
+        return e->whole && fz_chance(f, 15) ? times_whole(f, e, own, groups) : own;
     }
     const int codes =
                   taken(f, e, (sinter_data_type_t)FZ_ONE_OF(f, sinter_s8, sinter_u8), groups, 2),
@@ -146,6 +177,9 @@ void fz_gen_experts(fz_t *f)
     if (e.turned) {
         fz_bool(f, sinter_op_attr_transpose_b, 1);
     }
+    if (e.whole && fz_chance(f, 70)) {
+        x = fz_binary(f, sinter_op_multiply, type, x, factors(f, &e, type));
+    }
     for (int i = fz_pick(f, 3); i > 0; i--) {
         x = fz_post_op(f, x);
     }
@@ -163,6 +197,9 @@ static int dense(fz_t *f, const experts_t *e, sinter_data_type_t type, int x, in
     int y = FZ_OP(f, matmul, type, 2 + e->n_ids, out + from, x, w);
     if (e->turned) {
         fz_bool(f, sinter_op_attr_transpose_b, 1);
+    }
+    if (e->whole && fz_chance(f, 70)) {
+        y = fz_binary(f, sinter_op_multiply, type, y, factors(f, e, type));
     }
     if (flat) {
         y = fz_reshape(f, y, 1 + e->n_ids, flat_out + from);
@@ -234,6 +271,8 @@ void fz_gen_experts_mlp(fz_t *f)
     down.N = FZ_ONE_OF(f, 16, 32, 48, 144, 272);
     if (down.group > 0 && down.K % down.group != 0) {
         down.group = 0;
+        down.scale = down.whole ? sinter_f32 : down.scale;
+        down.whole = 0;
     }
     if (down.nested && down.K % (SHARED * 32) != 0) { /* scales of their own instead */
         down.nested = 0;
