@@ -6,7 +6,8 @@
 set -u
 cd "$(dirname "$0")/.."
 tests="test_races test_constants test_execute test_threads test_sequence test_whole test_inplace
-    test_projections"
+    test_projections test_experts test_router test_recurrence"
+export SINTER_RANDOM_CASES=60 # graphs of each kind: they run ten times as long
 
 tools/install_deps.sh clang || exit 1
 cmake --preset tsan && cmake --build --preset tsan -j "$(nproc)" --target $tests || exit 1

@@ -599,11 +599,11 @@ void fill_input(const model_t *model, const model_tensor_t *tensor,
     const uint64_t key = mix(seed) ^ mix(tensor->id + 1);
     const int64_t n = gr_elements(lt);
     const int64_t row = lt->ndims > 0 && lt->dims[lt->ndims - 1] > 0 ? lt->dims[lt->ndims - 1] : 1;
-    const int dense = gr_is_dense(lt), packed = gr_dtype(lt->data_type)->bits % 8 != 0;
+    const int dense = gr_is_dense(lt);
 
-    /* Elements that share a byte are written by one thread: a share of a dense tensor is a whole
-     * number of bytes. */
-#pragma omp parallel for schedule(static, 4096) if ((!packed || dense) && n > 65536)
+    /* Elements that share a byte are written by one thread, the last one last: a share of a dense
+     * tensor is a whole number of bytes, and with other strides elements may be one. */
+#pragma omp parallel for schedule(static, 4096) if (dense && n > 65536)
     for (int64_t i = 0; i < n; i++) {
         orc_encode(lt->data_type, data, dense ? i : gr_offset(lt, i), value_of(&rule, key, i, row));
     }
