@@ -415,6 +415,11 @@ static void size_blocks(attention_config_t *c, int64_t rows, int64_t T, int64_t 
     c->ld_v = c->dv + pad;
 }
 
+static int64_t least_part(const attention_config_t *c)
+{
+    return c->decode || c->cache ? ATT_DECODE_PART : ATT_PART;
+}
+
 static void note_how(const char *of, const decode_how_t *how, textbuf_t *note)
 {
     text_add(note, ", %s by %s", of, how->codes ? integers_name(how->kind) : DECODED_FMA);
@@ -461,6 +466,7 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
                 : decode                          ? DECODE_ROWS
                                                   : TILES_ROWS,
                 n.T, n.D, n.Dv);
+    c->totals = p->step->p.attention.prob == NULL && (n.T < 0 || n.T > least_part(c));
     const char *why =
         c->cache ? NULL : jit(c, n.rows, n.D, n.Dv, products_features(self, p, c->bf16));
     if (c->bf16 && why) {
@@ -520,6 +526,11 @@ size_t attention_buffers(const attention_config_t *c, const step_t *step, unsign
     out->part = carve(base, &at, (size_t)c->strip * (size_t)c->ld_v, sizeof(float));
     out->m = carve(base, &at, rows, sizeof(float));
     out->l = carve(base, &at, rows, sizeof(float));
+    if (c->totals) {
+        out->total.acc = carve(base, &at, acc, sizeof(float));
+        out->total.m = carve(base, &at, rows, sizeof(float));
+        out->total.l = carve(base, &at, rows, sizeof(float));
+    }
     if (c->bf16) {
         out->q16 = carve(base, &at, q, sizeof(uint16_t));
         out->k16 = carve(base, &at, k, sizeof(uint16_t));
@@ -614,6 +625,29 @@ static sinter_status_t check_dims(const attention_params_t *p, const frame_t *fr
     return sinter_success;
 }
 
+/* The second pass of a probability chain needs the sums of whole rows, so its items are not cut. */
+static void choose_parts(const attention_params_t *p, const attention_config_t *c,
+                         attention_dims_t *d)
+{
+    const int most = c->decode || c->cache ? ATT_DECODE_PARTS : ATT_PARTS;
+    d->part = p->prob != NULL ? d->T + 1 : least_part(c);
+    while ((d->T - 1) / d->part >= most) {
+        d->part *= 2;
+    }
+    d->parts = (int)at_least((d->T + d->part - 1) / d->part, 1);
+}
+
+/* Whether there are so few items that some shares would have less work than others. Smaller blocks
+ * would decode the same tiles for each of them; where there are many tokens, shares divide these
+ * instead. Rows do not depend on each other, nor their results on the block. */
+static bool wants_smaller_blocks(const attention_dims_t *d, int shares)
+{
+    const int64_t items = d->n_kv * d->n_blocks * d->n_chunks;
+    const bool by_parts = d->parts > 1 && d->T >= ATT_LONG * d->block;
+    return shares > 1 && (by_parts ? items * d->parts < 2 * (int64_t)shares
+                                   : items < ATT_ITEMS * (int64_t)shares);
+}
+
 static sinter_status_t geometry(const attention_params_t *p, const attention_config_t *c,
                                 const frame_t *frame, attention_dims_t *d)
 {
@@ -633,12 +667,8 @@ static sinter_status_t geometry(const attention_params_t *p, const attention_con
     }
     d->block = c->rows;
     d->n_blocks = (d->rows + d->block - 1) / d->block;
-    const bool few = frame->shares > 1 && d->block > c->strip &&
-                     d->n_kv * d->n_blocks * d->n_chunks < ATT_ITEMS * frame->shares;
-    /* Smaller blocks would decode the same tiles for each of them. */
-    d->by_tokens = few && p->prob == NULL && d->T >= ATT_LONG * d->block;
-    while (few && !d->by_tokens && d->block > c->strip &&
-           d->n_kv * d->n_blocks * d->n_chunks < ATT_ITEMS * frame->shares) {
+    choose_parts(p, c, d);
+    while (d->block > c->strip && wants_smaller_blocks(d, frame->shares)) {
         d->block = round_up(d->block / 2, c->strip);
         d->n_blocks = (d->rows + d->block - 1) / d->block;
     }
@@ -827,7 +857,7 @@ static int64_t bytes_of_token(const matrices_t *op, int token_dim)
 static int64_t piece_of(const attention_params_t *p, const attention_config_t *c,
                         const frame_t *frame, const attention_state_t *st)
 {
-    enum { PIECE_BYTES = 1 << 18, MOST_TILES = 4 };
+    enum { PIECE_BYTES = 1 << 18, MOST_TILES = ATT_DECODE_PART / DECODE_TOKENS };
     const int64_t k = bytes_of_token(&st->k, st->k.ndims - 1),
                   v = bytes_of_token(&st->v, st->v.ndims - 2);
     if (c->cache || !is_decoded(&st->k_side) || !is_decoded(&st->v_side) || p->prob || k == 0 ||
@@ -840,32 +870,28 @@ static int64_t piece_of(const attention_params_t *p, const attention_config_t *c
 
 const way_row_t ways_attention_heads[] = {{"pieces of the cache in turn", NULL, 0}};
 
-/* How items go to shares. The second pass of a probability chain needs the sums of whole rows, so
- * its items are not divided.
- *
- * Items are uneven if whole ones would leave some shares with much less work than others: three
- * heads of a cache and two threads, for example. Where rows are in several blocks, these are so
- * small already that each share has several. */
-static void choose_division(const attention_params_t *p, const attention_config_t *c,
-                            const frame_t *frame, attention_state_t *st, choice_t *choice)
+/* How items go to shares. Items of decoding may always be divided, as their sums are small. Others
+ * are divided where there are few, or where masks leave some batches fewer columns than others. */
+static sinter_status_t choose_division(const attention_params_t *p, const attention_config_t *c,
+                                       const frame_t *frame, attention_state_t *st,
+                                       choice_t *choice)
 {
     attention_dims_t *d = &st->d;
-    const bool uneven =
-        d->items < frame->shares ||
-        (d->n_blocks == 1 && d->items % frame->shares != 0 && d->items < ATT_ITEMS * frame->shares);
+    const int shares = choice->shares_bytes ? 1 : frame->shares;
     d->piece = d->items > 0 && d->Dv > 0 && !choice->shares_bytes ? piece_of(p, c, frame, st) : 0;
-    d->by_weight = frame->shares > 1 && d->items > 0 && !choice->shares_bytes && d->piece == 0 &&
-                   (d->by_tokens || limits_vary(p, frame) || (uneven && !p->prob));
+    d->weighs = shares > 1 && d->items > 0 && d->piece == 0;
+    d->divides = d->weighs && d->parts > 1 &&
+                 (c->decode || c->cache || d->items < ATT_ITEMS * (int64_t)shares || limits_vary(p, frame));
     if (d->piece > 0) {
         add_way(choice, "heads", ways_attention_heads, NULL);
     }
-    /* By weight: the first and the last item of each share. */
-    const int64_t places = d->piece > 0 ? d->items : d->by_weight ? 2 : 0;
-    if (places > 0) {
-        choice->shared_bytes = (size_t)places * (size_t)frame->shares * (size_t)c->rows *
-                                   ((size_t)c->ld_v + 2) * sizeof(float) +
-                               64;
+    const int64_t groups = d->piece > 0 ? d->items : d->divides ? at_most(d->items, shares - 1) : 0;
+    size_t rows = (size_t)at_most(d->block, d->rows);
+    if (!mul_size(rows, (size_t)groups * (size_t)d->parts, &rows) ||
+        !mul_size(rows, ((size_t)c->ld_v + 2) * sizeof(float), &choice->shared_bytes)) {
+        return sg_fail(sinter_invalid_shape, "scratch size overflows");
     }
+    return sinter_success;
 }
 
 static sinter_status_t choose(const kernel_t *self, const problem_t *problem, const void *config,
@@ -912,8 +938,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
         SG_TRY(bind_sink(&frame->v[p->sink], st));
     }
     choose_sides(p, c, st, choice);
-    choose_division(p, c, frame, st, choice);
-    return sinter_success;
+    return choose_division(p, c, frame, st, choice);
 }
 
 /* What scalars say about masks and scores. */
@@ -930,7 +955,9 @@ static sinter_status_t start(const kernel_t *self, const problem_t *problem, con
         decode_start(&st->v, &st->v_side);
     }
     st->masked = limits_bind(p, frame, st);
-    division_bind(st);
+    if (st->d.weighs) {
+        division_bind(st);
+    }
     st->prob_steady = p->prob != NULL && is_steady(&st->prob);
     const chain_t *score = st->masked ? p->bare : p->score;
     st->scored = score != NULL;

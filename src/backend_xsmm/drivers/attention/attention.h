@@ -16,16 +16,17 @@
  * A row starts with m = -inf and l = 0, or with m = sink and l = 1 where it has a sink. At the end
  * the output is acc / l, which goes through the post chain and the quantising tail, if any.
  *
- * Items go to shares in turn. Where there are few items, which shares cannot divide evenly, or
- * where masks leave some batches fewer columns than others, shares are even ranges of the columns
- * of all items instead. Then the tiles of an item may be divided: each part leaves (m, l, acc) in
- * shared memory, and phase 1 merges them.
+ * An item is cut into parts at fixed columns, multiples of a length that depends on its operands
+ * alone. Each part has sums (m, l, acc) of its own, which are added to those of the parts before it
+ * in order. So the number of threads does not change any bit. A share is a range of the weight of
+ * all parts, item by item. Where an item is divided among shares, the first of them adds up its own
+ * parts, the others leave the sums of each part in shared memory, and phase 1 adds these.
  *
  * Where a token of the cache has its heads side by side, a pass over one head skips most of each
- * row, which a processor fetches slowly. So decoding takes pieces of columns there, and all heads
- * of a piece in turn; meanwhile it prefetches the next piece from end to end. A share first reads
- * its first piece from end to end. It is a range of pieces times items, and keeps (m, l, acc) of
- * each item in shared memory. */
+ * row, which a processor fetches slowly. So decoding takes pieces of parts there, and all heads of
+ * a piece in turn; meanwhile it prefetches the next piece from end to end. A share first reads its
+ * first piece from end to end. It is a range of parts times items, and each part of each item
+ * leaves its sums in shared memory. */
 #ifndef SINTER_SRC_KERNELS_ATTENTION_H
 #define SINTER_SRC_KERNELS_ATTENTION_H
 
@@ -45,6 +46,10 @@ enum {
     ATT_TK = 256,                       /* most columns in a K tile; a chain's block */
     ATT_GRAIN = 16,                     /* strips see whole grains of columns */
     ATT_PIECE_ITEMS = 64,               /* attention with more items takes no pieces */
+    ATT_PART = 1024,                    /* least columns of a part, whole tiles */
+    ATT_PARTS = 16,                     /* most parts of an item */
+    ATT_DECODE_PART = 512,              /* the same for decoding, */
+    ATT_DECODE_PARTS = 64,              /* whose sums are small */
     ATT_WIDE_ROWS = 144,                /* the same of heads of more than 256 elements */
     ATT_HEAD = 576,                     /* D beyond this is processed in chunks of ATT_CHUNK, */
     ATT_CHUNK = TAIL_ATTENTION_COLUMNS, /* and Dv beyond this, too */
@@ -83,6 +88,7 @@ typedef struct attention_config {
     /* Tiles of K and V lie call by call: each piece of qk_columns or pv_columns columns is
      * contiguous. With 256-bit vectors libxsmm is faster so. */
     bool by_call;
+    bool totals; /* items may have several parts */
     attention_jit_t jit[ATT_LADDER];
 } attention_config_t;
 
@@ -115,9 +121,11 @@ typedef struct attention_dims {
     int64_t group, rows;                     /* G; S * G */
     int64_t n_kv, n_blocks, n_chunks, items; /* items = n_kv * n_blocks * n_chunks */
     int block;                               /* rows in a block */
-    bool by_tokens; /* blocks stay as large as they are, and shares divide their tokens */
-    bool by_weight; /* shares are ranges of columns, not items in turn */
-    int64_t piece;  /* columns of a piece; 0: items are not processed in pieces */
+    int64_t part;                            /* columns of a part */
+    int parts;                               /* most parts of an item */
+    bool weighs;   /* shares are ranges of the weight of all items: there are several */
+    bool divides;  /* shares may have some parts of an item only, else they have whole items */
+    int64_t piece; /* columns of a piece; 0: items are not processed in pieces */
 } attention_dims_t;
 
 typedef struct span {
@@ -161,7 +169,7 @@ typedef struct attention_state {
     int64_t first_all, first_row, end_all, end_row;
     attention_limit_t limits[MASK_LIMITS];
     int n_limits;
-    int64_t weight;      /* of all items, where shares go by weight */
+    int64_t weight;      /* of all items, where there are several shares */
     int64_t same_limits; /* how many batches of K and V in sequence have the same limits */
     /* The probability chain has the same result for every zero. */
     bool prob_steady;
@@ -185,10 +193,16 @@ typedef struct attention_int_buffers {
     float *no_scale;   /* and ones */
 } attention_int_buffers_t;
 
+/* Sums of the rows of a block. */
+typedef struct attention_sums {
+    float *m, *l, *acc; /* [row], [row], [row][ld_v] */
+} attention_sums_t;
+
 /* One thread's buffers inside its scratch; bf16 ones only for the bf16 kernel. */
 typedef struct attention_buffers {
     float *q, *k, *v, *s, *acc, *m, *l;
-    float *part; /* of a strip: P V of one tile, which is added to acc as a whole */
+    attention_sums_t total; /* of several parts of an item */
+    float *part;            /* of a strip: P V of one tile, which is added to acc as a whole */
     uint16_t *q16, *k16, *v16, *p16;
     decode_buffers_t decode;
     cache_buffers_t cache;
@@ -217,7 +231,7 @@ typedef struct item {
     int64_t item, weight, begin; /* begin: the weight of all items before it */
     int64_t equal;               /* how many items from this one on have its weight */
 } item_t;
-/* Weighs all items, where shares go by weight. */
+/* Weighs all items. */
 void division_bind(attention_state_t *st);
 item_t division_first(const attention_state_t *st);
 /* Goes n items on; n <= at->equal. */

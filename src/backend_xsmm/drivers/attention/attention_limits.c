@@ -219,10 +219,6 @@ void division_skip(const attention_state_t *st, item_t *at, int64_t n)
 
 void division_bind(attention_state_t *st)
 {
-    st->weight = 0;
-    if (!st->d.by_weight) {
-        return;
-    }
     st->same_limits = same_limits(st);
     item_t at = division_first(st);
     while (at.item < st->d.items) {

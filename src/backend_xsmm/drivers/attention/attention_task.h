@@ -22,6 +22,20 @@ typedef struct next_piece {
     int64_t from, bytes;
 } next_piece_t;
 
+/* Columns of an item between two boundaries of parts: one part, or the first ones together. */
+typedef struct part {
+    span_t span;
+    bool first; /* the item's first one is among them */
+} part_t;
+
+/* What becomes of the sums of a part. */
+typedef enum sums_end {
+    TO_RESULTS,       /* the item has no other part */
+    TO_TOTAL,         /* they are added to those of the parts before it, */
+    TOTAL_TO_RESULTS, /* and it is the last one */
+    STAY              /* in b.m, b.l and b.acc */
+} sums_end_t;
+
 /* One thread at one work item. */
 typedef struct task {
     const attention_config_t *c;
@@ -37,9 +51,13 @@ typedef struct task {
      * floats. */
     bool k_ints, v_ints, k_floats, v_floats;
     next_piece_t k_next, v_next;
-    bool resumes; /* m, l and acc hold the sums of earlier columns and must be kept */
-    int tile;     /* tokens in it */
-    int rows;     /* in this block */
+    part_t part;
+    sums_end_t sums_end;
+    bool has_queries; /* Q is loaded */
+    bool resumes;     /* m, l and acc hold the sums of earlier columns of the part */
+    int64_t until;    /* columns up to this one follow in the same item */
+    int tile;         /* tokens in it */
+    int rows;         /* in this block */
     int64_t row0, dv0;
     int dv;                                  /* columns of this chunk of Dv */
     int64_t idx[ATT_ROWS][SINTER_MAX_NDIMS]; /* [batch.., s, -] of each row */
@@ -51,12 +69,6 @@ typedef struct task {
 static inline bool attention_in_tiles(const attention_config_t *c)
 {
     return c->cache || c->unpacks_k || c->unpacks_v;
-}
-
-/* Where the tile of K and V ends that begins with token t0 of those before `end`. */
-static inline int64_t attention_end_of_tile(const task_t *t, int64_t t0, int64_t end)
-{
-    return at_most(end, t0 + t->c->tk - (attention_in_tiles(t->c) ? t0 % t->c->tk : 0));
 }
 
 static inline int round_grain(int n)

@@ -31,6 +31,9 @@ static void store_stats(const task_t *t, const int64_t *idx, float m, float l)
 static void finish_row(task_t *t, int r, float m, float l, float *acc)
 {
     const int nb = t->st->d.nb;
+    if (is_decoded(&t->st->v_side)) {
+        decode_restore(&t->st->v_side, &t->b.decode, 1, acc, t->c->ld_v);
+    }
     if (t->p->stats >= 0 && t->dv0 == 0) {
         store_stats(t, t->idx[r], m, l);
     }
@@ -52,10 +55,73 @@ static void finish_row(task_t *t, int r, float m, float l, float *acc)
     t->idx[r][nb + 1] = 0;
 }
 
-static void finish_rows(task_t *t, int r0, int n)
+static void finish_rows(task_t *t, attention_sums_t sums, int r0, int n)
 {
     for (int r = r0; r < r0 + n; r++) {
-        finish_row(t, r, t->b.m[r], t->b.l[r], t->b.acc + (int64_t)r * t->c->ld_v);
+        finish_row(t, r, sums.m[r], sums.l[r], sums.acc + (int64_t)r * t->c->ld_v);
+    }
+}
+
+/* ---- sums of parts --------------------------------------------------------------------------- */
+
+static attention_sums_t own_sums(const task_t *t)
+{
+    return (attention_sums_t){t->b.m, t->b.l, t->b.acc};
+}
+
+/* Whether a row's first column is in a part. A row that sees nothing begins with the first part. */
+static bool begins_in(const task_t *t, int r, part_t part)
+{
+    const span_t sees = t->sees[r];
+    return sees.begin < sees.end ? sees.begin >= part.span.begin && sees.begin < part.span.end
+                                 : part.first;
+}
+
+/* Adds row r's sums of a part to those of the parts before it, which are copied there: what is done
+ * depends on the columns of the row alone. Exact: the sums with the lower maximum are rescaled to
+ * the higher one. `from` may change. */
+static void add_part(const task_t *t, int r, part_t part, attention_sums_t from,
+                     attention_sums_t to)
+{
+    const attention_config_t *c = t->c;
+    const bool sees_some = t->sees[r].begin < part.span.begin && t->sees[r].end > part.span.begin;
+    const float m = from.m[r], old = to.m[r];
+    float *acc = to.acc + (int64_t)r * c->ld_v, *more = from.acc + (int64_t)r * c->ld_v,
+          l = from.l[r], scale;
+    if (begins_in(t, r, part)) {
+        to.m[r] = m;
+        to.l[r] = l;
+        memcpy(acc, more, (size_t)c->dv * sizeof(float));
+        return;
+    }
+    if (!sees_some) {
+        return;
+    }
+    if (m < old && m > -INFINITY) {
+        c->fn->exp_sub_sum(&scale, &m, 1, old);
+        l *= scale;
+        c->fn->scale_row(more, c->dv, scale);
+    } else if (m > old && old > -INFINITY) {
+        c->fn->exp_sub_sum(&scale, &old, 1, m);
+        to.l[r] *= scale;
+        c->fn->scale_row(acc, c->dv, scale);
+    }
+    to.m[r] = m > old ? m : old;
+    to.l[r] += l;
+    c->fn->add_row(acc, more, c->dv);
+}
+
+/* The sums of n rows from r0 on are those of the whole part. */
+static void end_rows(task_t *t, int r0, int n)
+{
+    for (int r = r0; r < r0 + n && (t->sums_end == TO_TOTAL || t->sums_end == TOTAL_TO_RESULTS);
+         r++) {
+        add_part(t, r, t->part, own_sums(t), t->b.total);
+    }
+    if (t->sums_end == TO_RESULTS) {
+        finish_rows(t, own_sums(t), r0, n);
+    } else if (t->sums_end == TOTAL_TO_RESULTS) {
+        finish_rows(t, t->b.total, r0, n);
     }
 }
 
@@ -73,11 +139,12 @@ static float sink_of(const task_t *t, int r)
     return x;
 }
 
-/* n rows from r0 on; with_sink: in one part of T only. */
-static void clear(task_t *t, int r0, int n, bool with_sink)
+/* n rows from r0 on. The sink of a row counts in the part that the row begins in. */
+static void clear(task_t *t, int r0, int n)
 {
     for (int r = r0; r < r0 + n; r++) {
-        const float sink = with_sink && t->p->sink >= 0 ? sink_of(t, r) : -INFINITY;
+        const bool with_sink = t->p->sink >= 0 && begins_in(t, r, t->part);
+        const float sink = with_sink ? sink_of(t, r) : -INFINITY;
         t->b.m[r] = sink;
         t->b.l[r] = sink == -INFINITY ? 0 : sink - sink + 1; /* e^0, NaN for +inf and NaN */
     }
@@ -99,28 +166,35 @@ static int score_visible(task_t *t, const strip_t *strip, int64_t t0, int64_t en
     return nt;
 }
 
-/* m and l, and acc unless a probability chain wants a second pass. finish: results as soon as a
- * strip has them, while they are in L1. */
-static void online_pass(task_t *t, span_t span, bool with_sink, bool finish)
+/* Where the tile that column t0 is in ends. */
+static int64_t tile_end(const task_t *t, int64_t t0, int64_t end)
+{
+    return at_most((t0 / t->c->tk + 1) * t->c->tk, end);
+}
+
+/* m and l, and acc unless a probability chain wants a second pass. ends: the pass is over the last
+ * columns of the part; what follows is done as soon as a strip has its sums, while they are in
+ * L1. */
+static void online_pass(task_t *t, span_t span, bool ends)
 {
     const bool with_acc = !t->p->prob;
     for (int64_t t0 = span.begin, end; t0 < span.end; t0 = end) {
-        end = attention_end_of_tile(t, t0, span.end);
+        end = tile_end(t, t0, span.end);
         attention_load(t, t0, (int)(end - t0), with_acc);
         for (int r = 0; r < t->rows; r += t->c->strip) {
             const strip_t strip = attention_strip(t, r);
             if (t0 == span.begin && !t->resumes) {
-                clear(t, strip.r0, strip.n, with_sink);
+                clear(t, strip.r0, strip.n);
             }
-            if (t0 == span.begin && !is_decoded(&t->st->k_side)) {
+            if (!t->has_queries && !is_decoded(&t->st->k_side)) {
                 attention_queries(t, strip.r0, strip.n);
                 if (t->st->ints.on) {
                     ints_queries(t, &strip);
                 }
                 attention_fetch_queries(t, strip.r0 + strip.n);
             }
-            if (end < span.end) {
-                attention_fetch_tiles(t, r, end, span.end);
+            if (end < t->until) {
+                attention_fetch_tiles(t, r, end, t->until);
             } else {
                 attention_fetch_results(t, &strip);
             }
@@ -132,10 +206,11 @@ static void online_pass(task_t *t, span_t span, bool with_sink, bool finish)
             if (nt > 0 && with_acc) {
                 attention_accumulate(t, &strip, t0, at, nt);
             }
-            if (finish && end == span.end) {
-                finish_rows(t, strip.r0, strip.n);
+            if (ends && end == span.end) {
+                end_rows(t, strip.r0, strip.n);
             }
         }
+        t->has_queries = true;
     }
 }
 
@@ -159,7 +234,7 @@ static span_t prob_columns(task_t *t, span_t span)
 static void prob_pass(task_t *t, span_t span)
 {
     for (int64_t t0 = span.begin, end; t0 < span.end; t0 = end) {
-        end = attention_end_of_tile(t, t0, span.end);
+        end = tile_end(t, t0, span.end);
         const int nt = (int)(end - t0);
         attention_load(t, t0, nt, true);
         for (int r = 0; r < t->rows; r += t->c->strip) {
@@ -177,139 +252,101 @@ static void prob_pass(task_t *t, span_t span)
     }
 }
 
-/* The sums of an item, or of its part. in_pieces: they stay in the order of decoding. */
-static void passes(task_t *t, span_t span, bool with_sink, bool finish, bool in_pieces)
+/* ---- items and their parts ------------------------------------------------------------------- */
+
+/* The parts of an item that sees some columns. */
+static int64_t count_parts(const task_t *t, span_t all)
 {
+    return all.begin < all.end ? (all.end - 1) / t->st->d.part - all.begin / t->st->d.part + 1 : 1;
+}
+
+/* Parts `from` to to-1 of an item together. */
+static part_t parts_of(const task_t *t, span_t all, int64_t from, int64_t to)
+{
+    const int64_t size = t->st->d.part, first = all.begin / size;
+    return (part_t){
+        .span = {at_least((first + from) * size, all.begin), at_most((first + to) * size, all.end)},
+        .first = from == 0};
+}
+
+/* The sums of the part that t has taken up, and what follows them. */
+static void run_part(task_t *t)
+{
+    const span_t span = t->part.span;
+    const bool ends = span.begin < span.end && !t->p->prob;
     if (span.begin >= span.end) {
-        clear(t, 0, t->rows, with_sink);
+        clear(t, 0, t->rows);
     }
-    online_pass(t, span, with_sink, finish);
+    online_pass(t, span, ends);
     if (t->p->prob) {
         prob_pass(t, prob_columns(t, span));
     }
-    if (is_decoded(&t->st->v_side) && !in_pieces) {
-        decode_restore(&t->st->v_side, &t->b.decode, t->rows, t->b.acc, t->c->ld_v);
+    if (!ends) {
+        end_rows(t, 0, t->rows);
     }
 }
 
-/* ---- items and their parts ------------------------------------------------------------------- */
-
-/* All of the item that t has taken up. */
-static void whole_item(task_t *t)
-{
-    const span_t span = attention_columns(t, 0, t->rows);
-    const bool finish = span.begin < span.end && !t->p->prob && !is_decoded(&t->st->v_side);
-    passes(t, span, true, finish, false);
-    if (!finish) {
-        finish_rows(t, 0, t->rows);
-    }
-}
-
-/* Items are divided into pieces of this many tiles, as fewer are not worth a merge. */
-enum { PIECE_TILES = 2 };
-
-/* The pieces from..to-1, of n, of an item. */
-typedef struct part {
-    int64_t from, to, n;
-} part_t;
-
-/* The part that weights begin..end of all items have of one that sees some columns. */
-static part_t part_of(const task_t *t, const item_t *at, span_t columns, int64_t begin, int64_t end)
-{
-    const int64_t piece = PIECE_TILES * (int64_t)t->c->tk, tokens = columns.end - columns.begin,
-                  n = t->p->prob ? 1 : at_least((tokens + piece - 1) / piece, 1),
-                  a = at_least(begin - at->begin, 0), b = at_most(end - at->begin, at->weight);
-    return (part_t){a * n / at->weight, b * n / at->weight, n};
-}
-
-static bool is_whole(part_t part)
-{
-    return part.from == 0 && part.to == part.n;
-}
-
-/* What a share leaves of an item in shared memory: m[rows], l[rows], acc[rows][dv]. By weight, a
- * share has at most one item of which it has the first part only, and at most one of which it has a
- * later part, so it has two places. By pieces, it has one for each item. */
-static float *saved(const task_t *t, int64_t share, int64_t place)
-{
-    unsigned char *shared = t->worker->shared;
-    float *base = (float *)(void *)(shared + (64 - (uintptr_t)shared % 64) % 64);
-    const int64_t places = t->st->d.piece > 0 ? t->st->d.items : 2;
-    return base + (places * share + place) * t->c->rows * (t->c->ld_v + 2);
-}
-
-static void save(const task_t *t, float *to)
-{
-    const size_t rows = (size_t)t->c->rows;
-    memcpy(to, t->b.m, rows * sizeof(float));
-    memcpy(to + rows, t->b.l, rows * sizeof(float));
-    memcpy(to + 2 * rows, t->b.acc, (size_t)t->rows * (size_t)t->c->ld_v * sizeof(float));
-}
-
-/* What weights begin..end have of an item. An empty part is saved like others, unless one share
- * must have all of the item. */
-static void part_of_item(task_t *t, const item_t *at, int64_t begin, int64_t end)
-{
-    attention_start(t, at->item);
-    const span_t all = attention_columns(t, 0, t->rows);
-    const part_t part = part_of(t, at, all, begin, end);
-    const int64_t piece = PIECE_TILES * (int64_t)t->c->tk;
-    const bool first = begin <= at->begin;
-    if (is_whole(part)) {
-        whole_item(t);
-    } else if (part.n > 1) {
-        passes(t,
-               (span_t){at_most(all.begin + part.from * piece, all.end),
-                        at_most(all.begin + part.to * piece, all.end)},
-               first, false, false);
-        save(t, saved(t, t->worker->tid, first));
-    }
-}
-
-/* The place of part i of an item. */
-static int64_t place_of(const task_t *t, int64_t item, int64_t i)
-{
-    return t->st->d.piece > 0 ? item : i == 0;
-}
-
-/* The sums of row r of an item from the parts of n shares, the one that has the first part and
- * those after it. Exact: each part is rescaled from its own maximum to the row's. */
-static void merge_row(task_t *t, int64_t item, int64_t first, int64_t n, int r)
-{
-    const attention_config_t *c = t->c;
-    float m = -INFINITY, l = 0, *acc = t->b.acc;
-    for (int64_t i = 0; i < n; i++) {
-        const float part_m = saved(t, first + i, place_of(t, item, i))[r];
-        m = part_m > m ? part_m : m;
-    }
-    memset(acc, 0, (size_t)c->dv * sizeof(float));
-    for (int64_t i = 0; i < n; i++) {
-        float *from = saved(t, first + i, place_of(t, item, i)),
-              *part_acc = from + 2 * c->rows + (int64_t)r * c->ld_v, scale = 0;
-        if (from[r] > -INFINITY) {
-            c->fn->exp_sub_sum(&scale, &from[r], 1, m);
-        }
-        l += from[c->rows + r] * (from[r] > -INFINITY ? scale : 1);
-        c->fn->scale_row(part_acc, c->dv, scale);
-        c->fn->add_row(acc, part_acc, c->dv);
-    }
-    finish_row(t, r, m, l, acc);
-}
-
-/* ---- phases ---------------------------------------------------------------------------------- */
-
-/* Items go to shares in turn, there and back: later blocks of a causal mask take longer. */
-static void items_in_turn(task_t *t, int tid, int nth)
+/* Where the sums of a part lie in shared memory. Each group of places has as many as an item has
+ * parts. */
+static attention_sums_t saved(const task_t *t, int64_t group, int64_t part)
 {
     const attention_dims_t *d = &t->st->d;
-    for (int64_t i = 0; i < d->items; i += nth) {
-        const int64_t item = i + (i / nth % 2 ? nth - 1 - tid : tid);
-        if (item < d->items) {
-            attention_start(t, item);
-            whole_item(t);
+    const int64_t rows = at_most(d->block, d->rows);
+    float *base = (float *)t->worker->shared + (group * d->parts + part) * rows * (t->c->ld_v + 2);
+    return (attention_sums_t){base, base + rows, base + 2 * rows};
+}
+
+static void copy_sums(const task_t *t, attention_sums_t from, attention_sums_t to)
+{
+    memcpy(to.m, from.m, (size_t)t->rows * sizeof(float));
+    memcpy(to.l, from.l, (size_t)t->rows * sizeof(float));
+    memcpy(to.acc, from.acc, (size_t)t->rows * (size_t)t->c->ld_v * sizeof(float));
+}
+
+/* Parts `from` to to-1 of an item that sees columns `all` and has n parts. Where others have the
+ * rest, sums go to a group of places: those of the first parts together to place 0, others to
+ * places of their own. */
+static void run_parts(task_t *t, span_t all, int64_t n, int64_t from, int64_t to, int64_t group)
+{
+    t->has_queries = false;
+    t->until = parts_of(t, all, from, to).span.end;
+    for (int64_t k = from; k < to; k++) {
+        t->part = parts_of(t, all, k, k + 1);
+        t->sums_end = n == 1       ? TO_RESULTS
+                      : from > 0   ? STAY
+                      : k == n - 1 ? TOTAL_TO_RESULTS
+                                   : TO_TOTAL;
+        run_part(t);
+        if (from > 0) {
+            copy_sums(t, own_sums(t), saved(t, group, k));
         }
     }
+    if (from == 0 && to > from && to < n) {
+        copy_sums(t, t->b.total, saved(t, group, 0));
+    }
 }
+
+static void whole_item(task_t *t, int64_t item)
+{
+    attention_start(t, item);
+    const span_t all = attention_columns(t, 0, t->rows);
+    const int64_t n = count_parts(t, all);
+    run_parts(t, all, n, 0, n, 0);
+}
+
+/* The sums of row r of an item from those that others have left: the first `together` parts in one
+ * place, the others each in its own. */
+static void merge_row(task_t *t, span_t all, int64_t n, int64_t together, int64_t group, int r)
+{
+    const attention_sums_t to = own_sums(t);
+    add_part(t, r, parts_of(t, all, 0, together), saved(t, group, 0), to);
+    for (int64_t k = together; k < n; k++) {
+        add_part(t, r, parts_of(t, all, k, k + 1), saved(t, group, k), to);
+    }
+    finish_rows(t, to, r, 1);
+}
+
+/* ---- shares of weight ------------------------------------------------------------------------ */
 
 /* Goes to the item in whose weights `weight` lies. */
 static void skip_to(const attention_state_t *st, item_t *at, int64_t weight)
@@ -319,7 +356,43 @@ static void skip_to(const attention_state_t *st, item_t *at, int64_t weight)
     }
 }
 
-/* The items that a share's range of weights lies in. */
+/* How many of the n parts of an item have their middle before a weight; all or none where items are
+ * not divided. */
+static int64_t parts_before(const task_t *t, const item_t *at, span_t all, int64_t n,
+                            int64_t weight)
+{
+    const int64_t more = weight - at->begin;
+    if (more <= 0 || more >= at->weight || !t->st->d.divides) {
+        return more > at->weight / 2 ? n : 0;
+    }
+    const int64_t column = all.begin + more / t->rows;
+    for (int64_t k = 0; k < n; k++) {
+        const span_t part = parts_of(t, all, k, k + 1).span;
+        if (part.begin + (part.end - part.begin) / 2 >= column) {
+            return k;
+        }
+    }
+    return n;
+}
+
+/* The share in whose weights an item begins, at or before share tid. */
+static int begins_with(const attention_state_t *st, const item_t *at, int tid, int nth)
+{
+    int64_t begin, end;
+    share(st->weight, tid, nth, &begin, &end);
+    while (begin > at->begin) {
+        share(st->weight, --tid, nth, &begin, &end);
+    }
+    return tid;
+}
+
+/* The places of a divided item: in the weights of a share at most one begins. */
+static int64_t group_of(const attention_state_t *st, const item_t *at, int share_of, int nth)
+{
+    return st->d.items < nth ? at->item : share_of;
+}
+
+/* The parts whose middles a share's range of weights has. */
 static void items_in_range(task_t *t, int tid, int nth)
 {
     const attention_state_t *st = t->st;
@@ -331,70 +404,69 @@ static void items_in_range(task_t *t, int tid, int nth)
     item_t at = division_first(st);
     for (skip_to(st, &at, begin); at.item < st->d.items && at.begin < end;
          division_skip(st, &at, 1)) {
-        part_of_item(t, &at, begin, end);
+        attention_start(t, at.item);
+        const span_t all = attention_columns(t, 0, t->rows);
+        const int64_t n = count_parts(t, all), from = parts_before(t, &at, all, n, begin),
+                      to = parts_before(t, &at, all, n, end);
+        run_parts(t, all, n, from, to, group_of(st, &at, begins_with(st, &at, tid, nth), nth));
     }
 }
 
-/* Phase 1 for an item whose first part share `first` has; gives the number of shares that have
- * parts. *row counts the rows of all such items: they are merged by shares in turn. */
-static int64_t merge_item(task_t *t, const item_t *at, int first, int64_t *row)
+/* Merges an item that begins in the weights of a share and ends behind them, if it was divided.
+ * *row counts the rows of such items: they are merged by shares in turn. */
+static void merge_item(task_t *t, const item_t *at, int share_of, int64_t *row)
 {
     const int tid = t->worker->tid, nth = t->worker->nth;
-    const int64_t row0 = *row, rows = attention_rows(&t->st->d, at->item);
-    int64_t begin, end, n = 0;
-    bool whole = false;
+    int64_t begin, end, together = 0;
     attention_take(t, at->item);
     const span_t all = attention_columns(t, 0, t->rows);
-    for (; first + n < nth; n++) {
-        share(t->st->weight, (int)(first + n), nth, &begin, &end);
-        if (begin >= at->begin + at->weight) {
-            break;
-        }
-        whole = whole || is_whole(part_of(t, at, all, begin, end));
+    const int64_t n = count_parts(t, all), group = group_of(t->st, at, share_of, nth);
+    for (int i = share_of; together == 0; i++) {
+        share(t->st->weight, i, nth, &begin, &end);
+        together = parts_before(t, at, all, n, end);
     }
-    for (int64_t r = (tid + nth - row0 % nth) % nth; r < rows && !whole; r += nth) {
-        merge_row(t, at->item, first, n, (int)r);
+    for (int64_t r = (tid + nth - *row % nth) % nth; r < t->rows && together < n; r += nth) {
+        merge_row(t, all, n, together, group, (int)r);
     }
-    *row += rows;
-    return n;
+    *row += t->rows;
 }
 
 static void merge_items(task_t *t, int nth)
 {
     item_t at = division_first(t->st);
-    int64_t begin, end, row = 0;
-    for (int64_t i = 1; i < nth;) {
-        share(t->st->weight, (int)i, nth, &begin, &end);
+    int64_t begin, end, row = 0, last = -1;
+    for (int i = 1; i < nth; i++) {
+        share(t->st->weight, i, nth, &begin, &end);
         skip_to(t->st, &at, begin);
-        i += at.begin < begin ? merge_item(t, &at, (int)i - 1, &row) - 1 : 1;
+        if (at.begin < begin && at.item != last) {
+            merge_item(t, &at, i - 1, &row);
+            last = at.item;
+        }
     }
 }
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
-/* The columns that all items see, in pieces of the same size but for the last one. */
-typedef struct pieces {
+/* The columns that all items see, and their parts. */
+typedef struct columns {
     span_t all;
-    int64_t size, n;
-} pieces_t;
+    int64_t n;
+} columns_t;
 
-/* Where items do not divide evenly among the shares, pieces are so short that each share gets some.
- * All items see the same columns, so any item that t stands at will do. */
-static pieces_t pieces_of(const task_t *t, int nth)
+/* Units are parts times items, the items of a part in a row; their weight is their columns. How
+ * many have their middle before a weight. */
+static int64_t units_before(const task_t *t, const columns_t *c, int64_t weight)
 {
-    enum { LEAST = 8 * ATT_GRAIN };
-    const attention_dims_t *d = &t->st->d;
-    pieces_t p = {.all = attention_columns(t, 0, t->rows), .size = d->piece, .n = 1};
-    const int64_t tokens = p.all.end - p.all.begin, share = tokens / nth / LEAST * LEAST;
-    if (d->items % nth != 0 && share < p.size) {
-        p.size = at_least(share, LEAST);
+    const int64_t items = t->st->d.items;
+    for (int64_t k = 0; k < c->n; k++) {
+        const span_t part = parts_of(t, c->all, k, k + 1).span;
+        const int64_t columns = part.end - part.begin,
+                      more = weight - (part.begin - c->all.begin) * items;
+        if (more < columns * items) {
+            return k * items + (2 * more + columns - 1) / (2 * columns);
+        }
     }
-    if (tokens > 0) {
-        const int64_t n = (tokens + p.size - 1) / p.size;
-        p.size = ((tokens + n - 1) / n + ATT_GRAIN - 1) / ATT_GRAIN * ATT_GRAIN;
-        p.n = (tokens + p.size - 1) / p.size;
-    }
-    return p;
+    return c->n * items;
 }
 
 /* The heads of a piece prefetch the next piece together, each an equal part of it. After the last
@@ -409,10 +481,12 @@ static next_piece_t next_piece(const matrices_t *op, const groups_t *codes, int6
     return (next_piece_t){token + before * bits / 8 * size, from, head_size * bits / 8};
 }
 
-/* Brings items first..end-1 of a piece into the cache, K and then V, token by token. */
-static void read_piece(task_t *t, const pieces_t *p, int64_t piece, int64_t first, int64_t end)
+/* Brings items first..end-1 of a piece into the cache, K and then V, token by token: from end to
+ * end, as no earlier piece has prefetched it. Read head by head, in strides, it would take several
+ * times as long. */
+static void read_piece(task_t *t, span_t piece, int64_t first, int64_t end)
 {
-    const int64_t at = p->all.begin + piece * p->size, tokens = at_most(p->size, p->all.end - at);
+    const int64_t at = piece.begin, tokens = piece.end - piece.begin;
     const unsigned char *head[2][ATT_PIECE_ITEMS]; /* the first token of each item */
     int64_t stride[2], bytes[2];                   /* from token to token; of a head */
     for (int64_t item = first; item < end; item++) {
@@ -433,74 +507,99 @@ static void read_piece(task_t *t, const pieces_t *p, int64_t piece, int64_t firs
     }
 }
 
-/* Reads the first piece of each item of a share from end to end, as no earlier piece has prefetched
- * it. Read head by head, in strides, it would take several times as long. */
-static void read_first(task_t *t, const pieces_t *p, int64_t begin, int64_t end)
+/* The piece of a part that begins at a column. */
+static span_t piece_at(const task_t *t, span_t part, int64_t at)
 {
-    const int64_t items = t->st->d.items, piece = begin / items, item = begin % items,
-                  next = at_most(end - (piece + 1) * items, item);
-    read_piece(t, p, piece, item, at_most(items, item + end - begin));
-    read_piece(t, p, piece + 1, 0, next);
+    const int64_t size = t->st->d.piece;
+    return (span_t){at, at_most((at / size + 1) * size, part.end)};
 }
 
-/* Runs one piece of an item. first: it is the share's first piece of this item; last: the last. */
-static void run_piece(task_t *t, const pieces_t *p, int64_t item, int64_t piece, bool first,
-                      bool last)
+/* Runs one piece of the part of an item that t->part is. next: where the share's next piece of this
+ * item begins; at the last one, where this piece does. */
+static void run_piece(task_t *t, span_t piece, int64_t next, int64_t item, attention_sums_t sums)
 {
-    float *sums = saved(t, t->worker->tid, item);
-    const int64_t at = p->all.begin + piece * p->size, next = last ? at : at + p->size;
     attention_start(t, item);
+    const int64_t size = t->st->d.piece;
     const matrix_t k = matrix_transposed(&t->k);
-    t->k_next = next_piece(&t->st->k, &k.codes, t->st->d.D, at, next, p->size);
-    t->v_next = next_piece(&t->st->v, &t->v.codes, t->st->d.Dv, at, next, p->size);
-    t->resumes = !first;
-    if (t->resumes) { /* as save left them */
-        const size_t rows = (size_t)t->c->rows;
-        memcpy(t->b.m, sums, rows * sizeof(float));
-        memcpy(t->b.l, sums + rows, rows * sizeof(float));
-        memcpy(t->b.acc, sums + 2 * rows, (size_t)t->rows * (size_t)t->c->ld_v * sizeof(float));
+    t->k_next = next_piece(&t->st->k, &k.codes, t->st->d.D, piece.begin, next, size);
+    t->v_next = next_piece(&t->st->v, &t->v.codes, t->st->d.Dv, piece.begin, next, size);
+    t->resumes = piece.begin > t->part.span.begin;
+    t->until = piece.end;
+    t->sums_end = STAY;
+    if (t->resumes) {
+        copy_sums(t, sums, own_sums(t));
     }
-    passes(t, (span_t){at, at_most(at + p->size, p->all.end)}, piece == 0, false, true);
-    if (last) {
-        decode_restore(&t->st->v_side, &t->b.decode, t->rows, t->b.acc, t->c->ld_v);
+    online_pass(t, piece, true);
+    copy_sums(t, own_sums(t), sums);
+}
+
+/* Units begin..end-1 of those of part k, piece by piece. */
+static void run_units(task_t *t, const columns_t *c, int64_t k, int64_t begin, int64_t end,
+                      int64_t last)
+{
+    const int64_t items = t->st->d.items, first = k * items;
+    const span_t part = parts_of(t, c->all, k, k + 1).span;
+    for (int64_t at = part.begin; at < part.end;) {
+        const span_t piece = piece_at(t, part, at);
+        for (int64_t i = begin; i < end; i++) {
+            const bool follows = piece.end < part.end || i + items < last;
+            t->part = (part_t){part, k == 0};
+            run_piece(t, piece, follows ? piece.end : piece.begin, i - first,
+                      saved(t, i - first, k));
+        }
+        at = piece.end;
     }
-    save(t, sums);
+}
+
+static columns_t columns_of_all(task_t *t)
+{
+    attention_take(t, 0);
+    const span_t all = attention_columns(t, 0, t->rows);
+    return (columns_t){all, count_parts(t, all)};
+}
+
+/* Whether there is one piece. */
+static bool is_one_piece(const task_t *t, const columns_t *c)
+{
+    return c->n == 1 && piece_at(t, c->all, c->all.begin).end == c->all.end;
 }
 
 /* Pieces of all items in turn. Where there is one piece, its items are whole. */
 static void pieces_in_range(task_t *t, int tid, int nth)
 {
-    const int64_t items = t->st->d.items;
-    int64_t begin, end;
-    attention_take(t, 0);
-    const pieces_t p = pieces_of(t, nth);
-    share(p.n * items, tid, nth, &begin, &end);
-    read_first(t, &p, begin, end);
-    for (int64_t i = begin; i < end && p.n == 1; i++) {
-        attention_start(t, i);
-        whole_item(t);
-    }
-    for (int64_t i = begin; i < end && p.n > 1; i++) {
-        run_piece(t, &p, i % items, i / items, i - begin < items, i + items >= end);
-    }
-    for (int64_t item = 0; item < items && p.n > 1; item++) {
-        const bool has_some = (item - begin % items + items) % items < end - begin;
-        if (!has_some) {
-            clear(t, 0, t->rows, false);
-            save(t, saved(t, tid, item));
+    const columns_t c = columns_of_all(t);
+    const int64_t items = t->st->d.items, weight = (c.all.end - c.all.begin) * items;
+    int64_t from, to;
+    if (is_one_piece(t, &c)) {
+        share(items, tid, nth, &from, &to);
+        read_piece(t, c.all, from, to);
+        for (int64_t item = from; item < to; item++) {
+            whole_item(t, item);
         }
+        return;
+    }
+    share(weight, tid, nth, &from, &to);
+    const int64_t begin = units_before(t, &c, from), end = units_before(t, &c, to);
+    for (int64_t i = begin, k, next; i < end; i = next) {
+        k = i / items;
+        next = at_most((k + 1) * items, end);
+        const span_t part = parts_of(t, c.all, k, k + 1).span;
+        /* What no piece of this share has prefetched. */
+        const int64_t unread = i == begin ? next : at_most(begin + items, next);
+        read_piece(t, piece_at(t, part, part.begin), i - k * items,
+                   at_least(unread, i) - k * items);
+        run_units(t, &c, k, i, next, end);
     }
 }
 
 /* Items are merged by shares in turn. */
 static void merge_pieces(task_t *t, int tid, int nth)
 {
-    attention_take(t, 0);
-    const bool whole = pieces_of(t, nth).n == 1;
-    for (int64_t item = tid; item < t->st->d.items && !whole; item += nth) {
+    const columns_t c = columns_of_all(t);
+    for (int64_t item = tid; item < t->st->d.items && !is_one_piece(t, &c); item += nth) {
         attention_take(t, item);
         for (int r = 0; r < t->rows; r++) {
-            merge_row(t, item, 0, nth, r);
+            merge_row(t, c.all, c.n, 1, item, r);
         }
     }
 }
@@ -510,7 +609,7 @@ void attention_work(const kernel_t *self, const problem_t *p, const void *config
 {
     const attention_state_t *st = state;
     task_t t;
-    if (w->phase == 1 && !st->d.by_weight && st->d.piece == 0) {
+    if (w->phase == 1 && !st->d.divides && st->d.piece == 0) {
         return;
     }
     (void)self;
@@ -529,9 +628,11 @@ void attention_work(const kernel_t *self, const problem_t *p, const void *config
         merge_pieces(&t, w->tid, w->nth);
     } else if (w->phase == 1) {
         merge_items(&t, w->nth);
-    } else if (st->d.by_weight) {
+    } else if (st->d.weighs) {
         items_in_range(&t, w->tid, w->nth);
     } else {
-        items_in_turn(&t, w->tid, w->nth);
+        for (int64_t item = 0; item < st->d.items; item++) {
+            whole_item(&t, item);
+        }
     }
 }
