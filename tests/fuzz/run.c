@@ -48,9 +48,9 @@ typedef struct buffer {
 
 typedef struct run {
     fz_t *f;
-    sinter_stream_t *stream;
-    program_t programs[2]; /* fused, op by op */
-    model_t model;         /* of the variant */
+    sinter_stream_t *stream, *other; /* the other one has another number of threads */
+    program_t programs[2];           /* fused, op by op */
+    model_t model;                   /* of the variant */
     int variant;
     buffer_t *buffers; /* by tensor id */
     size_t n_wanted;
@@ -846,7 +846,8 @@ static int make_tensors(run_t *r, part_t *p, sinter_tensor_t **tensors, int poli
 }
 
 /* In scratch memory full of `fill`, or in the library's own for -1. */
-static int execute(run_t *r, part_t *p, sinter_tensor_t **tensors, int policy, int fill)
+static int execute(run_t *r, sinter_stream_t *stream, part_t *p, sinter_tensor_t **tensors,
+                   int policy, int fill)
 {
     const sinter_tensor_t *const *in = (const sinter_tensor_t *const *)tensors;
     unsigned char *scratch = NULL;
@@ -854,14 +855,14 @@ static int execute(run_t *r, part_t *p, sinter_tensor_t **tensors, int policy, i
     sinter_status_t status = sinter_success;
 
     if (fill >= 0) {
-        status = sinter_compiled_partition_get_scratchpad_bytes(p->compiled, r->stream, p->n_in, in,
+        status = sinter_compiled_partition_get_scratchpad_bytes(p->compiled, stream, p->n_in, in,
                                                                 &bytes, NULL);
         scratch = take(bytes + shift + GUARD);
         memset(scratch, fill, bytes + shift);
         memset(scratch + shift + bytes, GUARD_BYTE, GUARD);
     }
     if (!status) {
-        status = sinter_compiled_partition_execute(p->compiled, r->stream, p->n_in, in, p->n_out,
+        status = sinter_compiled_partition_execute(p->compiled, stream, p->n_in, in, p->n_out,
                                                    tensors + p->n_in,
                                                    scratch ? scratch + shift : NULL, bytes);
     }
@@ -874,7 +875,8 @@ static int execute(run_t *r, part_t *p, sinter_tensor_t **tensors, int policy, i
     return status ? library_failed(r, status, "execute", policy) : r->text[0] ? -1 : 0;
 }
 
-/* The same inputs give the same bits again, whatever scratch memory held. */
+/* The same inputs give the same bits again, whatever scratch memory held and however many threads
+ * there are. */
 static int execute_again(run_t *r, part_t *p, sinter_tensor_t **tensors, int policy)
 {
     int failed = 0;
@@ -888,7 +890,7 @@ static int execute_again(run_t *r, part_t *p, sinter_tensor_t **tensors, int pol
         b->data = b->base + (b->data - b->copy);
         sinter_tensor_set_data(tensors[p->n_in + i], b->data, b->bytes);
     }
-    failed = execute(r, p, tensors, policy, (int)fz_pick(r->f, 256));
+    failed = execute(r, r->other, p, tensors, policy, (int)fz_pick(r->f, 256));
     for (size_t i = 0; i < p->n_out && !failed; i++) {
         const buffer_t *b = &r->buffers[p->out[i].id];
 
@@ -906,7 +908,7 @@ static int run_part(run_t *r, part_t *p, int policy)
     const int in_place = fz_chance(r->f, 40);
     sinter_tensor_t **tensors = gr_arena_alloc(&r->model.arena, n, sizeof *tensors);
     int failed = make_tensors(r, p, tensors, policy, in_place) ||
-                 execute(r, p, tensors, policy, fz_chance(r->f, 50) ? GUARD_BYTE : -1);
+                 execute(r, r->stream, p, tensors, policy, fz_chance(r->f, 50) ? GUARD_BYTE : -1);
 
     for (size_t i = 0; i < p->n_out && !failed; i++) {
         failed = check_surroundings(r, &r->buffers[p->out[i].id], policy);
@@ -1069,6 +1071,11 @@ fz_outcome_t fz_run(fz_t *f, char *text, size_t size)
     run_t r = {.f = f, .text = text, .size = size};
     const sinter_stream_desc_t desc = {
         .size = sizeof desc, .threads = fz_range(f, 1, 3), .all_threads = 1};
+    const sinter_stream_desc_t other = {.size = sizeof other,
+                                        .threads = desc.threads == 1   ? (f->seed & 1 ? 2 : 7)
+                                                   : desc.threads == 2 ? 3
+                                                                       : 1,
+                                        .all_threads = 1};
     const size_t n = (size_t)f->n_tensors;
     int failed, refused;
 
@@ -1076,9 +1083,10 @@ fz_outcome_t fz_run(fz_t *f, char *text, size_t size)
     r.buffers = gr_arena_alloc(&f->arena, n, sizeof *r.buffers);
     r.wanted = gr_arena_alloc(&f->arena, n, sizeof *r.wanted);
     r.results = gr_arena_alloc(&f->arena, n, sizeof *r.results);
-    failed = sinter_stream_create(&r.stream, NULL, &desc)
-                 ? fail(&r, "stream: %s", sinter_last_error_message())
-                 : 0;
+    failed =
+        sinter_stream_create(&r.stream, NULL, &desc) || sinter_stream_create(&r.other, NULL, &other)
+            ? fail(&r, "stream: %s", sinter_last_error_message())
+            : 0;
     fz_some_in_tiles(f, 2);
     failed = failed || open_program(&r, 0) || (!f->fused_only && open_program(&r, 1));
     for (int v = 0; v < (f->n_symbols ? FZ_VARIANTS : 1) && !failed; v++) {
@@ -1088,6 +1096,7 @@ fz_outcome_t fz_run(fz_t *f, char *text, size_t size)
     close_program(&r.programs[0]);
     close_program(&r.programs[1]);
     sinter_stream_destroy(&r.stream);
+    sinter_stream_destroy(&r.other);
     for (size_t i = 0; i < n; i++) {
         free_buffer(&r.buffers[i]);
     }

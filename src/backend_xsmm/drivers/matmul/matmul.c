@@ -394,6 +394,8 @@ static void choose_tiles(matmul_state_t *st, const matmul_config_t *c, int share
     }
     st->strip = matmul_widths[st->width];
     st->block = c->rows;
+    /* A is loaded once. Blocks of K say how sums are added: they must not depend on the shares. */
+    const bool once = at_most(st->rows, st->block) <= c->tall;
     const int unit = panel_unit(st, group_cols);
     for (st->panel = unit < MM_PANEL ? MM_PANEL / unit * unit : MM_PANEL;;
          st->panel = st->panel / unit / 2 * unit) {
@@ -408,7 +410,6 @@ static void choose_tiles(matmul_state_t *st, const matmul_config_t *c, int share
         st->block /= 2;
         st->n_blocks = (st->rows + st->block - 1) / st->block;
     }
-    const bool once = at_most(st->rows, st->block) <= c->tall; /* A is loaded once */
     st->piece = once ? st->strip : st->panel;
     st->k_block = once ? (int)at_most(MM_STRIP / st->strip, MM_K) : MM_K;
 }

@@ -3,8 +3,9 @@
  *
  * An item is a run of results along the last dim that is kept. If the last dim of all is reduced,
  * each result folds runs of that dim; otherwise a run of elements is folded into a run of results.
- * The runs that an item folds are its steps. Where there are fewer items than shares, each share
- * folds a part of the steps of every item, and a second phase merges the parts. */
+ * The runs that an item folds are its steps. Parts of so many steps are folded by themselves and
+ * then merged in order, so that the number of threads changes no bit. Where there are fewer items
+ * than shares, shares fold parts, and a second phase merges them. */
 #include <math.h>
 #include <string.h>
 
@@ -29,7 +30,8 @@ typedef struct reduce_state {
     int64_t steps[SINTER_MAX_NDIMS], n_steps; /* extents in steps; 1 along dims that are kept */
     int64_t run;                              /* results of an item */
     double count;                             /* elements of a result */
-    int parts;
+    int64_t part, parts;                      /* steps of a part, parts of an item */
+    bool divides;                             /* items are divided among shares */
     /* Rows that follow are prefetched. Rows of floats come faster without: the hardware follows
      * them, several at a time. */
     bool ahead;
@@ -38,7 +40,7 @@ typedef struct reduce_state {
 typedef struct buffers {
     void *chain;
     float *x;
-    double *sums;
+    double *sums, *more; /* of an item, of a part of it */
 } buffers_t;
 
 static size_t buffers(const step_t *step, unsigned char *scratch, buffers_t *out)
@@ -49,6 +51,7 @@ static size_t buffers(const step_t *step, unsigned char *scratch, buffers_t *out
     out->chain = carve(scratch, &at, pre > post ? pre : post, 1);
     out->x = carve(scratch, &at, FOLDED * RUN, sizeof *out->x);
     out->sums = carve(scratch, &at, MOST_RESULTS, sizeof *out->sums);
+    out->more = carve(scratch, &at, MOST_RESULTS, sizeof *out->more);
     return at;
 }
 
@@ -92,6 +95,18 @@ static int64_t run_of_item(const reduce_state_t *st, int shares)
     return run;
 }
 
+/* Parts are so long that merging them costs little. Items that are divided have few results. */
+static void choose_parts(reduce_state_t *st, int shares, choice_t *choice)
+{
+    enum { MOST_PARTS = 64, LEAST_RUNS = 16, LEAST_ROWS = 256 };
+    st->part = at_least((st->n_steps + MOST_PARTS - 1) / MOST_PARTS,
+                        st->by_rows ? LEAST_RUNS : LEAST_ROWS);
+    st->parts = at_least((st->n_steps + st->part - 1) / st->part, 1);
+    st->divides = !choice->shares_bytes && st->parts > 1 && st->n_items > 0 && st->n_items < shares;
+    choice->shared_bytes =
+        st->divides ? (size_t)(st->n_items * st->parts * st->run) * sizeof(double) : 0;
+}
+
 static sinter_status_t choose(const kernel_t *self, const problem_t *problem, const void *config,
                               void *state, choice_t *choice)
 {
@@ -122,11 +137,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     }
     st->ahead = chain_converts_operands(&st->pre);
     choice->shares_bytes = chain_shares_bytes(&st->pre) || chain_shares_bytes(&st->post);
-    const bool divide = !choice->shares_bytes && st->n_items > 0 && st->n_items < frame->shares;
-    st->parts = divide ? (int)at_most(frame->shares, st->n_steps > 0 ? st->n_steps : 1) : 1;
-    choice->shared_bytes =
-        st->parts == 1 ? 0
-                       : (size_t)st->n_items * (size_t)st->parts * MOST_RESULTS * sizeof(double);
+    choose_parts(st, frame->shares, choice);
     return sinter_success;
 }
 
@@ -143,7 +154,7 @@ static double start_of(const reduce_params_t *p)
 }
 
 /* Two folded values. */
-static double merge(sinter_op_kind_t kind, double a, double b)
+static double merge_values(sinter_op_kind_t kind, double a, double b)
 {
     switch (kind) {
     case sinter_op_reduce_max: /* NaN stays NaN */
@@ -154,6 +165,13 @@ static double merge(sinter_op_kind_t kind, double a, double b)
         return a * b;
     default: /* all others add */
         return a + b;
+    }
+}
+
+static void merge(sinter_op_kind_t kind, double *sums, const double *more, int n)
+{
+    for (int i = 0; i < n; i++) {
+        sums[i] = merge_values(kind, sums[i], more[i]);
     }
 }
 
@@ -235,10 +253,12 @@ static void fold_columns(const reduce_state_t *st, sinter_op_kind_t kind, int64_
     }
 }
 
-static void fold_item(const reduce_state_t *st, const reduce_params_t *p, const int64_t *item,
-                      int64_t begin, int64_t end, double *sums, const buffers_t *b)
+/* Folds a part of an item. */
+static void fold_part(const reduce_state_t *st, const reduce_params_t *p, const int64_t *item,
+                      int64_t part, double *sums, const buffers_t *b)
 {
     const int n = results_of(st, item);
+    const int64_t begin = part * st->part, end = at_most(begin + st->part, st->n_steps);
     int64_t idx[SINTER_MAX_NDIMS] = {0};
     for (int d = 0; d < st->ndims; d++) {
         idx[d] = first_of(st, item, d);
@@ -294,31 +314,38 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
 {
     const reduce_state_t *st = state;
     const sinter_op_kind_t kind = p->step->p.reduce.kind;
-    const int64_t parts = st->parts, jobs = st->n_items * (w->phase == 0 ? parts : 1);
+    const reduce_params_t *params = &p->step->p.reduce;
+    const int64_t jobs = st->n_items * (st->divides && w->phase == 0 ? st->parts : 1);
     int64_t begin, end, item[SINTER_MAX_NDIMS];
     buffers_t b;
     (void)self, (void)config;
     share(jobs, w->tid, w->nth, &begin, &end);
-    if (begin >= end || (w->phase == 1 && parts == 1)) {
+    if (begin >= end || (w->phase == 1 && !st->divides)) {
         return;
     }
     buffers(p->step, w->scratch, &b);
     for (int64_t job = begin; job < end; job++) {
-        const int64_t i = w->phase == 0 ? job / parts : job, part = w->phase == 0 ? job % parts : 0;
-        double *sums = parts > 1 ? (double *)w->shared + (i * parts + part) * MOST_RESULTS : b.sums;
+        const bool one = st->divides && w->phase == 0;
+        const int64_t i = one ? job / st->parts : job;
+        double *folded = (double *)w->shared + i * st->parts * st->run;
         walk_seek(st->ndims, st->items, i, item);
-        if (w->phase == 0) {
-            fold_item(st, &p->step->p.reduce, item, st->n_steps * part / parts,
-                      st->n_steps * (part + 1) / parts, sums, &b);
+        if (one) {
+            const int64_t part = job % st->parts;
+            fold_part(st, params, item, part, folded + part * st->run, &b);
+            continue;
         }
-        for (int64_t k = 1; w->phase == 1 && k < parts; k++) {
-            for (int r = 0; r < results_of(st, item); r++) {
-                sums[r] = merge(kind, sums[r], sums[k * MOST_RESULTS + r]);
+        double *sums = st->divides ? folded : b.sums;
+        if (!st->divides) {
+            fold_part(st, params, item, 0, sums, &b);
+        }
+        for (int64_t k = 1; k < st->parts; k++) {
+            double *more = st->divides ? folded + k * st->run : b.more;
+            if (!st->divides) {
+                fold_part(st, params, item, k, more, &b);
             }
+            merge(kind, sums, more, results_of(st, item));
         }
-        if (w->phase == 1 || parts == 1) {
-            put_results(st, kind, item, sums, &b);
-        }
+        put_results(st, kind, item, sums, &b);
     }
 }
 

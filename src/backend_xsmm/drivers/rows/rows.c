@@ -36,8 +36,9 @@ enum { AHEAD_FROM = 1 << 20 };
 
 /* ---- binding --------------------------------------------------------------------------------- */
 
-/* Short rows that lie side by side make a batch: as many as leave some batches for each share. Dims
- * of which a row has more than one element lie inside of those that a batch has. */
+/* Short rows that lie side by side make a batch: as many as leave some batches for each share, but
+ * two at least, so that the number of threads does not say whether there are batches. Dims of which
+ * a row has more than one element lie inside of those that a batch has. */
 static void choose_batches(rows_t *r, int shares)
 {
     enum { BATCH = 4096, BATCHES_OF_SHARE = 4 };
@@ -52,7 +53,7 @@ static void choose_batches(rows_t *r, int shares)
     for (int d = r->ndims - 1; d >= 0; d--) {
         const int64_t n = r->extent[d], others = n > 0 ? r->n_batches / n : 0;
         int64_t k = at_most(n, r->row > 0 ? BATCH / r->most : 1);
-        while (k > 1 && others * (n / k) < (int64_t)BATCHES_OF_SHARE * shares && shares > 1) {
+        while (k > 3 && others * (n / k) < (int64_t)BATCHES_OF_SHARE * shares && shares > 1) {
             k /= 2;
         }
         r->batch[d] = fits && d < outer && k > 1 ? k : 1;
@@ -97,13 +98,19 @@ static bool shares_bytes(const rows_t *r, const chain_bound_t *chain)
             chain_stores_packed(chain));
 }
 
+/* Whether batches have several rows; the last one may have a single one. */
+static bool in_batches(const rows_t *r)
+{
+    return r->most > r->row;
+}
+
 enum { PAST_CACHES, IN_BATCHES, ONE_BY_ONE };
 
 static const char *refuse_way(int way, const void *config, void *state)
 {
     const rows_t *r = state;
     (void)config;
-    return way == PAST_CACHES ? (r->streams ? NULL : "") : r->most > r->row ? NULL : "";
+    return way == PAST_CACHES ? (r->streams ? NULL : "") : in_batches(r) ? NULL : "";
 }
 
 const way_row_t ways_rows[] = {{"rows past the caches", refuse_way, PAST_CACHES},
@@ -148,9 +155,9 @@ sinter_status_t rows_bind(const problem_t *p, features_t features, const int64_t
     /* Long rows of floats that are added come faster without prefetches: the hardware follows
      * them. */
     r->affine = !r->post.chain->f64;
-    r->by_lines = r->affine && r->most == r->row && chain_is_load(&r->pre);
-    r->ahead = before > AHEAD_FROM &&
-               (r->most > r->row || r->by_lines || chain_converts_operands(&r->pre));
+    r->by_lines = r->affine && !in_batches(r) && chain_is_load(&r->pre);
+    r->ahead =
+        before > AHEAD_FROM && (in_batches(r) || r->by_lines || chain_converts_operands(&r->pre));
     const bool sums = chain_choose_stores(&r->pre, 1, run, after, p->plan->cache_bytes);
     r->streams = chain_choose_stores(&r->post, 1, run, before, p->plan->cache_bytes) || sums;
     choice->shared_bytes += rows_row_bytes(r->most) * (size_t)frame->shares;
@@ -243,14 +250,14 @@ static void take_batch(const rows_job_t *j, const int64_t *batch, row_t *row, so
     for (first_run(j->r, batch, j->r->run, &run); run.done < run.all; next_run(j->r, &run), k++) {
         float *const x = j->x + run.done;
         const float *at = chain_run_long(&j->r->pre, run.idx, run.n, x, j->b.chain);
-        const bool stays = run.n_rows == 1 && j->ops->finish != NULL && k < MOST_RUNS;
+        const bool stays = !in_batches(j->r) && j->ops->finish != NULL && k < MOST_RUNS;
         if (at != x && !stays) {
             memcpy(x, at, (size_t)run.n * sizeof *x);
         }
         if (stays) {
             from->run[k] = at;
         }
-        if (run.n_rows == 1 && j->ops->seen != NULL) {
+        if (!in_batches(j->r) && j->ops->seen != NULL) {
             j->ops->seen(j->state, row, at, run.n);
         }
     }
@@ -266,8 +273,8 @@ static void change_rows(const rows_job_t *j, const run_t *batch)
         for (int d = 0; d < j->r->ndims; d++) {
             index[d] = batch->begin[d] + at[d];
         }
-        if (ops->seen != NULL) {
-            ops->seen(j->state, &row, row.x, (int)j->r->row);
+        for (int64_t k = 0; ops->seen != NULL && k < j->r->row; k += j->r->run) {
+            ops->seen(j->state, &row, row.x + k, (int)at_most(j->r->row - k, j->r->run));
         }
         ops->change(j->state, j->p, &row);
         if (ops->finish != NULL) {
@@ -321,7 +328,7 @@ static void put_batch(const rows_job_t *j, const int64_t *batch, const int64_t *
             next_run(r, &ahead);
         }
         const float *result =
-            run.n_rows == 1 && j->ops->finish != NULL
+            !in_batches(r) && j->ops->finish != NULL
                 ? finish_run(j, &run, row, k < MOST_RUNS ? from->run[k] : x, x, &lines)
                 : chain_run_long(&r->post, run.idx, run.n, x, j->b.chain);
         if (j->b.tail != NULL) {
@@ -360,7 +367,7 @@ void rows_work(const rows_t *r, const problem_t *p, const worker_t *w, unsigned 
         first_run(r, batch, r->run, &run);
         memcpy(index, run.begin, sizeof index);
         take_batch(&j, batch, &row, &from);
-        if (run.n_rows == 1) {
+        if (!in_batches(r)) {
             ops->change(state, p, &row);
         } else {
             change_rows(&j, &run);
