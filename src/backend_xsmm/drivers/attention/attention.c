@@ -880,8 +880,9 @@ static sinter_status_t choose_division(const attention_params_t *p, const attent
     const int shares = choice->shares_bytes ? 1 : frame->shares;
     d->piece = d->items > 0 && d->Dv > 0 && !choice->shares_bytes ? piece_of(p, c, frame, st) : 0;
     d->weighs = shares > 1 && d->items > 0 && d->piece == 0;
-    d->divides = d->weighs && d->parts > 1 &&
-                 (c->decode || c->cache || d->items < ATT_ITEMS * (int64_t)shares || limits_vary(p, frame));
+    d->divides =
+        d->weighs && d->parts > 1 &&
+        (c->decode || c->cache || d->items < ATT_ITEMS * (int64_t)shares || limits_vary(p, frame));
     if (d->piece > 0) {
         add_way(choice, "heads", ways_attention_heads, NULL);
     }
