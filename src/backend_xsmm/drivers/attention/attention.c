@@ -367,7 +367,9 @@ static const char *jit(attention_config_t *c, int64_t rows, int64_t D, int64_t D
         has_features(features, NEEDS_AVX512) || c->dv % c->qk_columns != 0 ? c->dv : c->qk_columns;
     c->by_call = !c->bf16 && c->blocks == NULL && c->dk >= BY_CALL_FROM &&
                  !has_features(features, NEEDS_AVX512);
-    const int rest = rows > 0 ? (int)(rows % c->strip) : 0;
+    c->least_height = has_features(features, NEEDS_AVX512) ? ATT_HEIGHT : 1;
+    const int over = rows > 0 ? (int)(rows % c->strip) : 0,
+              rest = over > 0 ? attention_height(c, rows, over) : 0;
     for (int i = 0; i < ATT_LADDER && !why && ladder[i] <= c->strip; i++) {
         const bool covers_rest = rest && ladder[i] >= rest && (i == 0 || ladder[i - 1] < rest);
         if (rows < 0 || ladder[i] == c->strip || covers_rest) {

@@ -54,6 +54,7 @@ enum {
     ATT_HEAD = 576,                     /* D beyond this is processed in chunks of ATT_CHUNK, */
     ATT_CHUNK = TAIL_ATTENTION_COLUMNS, /* and Dv beyond this, too */
     ATT_LADDER = 8,                     /* strip heights that get JIT kernels */
+    ATT_HEIGHT = 12,                    /* the least one of AVX-512 where rows are several strips */
     ATT_ITEMS = 4, /* blocks are made smaller until each thread has this many items, */
     ATT_LONG = 8   /* unless there are this many times as many tokens as rows in a block */
 };
@@ -84,6 +85,7 @@ typedef struct attention_config {
     /* Leading dimensions, padded so that rows do not fall into one cache set. */
     int ld_q, ld_k, ld_v, ld_s;
     int n_jit;                  /* 0: tile->gemm does the products */
+    int least_height;           /* of a strip that is not the only one */
     int qk_columns, pv_columns; /* of one call; pv_columns divides dv */
     /* Tiles of K and V lie call by call: each piece of qk_columns or pv_columns columns is
      * contiguous. With 256-bit vectors libxsmm is faster so. */
@@ -210,6 +212,14 @@ typedef struct attention_buffers {
     attention_int_buffers_t ints;
     void *chain, *tail;
 } attention_buffers_t;
+
+/* The height that n rows of a strip are computed at, of `rows` in all. With AVX-512, libxsmm adds
+ * in another order where there are few rows: the last strip of a prompt would have other bits than
+ * the same rows within a longer prompt. */
+static inline int attention_height(const attention_config_t *c, int64_t rows, int n)
+{
+    return rows > ATT_STRIP && n < c->least_height ? c->least_height : n;
+}
 
 /* Carves scratch (NULL: only counts); returns the bytes. */
 size_t attention_buffers(const attention_config_t *c, const step_t *step, unsigned char *scratch,

@@ -133,7 +133,8 @@ span_t attention_columns(const task_t *t, int r0, int n)
 strip_t attention_strip(const task_t *t, int r0)
 {
     strip_t s = {.r0 = r0, .n = (int)at_most(t->rows - r0, t->c->strip)};
-    for (int i = t->c->n_jit - 1; i >= 0 && t->c->jit[i].rows >= s.n; i--) {
+    const int height = attention_height(t->c, t->st->d.rows, s.n);
+    for (int i = t->c->n_jit - 1; i >= 0 && t->c->jit[i].rows >= height; i--) {
         s.jit = &t->c->jit[i];
     }
     s.columns = attention_columns(t, r0, s.n);
