@@ -23,14 +23,14 @@ enum {
                                                              : sinter_isa_avx512_vnni
 };
 enum { MOST_PORTS = 24, MOST_PARTS = 8, SPEC_BYTES = 4096 };
-enum { ALONE_NEVER, ALONE_ALWAYS, ALONE_ANY };
+enum { ALONE_ANY, ALONE_ALWAYS, ALONE_IN_INTEGERS };
 
 typedef struct bits_case {
     const char *what;
     const char *graph; /* @ stands for the number of items, the first dim of inputs and outputs */
     sinter_fpmath_mode_t mode;
     int items; /* 0: there is no @ */
-    int alone; /* ALONE_ALWAYS: an item alone has the bits that it has among `items` */
+    int alone; /* whether an item alone has the bits that it has among `items` */
 } bits_case_t;
 
 /* ---- the cases ------------------------------------------------------------------------------- */
@@ -54,28 +54,16 @@ typedef struct bits_case {
     " 13:f16:" b "x" heads "x" t "x" groups " -> 5:f32:" b "x" heads "x" t "x" d "; "
 #define CODES_K_V(type, heads, s, t, d, groups) \
     CODES(type, heads, t, d, groups) FLOATS("f32", heads, s, t, d)
-/* Row s sees the columns up to s + 1500; each head has a sink. */
-#define SCORES(b, s, t) b "x2x" s "x" t
-#define CAUSAL(b, s, t, type)                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                   \
-    "MatMul transpose_b=1 1:f32:" b "x2x" s "x64 2:" type ":" b                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                 \
-    "x2x" t "x64 -> 3:f32:" SCORES(b, s,                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                        \
-                                   t) "; GenIndex axis=-2 3:f32:" SCORES(b, s,                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                  \
-                                                                         t) " -> 7:s32:" SCORES(b,                                                                                                                                                                                                                                                                                                                                                                                                                                                                                              \
-                                                                                                s,                                                                                                                                                                                                                                                                                                                                                                                                                                                                                              \
-                                                                                                t) "; GenIndex axis=-1 3:f32:" SCORES(b, s, t) " -> 8:s32:" SCORES(b, s, t) "; Add 7:s32:" SCORES(b, s, t) " 15:s32:- -> 16:s32:" SCORES(b, s, t) "; GreaterEqual 16:s32:" SCORES(b, s, t) " 8:s32:" SCORES(b, s, t) " -> 9:boolean:" SCORES(b, s, t) "; Select 9:boolean:" SCORES(b, s, t) " 3:f32:" SCORES(b,                                                                                                                                                                                 \
-                                                                                                                                                                                                                                                                                                                                                                                                             s,                                                                                                                                                                                 \
-                                                                                                                                                                                                                                                                                                                                                                                                             t) " 17:f32:- -> 14:f32:" SCORES(b, s, t) "; SoftMax axis=-1 mode=inf_as_zero 14:f32:" SCORES(b,                                                                                   \
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                           s,                                                                                   \
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                           t) " 18:f32:2x1x1 -> 4:f32:" SCORES(b,                                               \
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                               s,                                               \
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                               t) "; MatMul 4:f32:" SCORES(b,                   \
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                           s,                   \
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                           t) " 5:" type        \
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                              ":" b             \
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                              "x2x" t           \
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                              "x64 -> 6:f32:" b \
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                              "x2x" s           \
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                              "x64"
+/* Row s sees the columns up to s + 1500; each head has a sink. The dims of Q, of scores, of K and
+ * V, and the type of the latter. */
+#define CAUSAL(q, s, kv, type)                                                              \
+    "MatMul transpose_b=1 1:f32:" q " 2:" type ":" kv " -> 3:f32:" s "; "                   \
+    "GenIndex axis=-2 3:f32:" s " -> 7:s32:" s "; GenIndex axis=-1 3:f32:" s " -> 8:s32:" s \
+    "; Add 7:s32:" s " 15:s32:- -> 16:s32:" s "; GreaterEqual 16:s32:" s " 8:s32:" s        \
+    " -> 9:boolean:" s "; Select 9:boolean:" s " 3:f32:" s " 17:f32:- -> 14:f32:" s         \
+    "; SoftMax axis=-1 mode=inf_as_zero 14:f32:" s " 18:f32:2x1x1 -> 4:f32:" s "; "         \
+    "MatMul 4:f32:" s " 5:" type ":" kv " -> 6:f32:" q
+#define PROMPT_OF(type) CAUSAL("1x2x@x64", "1x2x@x2100", "1x2x2100x64", type)
 
 #define WEIGHTS(mark, group, n)                                                                    \
     "DynamicDequantize qtype=per_group group_shape=1," group " 10:s4" mark ":160x2304 11:f16" mark \
@@ -119,15 +107,15 @@ static const bits_case_t cases[] = {
     {"decoding, s4, f16", CODES_K_V("s4", "3", "1", "1300", "64", "2"), F16, 3, ALONE_ALWAYS},
     {"decoding, s4, int8", CODES_K_V("s4", "3", "7", "1300", "64", "2"), INT8, 3, ALONE_ALWAYS},
     {"decoding, s8, int8", CODES_K_V("s8", "2", "4", "1300", "128", "4"), INT8, 3, ALONE_ALWAYS},
-    {"decoding, a mask of indices and sinks", CAUSAL("@", "4", "1700", "f16"), STRICT, 3,
-     ALONE_ALWAYS},
+    {"decoding, a mask of indices and sinks",
+     CAUSAL("@x2x4x64", "@x2x4x1700", "@x2x1700x64", "f16"), STRICT, 3, ALONE_ALWAYS},
     {"a prompt, f16", FLOATS("f16", "2", "100", "1300", "64"), STRICT, 3, ALONE_ALWAYS},
     {"a prompt, few rows, a long cache", FLOATS("f16", "1", "30", "3000", "64"), STRICT, 2,
      ALONE_ALWAYS},
     {"a prompt, bf16", FLOATS("f16", "2", "100", "1300", "64"), BF16, 3, ALONE_ALWAYS},
     {"a prompt, s4, int8", CODES_K_V("s4", "2", "100", "1300", "64", "2"), INT8, 3, ALONE_ALWAYS},
-    {"a prompt, a mask of indices and sinks", CAUSAL("@", "600", "2100", "f16"), STRICT, 3,
-     ALONE_ALWAYS},
+    {"a prompt, a mask of indices and sinks",
+     CAUSAL("@x2x600x64", "@x2x600x2100", "@x2x2100x64", "f16"), STRICT, 3, ALONE_ALWAYS},
     {"a prompt, heads of 600", FLOATS("f32", "1", "60", "1300", "600"), STRICT, 2, ALONE_ALWAYS},
 
     {"rows, weights of s4", WEIGHTS("", "32", "72"), STRICT, 7, ALONE_ALWAYS},
@@ -136,9 +124,9 @@ static const bits_case_t cases[] = {
     {"rows of codes, weights of s4", ROWS_OF_CODES WEIGHTS("", "32", "72"), STRICT, 7,
      ALONE_ALWAYS},
     {"rows, constant weights of s4", WEIGHTS("!", "32", "72"), STRICT, 5, ALONE_ANY},
-    {"rows, constant weights of s4, int8", WEIGHTS("!", "32", "72"), INT8, 5, ALONE_ANY},
-    {"rows of codes, constant weights of s4", ROWS_OF_CODES WEIGHTS("!", "32", "72"), STRICT, 5,
-     ALONE_ANY},
+    {"rows, constant weights of s4, int8", WEIGHTS("!", "32", "72"), INT8, 7, ALONE_IN_INTEGERS},
+    {"rows of codes, constant weights of s4", ROWS_OF_CODES WEIGHTS("!", "32", "72"), STRICT, 7,
+     ALONE_IN_INTEGERS},
     {"rows, weights along N", ALONG_N, STRICT, 7, ALONE_ALWAYS},
     {"rows, floats", FLOAT_WEIGHTS(""), STRICT, 7, ALONE_ALWAYS},
     {"rows, constant floats", FLOAT_WEIGHTS("!"), STRICT, 5, ALONE_ANY},
@@ -163,6 +151,11 @@ static const bits_case_t cases[] = {
     {"a convolution, weights that change",
      "Convolution strides=1,1 pads_begin=1,1 pads_end=1,1 dilations=1,1 1:f32:@x20x20x48 "
      "2:f32:3x3x48x40 -> 3:f32:@x20x20x40",
+     STRICT, 5, ALONE_ALWAYS},
+    {"a convolution of codes",
+     "Dequantize scales=0.5 zps=3 1:u8:@x9x9x32 -> 2:f32:@x9x9x32; Dequantize scales=0.5 "
+     "3:s8:3x3x32x48 -> 4:f32:3x3x32x48; Convolution strides=1,1 pads_begin=1,1 pads_end=1,1 "
+     "dilations=1,1 2:f32:@x9x9x32 4:f32:3x3x32x48 -> 5:f32:@x9x9x48",
      STRICT, 5, ALONE_ALWAYS},
     {"a depthwise convolution",
      "Convolution strides=1,1 pads_begin=1,1 pads_end=1,1 dilations=1,1 groups=32 "
@@ -423,19 +416,53 @@ static void run_case(const bits_case_t *c, sinter_engine_t *engine, const char *
     if (open_run(&r, c, c->items, engine)) {
         mark_kernels(&r);
         const bool ok = by_threads(&r, c, level);
-        if (ok && c->items > 1 && (c->alone != ALONE_ANY || verbose)) {
+        const kernel_t *kernel = r.compiled[r.n_parts - 1]->plan.steps[0].candidates[0].kernel;
+        const bool promised = c->alone == ALONE_ALWAYS || (c->alone == ALONE_IN_INTEGERS &&
+                                                           kernel->driver->arithmetic == IN_INT8);
+        if (ok && c->items > 1 && (promised || verbose)) {
             const bool same =
                 same_alone(&r, c, 0, engine) && same_alone(&r, c, c->items - 1, engine);
-            CHECK(same || c->alone != ALONE_ALWAYS, "%s at %s: an item alone has other bits",
-                  c->what, level);
+            CHECK(same || !promised, "%s at %s: an item alone has other bits", c->what, level);
             if (verbose) {
-                printf("%-45s %-12s %-30s %s\n", c->what, level,
-                       r.compiled[r.n_parts - 1]->plan.steps[0].candidates[0].kernel->name,
+                printf("%-45s %-12s %-30s %s\n", c->what, level, kernel->name,
                        same ? "alone: same" : "alone: other");
             }
         }
     }
     close_run(&r, engine);
+}
+
+/* ---- heads side by side ---------------------------------------------------------------------- */
+
+/* The same cache with its heads one after the other and side by side. */
+static void run_heads(const char *queries, sinter_fpmath_mode_t mode, sinter_engine_t *engine,
+                      const char *level)
+{
+    enum { TOKENS = 1300, SEVERAL = 3, BYTES = 64 * 2 };
+    static const bits_case_t of[2][2] = {
+        {{"heads one after the other", FLOATS("f16", "3", "1", "1300", "64"), STRICT, 0, ALONE_ANY},
+         {"heads side by side", SIDE_BY_SIDE("f16", "1"), STRICT, 0, ALONE_ANY}},
+        {{"heads one after the other", FLOATS("f16", "3", "4", "1300", "64"), STRICT, 0, ALONE_ANY},
+         {"heads side by side", SIDE_BY_SIDE("f16", "4"), STRICT, 0, ALONE_ANY}}};
+    bits_case_t c[2] = {of[queries[0] == '4'][0], of[queries[0] == '4'][1]};
+    run_t runs[2];
+    bool ok = true;
+    for (int k = 0; k < 2; k++) {
+        c[k].mode = mode;
+        ok = open_run(&runs[k], &c[k], 1, engine) && ok;
+    }
+    for (size_t i = 0; i < runs[0].n_in && ok; i++) {
+        const port_t *from = &runs[0].in[i], *to = &runs[1].in[i];
+        for (size_t r = 0; r < SEVERAL * TOKENS && from->lt.id != 1; r++) {
+            memcpy(to->data + (r % TOKENS * SEVERAL + r / TOKENS) * BYTES, from->data + r * BYTES,
+                   BYTES);
+        }
+    }
+    ok = ok && execute(&runs[0], &c[0], streams[1]) && execute(&runs[1], &c[1], streams[2]);
+    CHECK(ok && memcmp(runs[0].out[0].data, runs[1].out[0].data, runs[0].out[0].bytes) == 0,
+          "heads side by side at %s, %s rows: other bits", level, queries);
+    close_run(&runs[0], engine);
+    close_run(&runs[1], engine);
 }
 
 /* ---- a prompt in chunks ---------------------------------------------------------------------- */
@@ -488,12 +515,10 @@ static void run_all(sinter_cpu_isa_t isa)
         const char *what, *graph;
         sinter_fpmath_mode_t mode;
     } prompts[] = {
-        {"f16 in chunks", CAUSAL("1", "@", "2100", "f16"), STRICT},
-        {"f16 in chunks, bf16", CAUSAL("1", "@", "2100", "f16"), BF16},
-        {"s4 in chunks",
-         CODES_OF("1", "s4", "2", "2100", "64", "2") CAUSAL("1", "@", "2100", "f32"), STRICT},
-        {"s4 in chunks, int8",
-         CODES_OF("1", "s4", "2", "2100", "64", "2") CAUSAL("1", "@", "2100", "f32"), INT8},
+        {"f16 in chunks", PROMPT_OF("f16"), STRICT},
+        {"f16 in chunks, bf16", PROMPT_OF("f16"), BF16},
+        {"s4 in chunks", CODES_OF("1", "s4", "2", "2100", "64", "2") PROMPT_OF("f32"), STRICT},
+        {"s4 in chunks, int8", CODES_OF("1", "s4", "2", "2100", "64", "2") PROMPT_OF("f32"), INT8},
     };
     const char *level = sinter_cpu_isa_name(isa);
     sinter_engine_t *engine = NULL;
@@ -502,6 +527,9 @@ static void run_all(sinter_cpu_isa_t isa)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         run_case(&cases[i], engine, level);
     }
+    run_heads("1", STRICT, engine, level);
+    run_heads("4", STRICT, engine, level);
+    run_heads("4", INT8, engine, level);
     static const int chunks[] = {200, 100, 30, 25, 10, 4};
     for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
         for (size_t k = 0; k < sizeof prompts / sizeof *prompts; k++) {
