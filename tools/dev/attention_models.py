@@ -23,6 +23,7 @@ STORED = {
      for group in (32, 128)}
 # Graph -> what it is written for.
 GRAPHS = {"zp": "s4-zp-g32", "offsets": "u4-offsets-g32", "scaled": "s8-g32", "float": "f16"}
+TILED = "-tiles"  # of the name of a graph whose caches lie in tiles
 BASE = {"decode": (32, 1, 128, 1, 4096), "prefill": (8, 4, 128, 1024, 1024)}
 
 
@@ -36,29 +37,37 @@ def shapes(kv_heads, per_kv, head, s, t, group):
     return query, k, v, [*k[:3], head // group, t], [*v[:4], head // group]
 
 
-def cache(g, dtype, scale, zero_point, shape, scale_shape, axis, group_shape=None, **attributes):
-    """K or V with one row of the head for each token in memory. axis: that of the head; attributes:
-    of the DynamicDequantize."""
+# Layout ids of caches in tiles, src/graph/layout.c, by the axis of the head: of codes and of values.
+# K has tokens as the last dim here, V has the head.
+TILES = {3: (2, 4), 4: (32, 3)}
+
+
+def cache(g, dtype, scale, zero_point, shape, scale_shape, axis, group_shape=None, tiles=False,
+          **attributes):
+    """K or V with one row of the head for each token in memory, or in tiles. axis: that of the
+    head; attributes: of the DynamicDequantize."""
     stride = transposed if axis == 3 else lambda _: None
-    data = g.input(dtype, shape, stride(shape))
+    codes, values = TILES[axis] if tiles else (None, None)
+    data = g.input(dtype, shape, None if tiles else stride(shape), layout_id=codes)
     if not scale:
         return data
     sides = [
-        g.input(side, scale_shape, stride(scale_shape)) for side in (scale, zero_point) if side
+        g.input(side, scale_shape, None if tiles else stride(scale_shape), layout_id=values)
+        for side in (scale, zero_point) if side
     ]
     group_shape = group_shape or [n // groups for n, groups in zip(shape, scale_shape)]
     return g.op("DynamicDequantize", [data, *sides], "f32", qtype="per_group",
                 group_shape=group_shape, **attributes)
 
 
-def attention(stored, kv_heads, per_kv, head, s, t, causal):
+def attention(stored, kv_heads, per_kv, head, s, t, causal, tiles=False):
     dtype, scale, zero_point, group = STORED[stored]
     query, k_shape, v_shape, k_scales, v_scales = shapes(kv_heads, per_kv, head, s, t, group)
     float_type = "f32" if scale else dtype
     kind = {"zps_kind": "offsets"} if graph_of(stored) == "offsets" else {}
     g = Graph(apply_to_int=True)
     q = g.input(float_type, query)
-    k = cache(g, dtype, scale, zero_point, k_shape, k_scales, 3, **kind)
+    k = cache(g, dtype, scale, zero_point, k_shape, k_scales, 3, tiles=tiles, **kind)
     scores = g.op("MatMul", [q, k], "f32", transpose_a=False, transpose_b=False)
     scores = g.op("Multiply", [scores, g.input("f32", [1])], "f32", auto_broadcast="numpy")
     if causal:
@@ -67,7 +76,7 @@ def attention(stored, kv_heads, per_kv, head, s, t, causal):
         keep = g.op("GreaterEqual", [row, column], "boolean", auto_broadcast="numpy")
         scores = g.op("Select", [keep, scores, g.input("f32", [1])], "f32", auto_broadcast="numpy")
     p = g.op("SoftMax", [scores], float_type, axis=-1, mode="inf_as_zero")
-    v = cache(g, dtype, scale, zero_point, v_shape, v_scales, 4, **kind)
+    v = cache(g, dtype, scale, zero_point, v_shape, v_scales, 4, tiles=tiles, **kind)
     return g.output(g.op("MatMul", [p, v], float_type, transpose_a=False, transpose_b=False))
 
 
@@ -107,8 +116,9 @@ def short_lines():
 @functools.cache
 def models():
     """Name -> graph."""
-    return {f"attention-{what}-{graph}": attention(stored, *BASE[what], what == "prefill")
-            for what in BASE for graph, stored in GRAPHS.items()
+    return {f"attention-{what}-{graph}{TILED * tiles}":
+            attention(stored, *BASE[what], what == "prefill", tiles)
+            for what in BASE for graph, stored in GRAPHS.items() for tiles in (False, True)
             } | {f"attention-short-{name}": short(*row) for name, row in SHORT.items()}
 
 
@@ -123,9 +133,9 @@ def dims(shape):
     return "x".join(str(n) for n in shape)
 
 
-def case(what, stored, kv_heads, per_kv, head, s, t):
+def case(what, stored, kv_heads, per_kv, head, s, t, tiles=False):
     """The options that make a graph of models() this one."""
-    name = f"attention-{what}-{graph_of(stored)}"
+    name = f"attention-{what}-{graph_of(stored)}{TILED * tiles}"
     graph = models()[name]
     dtype, scale, zero_point, group = STORED[stored]
     query, k, v, k_scales, v_scales = shapes(kv_heads, per_kv, head, s, t, group)
@@ -154,8 +164,8 @@ def case(what, stored, kv_heads, per_kv, head, s, t):
     return words
 
 
-def line(what, stored, shape, mode, cold=True):
-    words = ["--mode=P", *case(what, stored, *shape), "--expected-n-partitions=1"]
+def line(what, stored, shape, mode, cold=True, tiles=False):
+    words = ["--mode=P", *case(what, stored, *shape, tiles), "--expected-n-partitions=1"]
     if mode != "strict":
         words.append(f"--partition-fpmath=0:{mode}:true")
     return " ".join(words + (["--cold-cache"] if cold else []))
@@ -216,8 +226,15 @@ def prefill_cells():
                     yield stored, (8, 4, head, n, n), mode
 
 
-def prefill_line(stored, shape, mode):
-    return line("prefill", stored, shape, mode) + " --max-scratch-per-thread=2097152"
+def prefill_line(stored, shape, mode, tiles=False):
+    return line("prefill", stored, shape, mode, tiles=tiles) + " --max-scratch-per-thread=2097152"
+
+
+def tiles_lines():
+    """Caches in tiles: what the lines of strided ones measure."""
+    yield from (line("decode", *cell, tiles=True) for cell in decode_cells())
+    yield from (line("decode", *cell, tiles=True) for cell in verify_cells())
+    yield from (prefill_line(*cell, tiles=True) for cell in prefill_cells())
 
 
 def offset_lines():
@@ -253,7 +270,9 @@ def lists():
         "query for 32/32 and 32/8 heads, and prompts. Written by tools/dev/make_models.py.",
         *offset_lines()
     ]
+    tiles = ["# Caches in tiles. Written by tools/dev/make_models.py.", *tiles_lines()]
     return {
         "perf_attention.list": "\n".join(head + parts) + "\n",
+        "perf_attention_tiles.list": "\n".join(tiles) + "\n",
         "perf_attention_offsets.list": "\n".join(offsets) + "\n"
     }

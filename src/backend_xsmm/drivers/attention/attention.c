@@ -422,6 +422,21 @@ static int64_t least_part(const attention_config_t *c)
     return c->decode || c->cache ? ATT_DECODE_PART : ATT_PART;
 }
 
+/* What is to be unpacked of K or V; its head is the dim `from_end` of the data. */
+static cache_sizes_t sizes_to_unpack(const problem_t *p, const operand_t *o, int64_t head,
+                                     int from_end)
+{
+    const int coefs[] = {o->scale, o->zp}, at = problem_ndims(p, o->data) - from_end;
+    cache_sizes_t of = {.head = head, .groups = 1};
+    for (int i = 0; i < 2; i++) {
+        const int d = coefs[i] < 0 || at < 0 ? -1 : (i == 0 ? o->scale_dim : o->zp_dim)[at];
+        const int64_t n = d < 0 ? 1 : problem_dim(p, coefs[i], problem_ndims(p, coefs[i]) - d);
+        of.groups = at_least(n, of.groups);
+    }
+    of.bits = lies_in_tiles(p, o) ? dtype_traits(problem_type(p, o->data))->bits : 0;
+    return of;
+}
+
 static void note_how(const char *of, const decode_how_t *how, textbuf_t *note)
 {
     text_add(note, ", %s by %s", of, how->codes ? integers_name(how->kind) : DECODED_FMA);
@@ -446,10 +461,11 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
     c->cache = cache;
     c->needs = self->needs;
     c->all = p->plan->features;
-    c->D = n.D;
-    c->Dv = n.Dv;
-    c->unpacks_k = !cache && lies_in_tiles(p, &p->step->p.attention.k);
-    c->unpacks_v = !cache && lies_in_tiles(p, &p->step->p.attention.v);
+    if (!cache) {
+        const attention_params_t *a = &p->step->p.attention;
+        c->unpacks_k = sizes_to_unpack(p, &a->k, n.D, a->trans_k ? 1 : 2);
+        c->unpacks_v = sizes_to_unpack(p, &a->v, n.Dv, a->trans_v ? 2 : 1);
+    }
     c->kind = self->driver->arithmetic == IN_INT8 ? p->step->permit.integers : NO_INTEGERS;
     c->tile = tile_table(self->needs);
     c->fn = eltwise_table(self->needs);
@@ -487,7 +503,7 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
         note_how("V", &c->v_how, &note);
     } else {
         text_add(&note, "q-block %d in strips of %d, kv-tile %d, %s", c->rows, c->strip, c->tk,
-                 c->unpacks_k || c->unpacks_v ? "unpacked from tiles, " : "");
+                 c->unpacks_k.bits > 0 || c->unpacks_v.bits > 0 ? "unpacked from tiles, " : "");
         if (c->blocks != NULL) {
             text_add(&note, ONE_LIMB_NAME);
         } else {
@@ -548,12 +564,12 @@ size_t attention_buffers(const attention_config_t *c, const step_t *step, unsign
         const size_t from = at;
         at = from + cache_buffers(c->rows, true, base ? base + from : NULL, &out->cache);
     }
+    const cache_sizes_t *const sizes[] = {&c->unpacks_k, &c->unpacks_v};
     cache_unpacked_t *const unpacked[] = {&out->k_unpacked, &out->v_unpacked};
     for (int i = 0; i < 2; i++) {
         const size_t from = at;
-        if (i == 0 ? c->unpacks_k : c->unpacks_v) {
-            at = from +
-                 cache_unpacked(i == 0 ? c->D : c->Dv, base ? base + from : NULL, unpacked[i]);
+        if (sizes[i]->bits > 0) {
+            at = from + cache_unpacked(sizes[i], base ? base + from : NULL, unpacked[i]);
         }
     }
     if (c->blocks != NULL) {
@@ -826,8 +842,8 @@ static void choose_sides(const attention_params_t *p, const attention_config_t *
         add_way(choice, "V", &ways_attention_cache[way_of_cache(c, &st->v_cache)], NULL);
         return;
     }
-    st->of_keys = !c->unpacks_k && !c->unpacks_v && c->dk >= st->d.D && c->dv >= st->d.Dv &&
-                  is_of_keys(&st->k, &st->v);
+    st->of_keys = c->unpacks_k.bits == 0 && c->unpacks_v.bits == 0 && c->dk >= st->d.D &&
+                  c->dv >= st->d.Dv && is_of_keys(&st->k, &st->v);
     if (c->decode) {
         const decode_operand_t k = {&c->k_how, &st->k, false, false, queries},
                                v = {&c->v_how, &st->v, true, p->prob != NULL, queries};
@@ -918,10 +934,10 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     if (st->k.dims[st->k.ndims - 1] != st->d.T) {
         matrices_repeat(&st->k, false);
     }
-    if (c->unpacks_k) {
+    if (c->unpacks_k.bits > 0) {
         cache_will_unpack(&st->k, false);
     }
-    if (c->unpacks_v) {
+    if (c->unpacks_v.bits > 0) {
         cache_will_unpack(&st->v, true);
     }
     if (p->prob) {

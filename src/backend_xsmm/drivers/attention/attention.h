@@ -71,11 +71,10 @@ typedef struct attention_config {
     const tile_table_t *tile;
     const eltwise_table_t *fn;
     const quant_rows_t *quant;
-    bool decode;               /* else K and V go through tiles */
-    bool cache;                /* K and V lie in tiles that rows are multiplied with */
-    bool unpacks_k, unpacks_v; /* they lie in tiles, and are unpacked first */
-    int64_t D, Dv;             /* at compile; of caches in tiles they are known */
-    features_t all;            /* of the machine */
+    bool decode;                        /* else K and V go through tiles */
+    bool cache;                         /* K and V lie in tiles that rows are multiplied with */
+    cache_sizes_t unpacks_k, unpacks_v; /* of what lies in tiles and is unpacked first */
+    features_t all;                     /* of the machine */
     features_t needs;
     integers_t kind;           /* cache only: NO_INTEGERS if all products are of floats */
     decode_how_t k_how, v_how; /* decode only */

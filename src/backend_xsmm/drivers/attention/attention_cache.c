@@ -452,14 +452,13 @@ void cache_accumulate(const cache_task_t *task)
 
 /* ---- unpacking ------------------------------------------------------------------------------- */
 
-size_t cache_unpacked(int64_t head, unsigned char *scratch, cache_unpacked_t *out)
+size_t cache_unpacked(const cache_sizes_t *of, unsigned char *scratch, cache_unpacked_t *out)
 {
-    enum { WIDEST = 4 }; /* bytes of an element */
-    const size_t n = (size_t)CACHE_TOKENS * WIDEST;
+    const size_t coefs = (size_t)of->groups * CACHE_TOKENS * sizeof(float); /* the widest */
     size_t at = 0;
-    out->codes = carve(scratch, &at, (size_t)(head + TILES_COLUMNS) * n, 1);
-    out->scale = carve(scratch, &at, (size_t)head * n, 1);
-    out->zp = carve(scratch, &at, (size_t)head * n, 1);
+    out->codes = carve(scratch, &at, (size_t)of->head * CACHE_TOKENS * (size_t)of->bits / 8, 1);
+    out->scale = carve(scratch, &at, coefs, 1);
+    out->zp = carve(scratch, &at, coefs, 1);
     return at;
 }
 

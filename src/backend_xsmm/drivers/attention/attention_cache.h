@@ -82,8 +82,14 @@ typedef struct cache_unpacked {
     unsigned char *codes, *scale, *zp;
 } cache_unpacked_t;
 
-/* Carves a side of `head` elements. */
-size_t cache_unpacked(int64_t head, unsigned char *scratch, cache_unpacked_t *out);
+/* Of a side that is unpacked: bits of an element, elements of a head, most groups of coefficients.
+ * No bits: it is not unpacked. */
+typedef struct cache_sizes {
+    int bits;
+    int64_t head, groups;
+} cache_sizes_t;
+
+size_t cache_unpacked(const cache_sizes_t *of, unsigned char *scratch, cache_unpacked_t *out);
 /* Makes the strides of a bound operand those of its unpacked tokens. */
 void cache_will_unpack(matrices_t *op, bool is_v);
 /* Unpacks n tokens from `token` on, which do not reach over the end of a block of tokens, of the

@@ -68,7 +68,7 @@ typedef struct task {
  * of tokens. */
 static inline bool attention_in_tiles(const attention_config_t *c)
 {
-    return c->cache || c->unpacks_k || c->unpacks_v;
+    return c->cache || c->unpacks_k.bits > 0 || c->unpacks_v.bits > 0;
 }
 
 static inline int round_grain(int n)

@@ -245,11 +245,11 @@ void attention_load_k(task_t *t, int64_t t0)
 void attention_load(task_t *t, int64_t t0, int nt, bool with_v)
 {
     const attention_config_t *c = t->c;
-    if (c->unpacks_k) {
+    if (c->unpacks_k.bits > 0) {
         t->k.codes.first = t->k_first;
         cache_unpack(c->all, &t->st->k, false, t0, nt, &t->b.k_unpacked, &t->k);
     }
-    if (c->unpacks_v && with_v) {
+    if (c->unpacks_v.bits > 0 && with_v) {
         t->v.codes.first = t->v_first;
         cache_unpack(c->all, &t->st->v, true, t0, nt, &t->b.v_unpacked, &t->v);
     }
@@ -442,12 +442,12 @@ void attention_fetch_tiles(const task_t *t, int r0, int64_t t0, int64_t end)
 {
     const int64_t n = at_most(end - t0, t->c->tk), from = t0 + n * r0 / t->rows,
                   to = t0 + n * at_most(r0 + t->c->strip, t->rows) / t->rows;
-    if (!is_decoded(&t->st->k_side) && t->k.codes.row.stride == 1 && !t->c->unpacks_k) {
+    if (!is_decoded(&t->st->k_side) && t->k.codes.row.stride == 1 && t->c->unpacks_k.bits == 0) {
         const groups_t tokens = groups_transposed(&t->k.codes);
         fetch_rows(&tokens, from, to, 0, t->st->d.D);
     }
     if (!is_decoded(&t->st->v_side) && !t->st->of_keys && t->v.codes.column.stride == 1 &&
-        !t->c->unpacks_v) {
+        t->c->unpacks_v.bits == 0) {
         fetch_rows(&t->v.codes, from, to, t->dv0, t->dv);
     }
 }
