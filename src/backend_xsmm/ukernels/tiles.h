@@ -157,6 +157,8 @@ typedef struct tiles_table {
                        float *to);
     /* NULL where `load` is. */
     void (*multiply)(const tiles_product_t *product);
+    /* The same, without fetching: less[k] is taken off all columns of b's row k first. */
+    void (*shifted)(const tiles_product_t *product, const float *less);
 } tiles_table_t;
 
 /* The best one for a set of features; NULL: there is none. */

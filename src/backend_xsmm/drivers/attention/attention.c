@@ -201,8 +201,7 @@ static const char *refuse_cache_groups(const problem_t *p, const operand_t *o, b
                : NULL;
 }
 
-static const char *refuse_cache_side(const problem_t *p, const operand_t *o, bool is_v,
-                                     bool integers)
+static const char *refuse_cache_side(const problem_t *p, const operand_t *o, bool is_v)
 {
     const attention_params_t *a = &p->step->p.attention;
     const int from_end = (is_v ? !a->trans_v : a->trans_k) ? 1 : 2;
@@ -215,15 +214,10 @@ static const char *refuse_cache_side(const problem_t *p, const operand_t *o, boo
     if (why != NULL) {
         return why;
     }
-    if (zp != NULL && !is_v && zp->cls != DTYPE_INT) {
-        return "zero points of K are floats";
-    }
-    return zp != NULL && is_v && !(integers && codes_type(problem_type(p, o->data)) != NULL)
-               ? "zero points of V are taken off before its codes are multiplied"
-               : NULL;
+    return zp != NULL && !is_v && zp->cls != DTYPE_INT ? "zero points of K are floats" : NULL;
 }
 
-static const char *refuse_cache_as(const kernel_t *self, const problem_t *problem, bool integers)
+static const char *refuse_cache(const kernel_t *self, const problem_t *problem)
 {
     const attention_params_t *p = &problem->step->p.attention;
     const known_t n = known_dims(problem);
@@ -240,13 +234,8 @@ static const char *refuse_cache_as(const kernel_t *self, const problem_t *proble
     if (p->prob != NULL) {
         return "a chain follows the probabilities";
     }
-    const char *why = refuse_cache_side(problem, &p->k, false, integers);
-    return why != NULL ? why : refuse_cache_side(problem, &p->v, true, integers);
-}
-
-static const char *refuse_cache(const kernel_t *self, const problem_t *problem)
-{
-    return refuse_cache_as(self, problem, false);
+    const char *why = refuse_cache_side(problem, &p->k, false);
+    return why != NULL ? why : refuse_cache_side(problem, &p->v, true);
 }
 
 static const char *refuse_cache_codes(const kernel_t *self, const problem_t *problem)
@@ -262,7 +251,7 @@ static const char *refuse_cache_codes(const kernel_t *self, const problem_t *pro
         codes_type(problem_type(problem, p->v.data)) == NULL) {
         return "the data types have no codes that are small integers";
     }
-    return refuse_cache_as(self, problem, true);
+    return refuse_cache(self, problem);
 }
 
 /* Why tiles of an operand cannot be of bytes less their zero points. */

@@ -76,6 +76,8 @@ size_t cache_buffers(int rows, bool codes, unsigned char *scratch, cache_buffers
     out->by_group[1] = carve(scratch, &at, codes ? coefs : 0, sizeof(float));
     out->add = carve(scratch, &at, room, sizeof(float));
     out->part = carve(scratch, &at, room * TILES_COLUMNS, sizeof(float));
+    out->rows = carve(scratch, &at, room * TILES_LDX, sizeof(float));
+    out->codes = carve(scratch, &at, (size_t)CACHE_TOKENS * TILES_COLUMNS, sizeof(float));
     out->ragged = carve(scratch, &at, TILES_K * TILES_LINE, 1);
     out->usable = carve(scratch, &at, 1, sizeof(bool));
     return at;
@@ -392,6 +394,34 @@ static const unsigned char *without_unseen(const cache_task_t *task, const unsig
     return to;
 }
 
+/* The same of strips whose zero points are taken off their codes, token by token, before products of
+ * floats. zp: of each token. */
+static void add_shifted(const cache_task_t *task, const unsigned char *codes, int strips,
+                        const float *zp, float *out)
+{
+    const cache_side_t *v = task->side;
+    const cache_buffers_t *b = task->buffers;
+    const tiled_b_t *in = &v->b;
+    const int tiles = (int)tiles_along(task->tokens), room = tiles_rows(task->rows);
+    for (int r = 0; r < task->rows; r++) {
+        for (int t = 0; t < tiles; t++) {
+            memcpy(b->rows + r * TILES_LDX + t * TILES_K, b->p_floats + (t * room + r) * TILES_K,
+                   TILES_K * sizeof(float));
+        }
+    }
+    for (int s = 0; s < strips; s++, codes += in->strip, out += TILES_COLUMNS) {
+        const tiles_strip_t strip = strip_of(v, codes, tiles);
+        v->floats->load(&strip, in->type, in->values, b->codes);
+        v->floats->shifted(&(tiles_product_t){.b = b->codes,
+                                              .k = tiles * TILES_K,
+                                              .rows = task->rows,
+                                              .x = b->rows,
+                                              .out = out,
+                                              .ldo = task->ldo},
+                           zp);
+    }
+}
+
 /* Some strips of V, which begin at `codes`. */
 static void add_strips(const cache_task_t *task, const unsigned char *codes, int strips, float *out)
 {
@@ -428,7 +458,7 @@ void cache_accumulate(const cache_task_t *task)
             .ldp = task->ldx,
             .scale = in->plain == sinter_data_type_undef ? b->by_group[0] + g * CACHE_TOKENS : NULL,
             .less = v->ints ? zp : NULL,
-            .plus = v->ints ? NULL : zp,
+            .plus = in->offsets && !v->ints ? zp : NULL,
             .tiles = (int)tiles_along(task->tokens),
             .checks_tiny = v->checks_tiny};
         end = g + 1 < v->groups ? (g + 1) * v->size / TILES_COLUMNS : (int)tiles_strips(v->head);
@@ -440,11 +470,15 @@ void cache_accumulate(const cache_task_t *task)
             slow_values(task, codes, strip, end);
             continue;
         }
-        add_strips(task, codes + strip * in->strip, end - strip, task->out + strip * TILES_COLUMNS);
+        float *out = task->out + strip * TILES_COLUMNS;
+        if (zps && !v->ints && !in->offsets) {
+            add_shifted(task, codes + strip * in->strip, end - strip, zp, out);
+            continue;
+        }
+        add_strips(task, codes + strip * in->strip, end - strip, out);
         for (int r = 0; r < task->rows && zps; r++) {
-            float *out = task->out + r * task->ldo + strip * TILES_COLUMNS;
             for (int c = 0; c < (end - strip) * TILES_COLUMNS; c++) {
-                out[c] += b->add[r];
+                out[r * task->ldo + c] += b->add[r];
             }
         }
     }

@@ -54,6 +54,7 @@ typedef struct cache_buffers {
     float *scale, *zp;     /* [strip of tokens][group][token] */
     float *by_group[2];    /* of V, scales and zero points: [group][token] */
     float *add, *part;     /* [row]: what zero points or offsets add; [row][element] */
+    float *rows, *codes;   /* [row][TILES_LDX] weights; a strip of codes, [token][column] */
     unsigned char *ragged; /* a tile without the tokens that must not be read */
     bool *usable;          /* queries suit the products */
 } cache_buffers_t;
