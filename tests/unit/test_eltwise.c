@@ -428,6 +428,11 @@ static void test_rows(const char *isa, const eltwise_table_t *t)
             const float v = 3 * z[i] + x[i], want = v > z[i] ? v : z[i];
             check_value(y[i] == want, isa, "scale, add, max", z[i], y[i], want);
         }
+        memcpy(y, z, sizeof y);
+        t->mix_row(y, 3, x, 2, n);
+        for (int i = 0; i < n; i++) {
+            check_value(y[i] == 3 * z[i] + 2 * x[i], isa, "mix", z[i], y[i], 3 * z[i] + 2 * x[i]);
+        }
     }
     const float odd[] = {-INFINITY, NAN, 2, -INFINITY}, none[] = {-INFINITY, -INFINITY};
     float e[2];

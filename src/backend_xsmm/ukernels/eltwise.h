@@ -87,6 +87,8 @@ typedef struct eltwise_table {
      * must end with quant->stream_end. */
     void (*scale_past)(unsigned char *dst, const float *src, int n, float f);
     void (*add_row)(float *dst, const float *src, int n); /* dst += src */
+    /* dst = dst * f + src * g */
+    void (*mix_row)(float *dst, float f, const float *src, float g, int n);
     void (*max_row)(float *dst, const float *src,
                     int n); /* dst = max(dst, src), src NaN passed over */
 } eltwise_table_t;

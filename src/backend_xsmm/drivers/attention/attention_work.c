@@ -79,36 +79,31 @@ static bool begins_in(const task_t *t, int r, part_t part)
 
 /* Adds row r's sums of a part to those of the parts before it, which are copied there: what is done
  * depends on the columns of the row alone. Exact: the sums with the lower maximum are rescaled to
- * the higher one. `from` may change. */
+ * the higher one. */
 static void add_part(const task_t *t, int r, part_t part, attention_sums_t from,
                      attention_sums_t to)
 {
     const attention_config_t *c = t->c;
-    const bool sees_some = t->sees[r].begin < part.span.begin && t->sees[r].end > part.span.begin;
     const float m = from.m[r], old = to.m[r];
-    float *acc = to.acc + (int64_t)r * c->ld_v, *more = from.acc + (int64_t)r * c->ld_v,
-          l = from.l[r], scale;
+    float *acc = to.acc + (int64_t)r * c->ld_v, by = 1, old_by = 1;
+    const float *more = from.acc + (int64_t)r * c->ld_v;
     if (begins_in(t, r, part)) {
         to.m[r] = m;
-        to.l[r] = l;
+        to.l[r] = from.l[r];
         memcpy(acc, more, (size_t)c->dv * sizeof(float));
         return;
     }
-    if (!sees_some) {
+    if (t->sees[r].begin >= part.span.begin || t->sees[r].end <= part.span.begin) {
         return;
     }
     if (m < old && m > -INFINITY) {
-        c->fn->exp_sub_sum(&scale, &m, 1, old);
-        l *= scale;
-        c->fn->scale_row(more, c->dv, scale);
+        c->fn->exp_sub_sum(&by, &m, 1, old);
     } else if (m > old && old > -INFINITY) {
-        c->fn->exp_sub_sum(&scale, &old, 1, m);
-        to.l[r] *= scale;
-        c->fn->scale_row(acc, c->dv, scale);
+        c->fn->exp_sub_sum(&old_by, &old, 1, m);
     }
     to.m[r] = m > old ? m : old;
-    to.l[r] += l;
-    c->fn->add_row(acc, more, c->dv);
+    to.l[r] = to.l[r] * old_by + from.l[r] * by;
+    c->fn->mix_row(acc, old_by, more, by, c->dv);
 }
 
 /* The sums of n rows from r0 on are those of the whole part. */
@@ -515,7 +510,7 @@ static span_t piece_at(const task_t *t, span_t part, int64_t at)
 }
 
 /* Runs one piece of the part of an item that t->part is. next: where the share's next piece of this
- * item begins; at the last one, where this piece does. */
+ * item begins; at the last one, where this piece does. The part has its sums at `sums`. */
 static void run_piece(task_t *t, span_t piece, int64_t next, int64_t item, attention_sums_t sums)
 {
     attention_start(t, item);
@@ -530,22 +525,36 @@ static void run_piece(task_t *t, span_t piece, int64_t next, int64_t item, atten
         copy_sums(t, sums, own_sums(t));
     }
     online_pass(t, piece, true);
-    copy_sums(t, own_sums(t), sums);
 }
 
-/* Units begin..end-1 of those of part k, piece by piece. */
-static void run_units(task_t *t, const columns_t *c, int64_t k, int64_t begin, int64_t end,
-                      int64_t last)
+/* A share's units. */
+typedef struct units {
+    int64_t begin, end;
+} units_t;
+
+/* Those of part k, piece by piece. Where the share has an item from its first part on, its sums are
+ * added up in place 0, and place 1 has those of the part meanwhile: fewer places are faster. */
+static void run_units(task_t *t, const columns_t *c, int64_t k, units_t own)
 {
-    const int64_t items = t->st->d.items, first = k * items;
-    const span_t part = parts_of(t, c->all, k, k + 1).span;
+    const int64_t items = t->st->d.items, first = k * items, begin = at_least(own.begin, first),
+                  end = at_most(own.end, first + items);
+    t->part = parts_of(t, c->all, k, k + 1);
+    const span_t part = t->part.span;
     for (int64_t at = part.begin; at < part.end;) {
         const span_t piece = piece_at(t, part, at);
         for (int64_t i = begin; i < end; i++) {
-            const bool follows = piece.end < part.end || i + items < last;
-            t->part = (part_t){part, k == 0};
-            run_piece(t, piece, follows ? piece.end : piece.begin, i - first,
-                      saved(t, i - first, k));
+            const int64_t item = i - first;
+            const bool from_first = item >= own.begin,
+                       follows = piece.end < part.end || i + items < own.end;
+            const attention_sums_t sums = saved(t, item, from_first ? at_most(k, 1) : k);
+            run_piece(t, piece, follows ? piece.end : piece.begin, item, sums);
+            if (piece.end < part.end || !from_first || k == 0) {
+                copy_sums(t, own_sums(t), sums);
+                continue;
+            }
+            for (int r = 0; r < t->rows; r++) {
+                add_part(t, r, t->part, own_sums(t), saved(t, item, 0));
+            }
         }
         at = piece.end;
     }
@@ -558,6 +567,13 @@ static columns_t columns_of_all(task_t *t)
     return (columns_t){all, count_parts(t, all)};
 }
 
+static units_t units_of(const task_t *t, const columns_t *c, int tid, int nth)
+{
+    int64_t from, to;
+    share((c->all.end - c->all.begin) * t->st->d.items, tid, nth, &from, &to);
+    return (units_t){units_before(t, c, from), units_before(t, c, to)};
+}
+
 /* Whether there is one piece. */
 static bool is_one_piece(const task_t *t, const columns_t *c)
 {
@@ -568,9 +584,9 @@ static bool is_one_piece(const task_t *t, const columns_t *c)
 static void pieces_in_range(task_t *t, int tid, int nth)
 {
     const columns_t c = columns_of_all(t);
-    const int64_t items = t->st->d.items, weight = (c.all.end - c.all.begin) * items;
-    int64_t from, to;
+    const int64_t items = t->st->d.items;
     if (is_one_piece(t, &c)) {
+        int64_t from, to;
         share(items, tid, nth, &from, &to);
         read_piece(t, c.all, from, to);
         for (int64_t item = from; item < to; item++) {
@@ -578,17 +594,16 @@ static void pieces_in_range(task_t *t, int tid, int nth)
         }
         return;
     }
-    share(weight, tid, nth, &from, &to);
-    const int64_t begin = units_before(t, &c, from), end = units_before(t, &c, to);
-    for (int64_t i = begin, k, next; i < end; i = next) {
-        k = i / items;
-        next = at_most((k + 1) * items, end);
+    const units_t own = units_of(t, &c, tid, nth);
+    for (int64_t k = own.begin / items; k * items < own.end; k++) {
+        const int64_t first = k * items, begin = at_least(own.begin, first),
+                      end = at_most(own.end, first + items),
+                      /* no piece of this share has prefetched the units before */
+            unread = first <= own.begin ? end : at_most(own.begin + items, end);
         const span_t part = parts_of(t, c.all, k, k + 1).span;
-        /* What no piece of this share has prefetched. */
-        const int64_t unread = i == begin ? next : at_most(begin + items, next);
-        read_piece(t, piece_at(t, part, part.begin), i - k * items,
-                   at_least(unread, i) - k * items);
-        run_units(t, &c, k, i, next, end);
+        read_piece(t, piece_at(t, part, part.begin), begin - first,
+                   at_least(unread, begin) - first);
+        run_units(t, &c, k, own);
     }
 }
 
@@ -596,10 +611,16 @@ static void pieces_in_range(task_t *t, int tid, int nth)
 static void merge_pieces(task_t *t, int tid, int nth)
 {
     const columns_t c = columns_of_all(t);
-    for (int64_t item = tid; item < t->st->d.items && !is_one_piece(t, &c); item += nth) {
+    const int64_t items = t->st->d.items;
+    for (int64_t item = tid; item < items && !is_one_piece(t, &c); item += nth) {
+        int i = 0;
+        while (units_of(t, &c, i, nth).end <= item) {
+            i++;
+        }
+        const int64_t together = (units_of(t, &c, i, nth).end - 1 - item) / items + 1;
         attention_take(t, item);
         for (int r = 0; r < t->rows; r++) {
-            merge_row(t, c.all, c.n, 1, item, r);
+            merge_row(t, c.all, c.n, together, item, r);
         }
     }
 }
