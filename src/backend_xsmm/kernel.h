@@ -120,11 +120,12 @@ typedef struct way {
     const char *why;
 } way_t;
 
-enum { KERNEL_WAYS = 8 };
+enum { KERNEL_WAYS = 10 };
 
 typedef struct choice {
     size_t shared_bytes; /* for all threads together, until the end of the step's last phase */
-    int rounds;          /* how many times the driver's phases run; 0: once */
+    int rounds;          /* how many times the phases run; 0: once */
+    int phases;          /* in place of the driver's; 0: those */
     /* Results of several shares may lie in one byte: one share does all the work. */
     bool shares_bytes;
     int n_ways;

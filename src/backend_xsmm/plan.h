@@ -244,6 +244,11 @@ typedef struct attention_params {
      * the identity. */
     int n_bare;
     const struct chain *bare;
+    /* A tensor [.., S, T] of f32, f16 or bf16 that is added to the scores right below these n_bare
+     * masks, -1: none; and the chain below it, NULL: the identity. Where the tensor is -inf, it is
+     * a mask. The chains score and bare add it, too. */
+    int mask;
+    const struct chain *under;
 } attention_params_t;
 
 /* LinearAttention. Values; -1: none. */

@@ -55,6 +55,18 @@ typedef enum mask {
     MASK_CAUSAL_BOTTOM_RIGHT,
     MASKS
 } mask_t;
+/* What MASK_FULL and MASK_ROW leave: anything, with other numbers than 0; columns in turn to rows,
+ * whole runs of columns to rows; one column; all; no column; random ones. */
+typedef enum cell_pattern {
+    CELLS_TERMS,
+    CELLS_SLOTS,
+    CELLS_RUNS,
+    CELLS_ONE,
+    CELLS_ALL,
+    CELLS_NONE,
+    CELLS_RANDOM,
+    CELLS
+} cell_pattern_t;
 /* Memory order of a K/V cache: dense; with room for more tokens; tokens outside the last batch
  * dim ([B][T][H][D]). */
 typedef enum cache { CACHE_DENSE, CACHE_ROOM, CACHE_TOKENS_OUTSIDE } cache_t;
@@ -71,7 +83,12 @@ typedef struct attention_case {
     cache_t cache;
     sink_t sink;
     mask_t mask;
-    bool bare;  /* the kernel may put the masks itself */
+    bool bare;  /* the kernel may put the masks itself; */
+    bool lists; /* and may make lists of cells of MASK_FULL and MASK_ROW */
+    cell_pattern_t cells;
+    int slots;                    /* of CELLS_SLOTS: every so many columns belong to a row */
+    bool mask_batches;            /* MASK_FULL has the last batch dim of the output */
+    sinter_data_type_t mask_type; /* 0: f32 */
     int window; /* of a causal mask: columns that count, up to the diagonal; 0: all */
     float fill;
     bool inf_as_zero, stats, prob, dynamic, plain; /* plain: no score chain at all */
@@ -88,7 +105,7 @@ typedef struct world {
     size_t out_bytes;
     chain_instr_t score_code[24], prob_code[5], post_code[1];
     chain_operand_t score_ops[8], post_ops[1];
-    chain_t score, bare, prob, post;
+    chain_t score, bare, under, prob, post;
 } world_t;
 
 static size_t bytes_of(sinter_data_type_t type, int64_t n)
@@ -303,6 +320,7 @@ static void make_score(world_t *w)
     chain_instr_t *code = w->score_code;
     int n = load(w, 0, 1, SCALE, nd);
     code[n++] = (chain_instr_t){.op = sinter_op_multiply, .dst = 0, .a = 0, .b = 1};
+    const int n_under = n, n_under_operands = w->score.n_operands;
     if (p->mask == MASK_FULL || p->mask == MASK_ROW) {
         n = load(w, n, 1, MASK, nd);
         code[n++] = (chain_instr_t){.op = sinter_op_add, .dst = 0, .a = 0, .b = 1};
@@ -325,6 +343,9 @@ static void make_score(world_t *w)
     w->bare.n_instrs = n_bare;
     w->bare.n_operands = n_bare_operands;
     w->bare.n_indices = 0;
+    w->under = w->bare;
+    w->under.n_instrs = n_under;
+    w->under.n_operands = n_under_operands;
 }
 
 /* prob = (p^2 + 1/2) 2^gain: smooth, so that no rounding flips, and not 0 at 0. */
@@ -365,21 +386,44 @@ static int64_t out_batch(const attention_case_t *p, int d)
     return p->q_batch[d] == 1 ? p->kv_batch[d] : p->q_batch[d];
 }
 
+/* Random numbers beside those of rnd(). */
+static uint32_t another(void)
+{
+    static uint32_t x = 12345;
+    x = x * 1664525 + 1013904223;
+    return x >> 8;
+}
+
 static void make_mask(world_t *w)
 {
     const attention_case_t *p = w->p;
-    const int64_t full[] = {p->S, p->T};
-    shape(w, MASK, sinter_f32, p->mask == MASK_ROW ? 1 : 2, p->mask == MASK_ROW ? full + 1 : full,
-          NULL, -1);
+    const bool full = p->mask == MASK_FULL, batches = full && p->mask_batches && p->nb > 0;
+    const int64_t heads = batches ? out_batch(p, p->nb - 1) : 1, rows = full ? p->S : 1,
+                  dims[] = {heads, rows, p->T};
+    const sinter_data_type_t type = p->mask_type ? p->mask_type : sinter_f32;
+    shape(w, MASK, type, batches ? 3 : full ? 2 : 1, dims + (batches ? 0 : full ? 1 : 2), NULL, -1);
     fill(w, MASK);
-    float *x = (float *)(void *)w->v[MASK].data;
-    for (int64_t i = 0, n = extent(&w->v[MASK]); i < n; i++) {
-        x[i] = rnd() % 3 == 0 ? -INFINITY : x[i];
+    /* random ones, and the mask leaves some rows nothing */
+    for (int64_t i = 0; i < heads * rows * p->T; i++) {
+        if (rnd() % 3 == 0) {
+            put_float(type, w->v[MASK].data, i, -INFINITY);
+        }
     }
-    /* the mask leaves some rows nothing */
-    for (int64_t s = 0; p->mask == MASK_FULL && s < p->S; s++) {
+    for (int64_t row = 0; full && row < heads * rows; row++) {
         for (int64_t t = 0; rnd() % 5 == 0 && t < p->T; t++) {
-            x[s * p->T + t] = -INFINITY;
+            put_float(type, w->v[MASK].data, row * p->T + t, -INFINITY);
+        }
+    }
+    for (int64_t row = 0; p->cells != CELLS_TERMS && row < heads * rows; row++) {
+        const int64_t s = row % rows, slots = p->slots > 0 ? p->slots : 1,
+                      one = p->T > 0 ? (int64_t)(another() % (uint32_t)p->T) : 0;
+        const bool none = p->cells == CELLS_NONE || (full && another() % 5 == 0);
+        for (int64_t t = 0; t < p->T; t++) {
+            const bool sees = p->cells == CELLS_SLOTS  ? t % slots == s % slots
+                              : p->cells == CELLS_RUNS ? t * slots / p->T == s % slots
+                              : p->cells == CELLS_ONE  ? t == one
+                                                      : p->cells == CELLS_ALL || another() % 3 == 0;
+            put_float(type, w->v[MASK].data, row * p->T + t, sees && !none ? 0 : -INFINITY);
         }
     }
 }
@@ -495,7 +539,8 @@ static void play_threads(const kernel_t *k, const problem_t *problem, const cand
         memset(scratch[t] + each, 0x5a, PAD);
     }
     last_detour = NULL;
-    for (int phase = 0; phase < k->driver->phases; phase++) {
+    const int phases = choice->phases > 0 ? choice->phases : k->driver->phases;
+    for (int phase = 0; phase < phases; phase++) {
         const int nth = choice->shares_bytes ? 1 : frame->shares;
         for (int t = 0; t < nth; t++) {
             const worker_t w = {.phase = phase,
@@ -547,42 +592,44 @@ static sinter_status_t execute(world_t *w, const kernel_t *k, sinter_cpu_isa_t i
     arena_init(&plan.arena, plan.engine);
     compile_time_view(w, values);
     step_t step = {.kind = STEP_ATTENTION, .post = &w->post, .permit = permit_of(p->mode, false)};
-    step.p.attention =
-        (attention_params_t){.q = operand_of(w, Q),
-                             .k = operand_of(w, K),
-                             .v = operand_of(w, V),
-                             .trans_q = p->trans_q,
-                             .trans_k = p->trans_k,
-                             .trans_v = p->trans_v,
-                             .score = p->plain ? NULL : &w->score,
-                             .prob = p->prob ? &w->prob : NULL,
-                             .score_dims = SCORES,
-                             .out_dims = OUT,
-                             .stats = p->stats ? STATS : -1,
-                             .sink = p->sink ? SINK : -1,
-                             .inf_as_zero = p->inf_as_zero,
-                             .n_limits = p->plain || p->mask < MASK_CAUSAL ? 0
-                                         : p->window                       ? 2
-                                                                           : 1,
-                             .n_bare = p->plain || !p->bare || p->mask < MASK_CAUSAL ? 0
-                                       : p->window                                   ? 2
-                                                                                     : 1,
-                             .bare = &w->bare,
-                             .limits = {{.moves = true,
-                                         .n_terms = 1,
-                                         .term = {SHIFT},
-                                         .sign = {1},
-                                         .fill = FILL,
-                                         .row_of = SCORES,
-                                         .column_of = SCORES},
-                                        {.lower = true,
-                                         .moves = true,
-                                         .n_terms = 2,
-                                         .term = {SHIFT, WINDOW},
-                                         .sign = {1, -1},
-                                         .fill = FILL,
-                                         .row_of = SCORES,
-                                         .column_of = SCORES}}};
+    step.p.attention = (attention_params_t){
+        .q = operand_of(w, Q),
+        .k = operand_of(w, K),
+        .v = operand_of(w, V),
+        .trans_q = p->trans_q,
+        .trans_k = p->trans_k,
+        .trans_v = p->trans_v,
+        .score = p->plain ? NULL : &w->score,
+        .prob = p->prob ? &w->prob : NULL,
+        .score_dims = SCORES,
+        .out_dims = OUT,
+        .stats = p->stats ? STATS : -1,
+        .sink = p->sink ? SINK : -1,
+        .inf_as_zero = p->inf_as_zero,
+        .n_limits = p->plain || p->mask < MASK_CAUSAL ? 0
+                    : p->window                       ? 2
+                                                      : 1,
+        .n_bare = p->plain || !p->bare || p->mask < MASK_CAUSAL ? 0
+                  : p->window                                   ? 2
+                                                                : 1,
+        .bare = &w->bare,
+        .mask = p->lists && !p->plain && (p->mask == MASK_FULL || p->mask == MASK_ROW) ? MASK : -1,
+        .under = &w->under,
+        .limits = {{.moves = true,
+                    .n_terms = 1,
+                    .term = {SHIFT},
+                    .sign = {1},
+                    .fill = FILL,
+                    .row_of = SCORES,
+                    .column_of = SCORES},
+                   {.lower = true,
+                    .moves = true,
+                    .n_terms = 2,
+                    .term = {SHIFT, WINDOW},
+                    .sign = {1, -1},
+                    .fill = FILL,
+                    .row_of = SCORES,
+                    .column_of = SCORES}}};
     const frame_t frame = {.v = w->v, .shares = p->threads};
     problem_t problem = {.plan = &plan, .step = &step};
     candidate_t with = {0};
@@ -782,8 +829,9 @@ static void reference_row(const world_t *w, const int64_t *batch, const batch_re
         x *= scale;
         lost = fmax(lost, (ks * qmax * limb(p) + rounded * 0x1p-24) * scale);
         if (!p->plain && (p->mask == MASK_FULL || p->mask == MASK_ROW)) {
-            mask = ((const float *)(const void *)w->v[MASK]
-                        .data)[p->mask == MASK_FULL ? s * p->T + t : t];
+            const bound_t *m = &w->v[MASK];
+            const int64_t head = m->ndims == 3 ? batch[p->nb - 1] * p->S : 0;
+            mask = decode(m->dtype, m->data, (p->mask == MASK_FULL ? head + s : 0) * p->T + t);
             x += mask;
         } else if (!p->plain && p->mask >= MASK_CAUSAL) {
             const int64_t row = s + (p->mask == MASK_CAUSAL ? 0 : p->T - p->S);
@@ -907,8 +955,8 @@ static void describe(const attention_case_t *p, const char *kernel, char *what, 
              "%s nb %d q %lldx%lldx%lld kv %lldx%lldx%lld S %lld T %lld D %lld Dv %lld %s K %s V "
              "%s scale %s zp %s%s%s groups %d %d trans "
              "%d%d%d cache %d mask %d "
-             "bare %d sink %d window %d fill %g inf0 %d stats %d prob %d dyn %d plain %d threads "
-             "%d mode %d",
+             "bare %d lists %d cells %d slots %d heads %d %s sink %d window %d fill %g inf0 %d "
+             "stats %d prob %d dyn %d plain %d threads %d mode %d",
              kernel, p->nb, (long long)p->q_batch[0], (long long)p->q_batch[1],
              (long long)p->q_batch[2], (long long)p->kv_batch[0], (long long)p->kv_batch[1],
              (long long)p->kv_batch[2], (long long)p->S, (long long)p->T, (long long)p->D,
@@ -916,9 +964,10 @@ static void describe(const attention_case_t *p, const char *kernel, char *what, 
              dtype_traits(p->v)->name, p->scale ? dtype_traits(p->scale)->name : "-",
              p->zp ? dtype_traits(p->zp)->name : "-", p->offsets ? " offsets" : "",
              p->one_zp ? " for all" : "", p->k_group, p->v_group, p->trans_q, p->trans_k,
-             p->trans_v, (int)p->cache, (int)p->mask, p->bare, (int)p->sink, p->window,
-             (double)p->fill, p->inf_as_zero, p->stats, p->prob, p->dynamic, p->plain, p->threads,
-             (int)p->mode);
+             p->trans_v, (int)p->cache, (int)p->mask, p->bare, p->lists, (int)p->cells, p->slots,
+             p->mask_batches, p->mask_type ? dtype_traits(p->mask_type)->name : "f32", (int)p->sink,
+             p->window, (double)p->fill, p->inf_as_zero, p->stats, p->prob, p->dynamic, p->plain,
+             p->threads, (int)p->mode);
 }
 
 static void run(const attention_case_t *p, const kernel_t *k, sinter_cpu_isa_t isa)
@@ -978,6 +1027,11 @@ static attention_case_t random_problem(void)
                           .threads = 1 + (int)(rnd() % 5)};
     p.offsets = has_float_zp(&p) && rnd() % 2;
     p.bare = rnd() % 2;
+    p.lists = another() % 2;
+    p.cells = p.lists ? (cell_pattern_t)(another() % CELLS) : CELLS_TERMS;
+    p.slots = 1 + (int)(another() % 8);
+    p.mask_batches = p.lists && another() % 3 == 0;
+    p.mask_type = p.lists ? wide[another() % 3] : sinter_f32;
     p.window = rnd() % 2 ? 0 : (int[]){1, 2, 16, 40, 64, 100}[rnd() % 6];
     p.fill = rnd() % 4 ? -INFINITY : -1e4f;
     p.k_group = p.D % 4 == 0 && rnd() % 2 ? (int)(p.D % 8 || rnd() % 2 ? 4 : 8) : rnd() % 3 ? 0 : 1;

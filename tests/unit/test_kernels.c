@@ -118,7 +118,7 @@ static void make(select_case_t *p, step_kind_t kind, sinter_data_type_t type,
         const int64_t score[3] = {2, 4, 4};
         attention_params_t *a = &p->step.p.attention;
         *a = (attention_params_t){
-            .q = none, .k = none, .v = none, .trans_k = true, .stats = -1, .sink = -1};
+            .q = none, .k = none, .v = none, .trans_k = true, .stats = -1, .sink = -1, .mask = -1};
         a->q.data = rig_value(&p->r, type, 3, dims, NULL);
         a->k.data = rig_value(&p->r, type, 3, dims, NULL);
         a->v.data = rig_value(&p->r, type, 3, dims, NULL);

@@ -15,7 +15,7 @@
 #include "check.h"
 #include "spec.h"
 
-enum { MOST_TABLES = 25, MOST_ROWS = 8 };
+enum { MOST_TABLES = 26, MOST_ROWS = 8 };
 
 /* ---- where each way can be taken ------------------------------------------------------------- */
 
@@ -57,6 +57,8 @@ static const struct roll {
     {"attention_products", "f32 brgemm", SIMD_CAPS | WITH_F32},
     {"attention_products", "own f32 gemm", ALL_CAPS | WITHOUT_F32},
     {"attention_heads", "pieces of the cache in turn", SIMD_CAPS},
+    {"attention_masks", "lists of cells", ALL_CAPS},
+    {"attention_masks", "terms of all scores", ALL_CAPS},
     {"decode_qk", "tiles of floats", AVX2_CAPS},
     {"decode_qk", "tokens in lanes", AVX512_CAPS},
     {"decode_qk", "twelve sums", AVX2_CAPS},
@@ -168,6 +170,16 @@ typedef struct way_case {
     "SoftMax axis=-1 3:f32:1x4x" s "x96 -> 4:f32:1x4x" s "x96; "            \
     "MatMul 4:f32:1x4x" s "x96 " v " -> 6:f32:1x4x" s "x64"
 #define FLOAT_K_V(s) ATTENTION(s, "2:f32:1x4x96x64", "5:f32:1x4x96x64")
+/* With a mask in memory, and with another tensor below it. */
+#define MASKED(s, below)                                                                    \
+    "MatMul transpose_b=1 1:f32:1x4x" s "x64 2:f32:1x4x96x64 -> 3:f32:1x4x" s "x96; " below \
+    "Add 8:f32:1x4x" s "x96 7:f32:1x1x" s "x96 -> 9:f32:1x4x" s "x96; "                     \
+    "SoftMax axis=-1 9:f32:1x4x" s "x96 -> 4:f32:1x4x" s "x96; "                            \
+    "MatMul 4:f32:1x4x" s "x96 5:f32:1x4x96x64 -> 6:f32:1x4x" s "x64"
+#define SCALED(s) "Multiply 3:f32:1x4x" s "x96 20:f32:1 -> 8:f32:1x4x" s "x96; "
+#define BIASED(s) "Add 3:f32:1x4x" s "x96 20:f32:1x1x" s "x96 -> 8:f32:1x4x" s "x96; "
+#define LISTS "the mask by lists of cells, "
+#define TERMS "the mask by terms of all scores (scores have other terms for each key), "
 /* K and V of s4 with one scale for each `group` elements of a head: `n` of them. */
 #define CODES_K_V(s, group, n)                                                       \
     "DynamicDequantize qtype=per_group group_shape=1,1,1," group " 10:s4:1x4x96x64 " \
@@ -288,6 +300,18 @@ static const way_case_t cases[] = {
      .graph = ATTENTION("1", "2:f32:1x4x96x64:24576x64x256x1", "5:f32:1x4x96x64:24576x64x256x1"),
      .at = {GENERIC = PRODUCTS,
             AVX2 = IN_FLOATS(ANY_SCALES, FEW_SCALES) ", heads by pieces of the cache in turn"}},
+    {.what = "decoding, floats, a mask in memory",
+     .graph = MASKED("4", SCALED("4")),
+     .at = {GENERIC = LISTS PRODUCTS, AVX2 = LISTS IN_FLOATS(ANY_SCALES, FEW_SCALES)}},
+    {.what = "decoding, floats, a mask in memory over a bias",
+     .graph = MASKED("1", BIASED("1")),
+     .at = {GENERIC = TERMS PRODUCTS, AVX2 = TERMS IN_FLOATS(ANY_SCALES, FEW_SCALES)}},
+    {.what = "prefill, floats, a mask in memory",
+     .graph = MASKED("64", SCALED("64")),
+     EVERYWHERE(LISTS PRODUCTS)},
+    {.what = "prefill, floats, a mask in memory over a bias",
+     .graph = MASKED("64", BIASED("64")),
+     EVERYWHERE(TERMS PRODUCTS)},
     {.what = "decoding of 4 rows, codes",
      .graph = CODES_K_V("4", "32", "2"),
      .at = {GENERIC = PRODUCTS, AVX2 = IN_FLOATS("tiles of floats", "tiles of floats"),

@@ -185,10 +185,17 @@ static place_t first_phase(const exec_run_t *run)
     return settle(run, 0, run->parts[0].started ? 0 : STARTING);
 }
 
-/* The phases of a step in all rounds. */
+/* The phases of a step in each round. */
+static int phases_of_round(const taken_t *taken)
+{
+    return taken->choice.phases > 0 ? taken->choice.phases
+                                    : taken->candidate->kernel->driver->phases;
+}
+
+/* And in all rounds. */
 static int phases_of(const taken_t *taken)
 {
-    const int phases = taken->candidate->kernel->driver->phases;
+    const int phases = phases_of_round(taken);
     return taken->choice.rounds > 1 ? taken->choice.rounds * phases : phases;
 }
 
@@ -219,8 +226,8 @@ static void run_share(exec_run_t *run, place_t at, int share)
     taken_t *taken = &part->fm->taken[at.step];
     const kernel_t *k = taken->candidate->kernel;
     const problem_t problem = {.plan = plan, .step = step, .frame = &part->fm->frame};
-    const worker_t w = {.phase = at.phase % k->driver->phases,
-                        .round = at.phase / k->driver->phases,
+    const worker_t w = {.phase = at.phase % phases_of_round(taken),
+                        .round = at.phase / phases_of_round(taken),
                         .tid = share,
                         .nth = taken->shares,
                         .scratch = part->scratch + (size_t)share * plan->share_bytes,

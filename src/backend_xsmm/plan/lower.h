@@ -148,8 +148,9 @@ int lower_pack(plan_t *plan, int value, int dim, int line);
 /* As tiles: dims and set as in plan_value_t. The value must be constant. */
 int lower_pack_tiles(plan_t *plan, int value, tiled_t what, int across, int along, int set);
 /* Finds the limits of the masks (column_limit_t). Returns the graph value under the masks that the
- * first n_bare limits describe completely; -1: there is none. */
-int lower_mask_limits(const lowering_t *lo, attention_params_t *p);
+ * first n_bare limits describe completely; -1: there is none. And p->mask, with the graph value
+ * that it is added to. */
+int lower_mask_limits(const lowering_t *lo, attention_params_t *p, int *under);
 
 /* Makes plan->values and plan->steps from plan->sub. Kernels are chosen later. Notes for the report
  * go to why. assumes: unknown dims that are most likely the same are taken to be the same, and

@@ -8,7 +8,10 @@
  *   a, b   sums and differences of GenIndex over rows, GenIndex over columns and terms: s32
  *          scalars, or a value for each sequence, [b.., 1, 1]
  *
- * A mask of another form is only computed: the score chain applies all masks. */
+ * A mask of another form is only computed: the score chain applies all masks.
+ *
+ * Below such masks, or without any, a tensor in memory that is added to the scores may be a mask:
+ * attention looks for its elements of -inf before the products. */
 #include "backend_xsmm/plan/lower.h"
 #include "graph/schema.h"
 
@@ -197,12 +200,56 @@ static int under_mask(const lowering_t *lo, int v, attention_params_t *p, bool *
     return n->in[port];
 }
 
-int lower_mask_limits(const lowering_t *lo, attention_params_t *p)
+/* The value in memory that v is, as it is there or, cast to f32, with the same numbers; -1: it is
+ * computed. */
+static int in_memory(const lowering_t *lo, int v)
 {
-    int bare = -1;
+    const node_t *n = producer(lo, v);
+    const pv_kind_t kind = lo->plan->values[v].kind;
+    if (n != NULL && n->kind == sinter_op_type_cast && !lo->stored[v]) {
+        const sinter_data_type_t from = lo->g->values[n->in[0]].lt.data_type,
+                                 to = lo->g->values[v].lt.data_type;
+        const bool exact =
+            dtype_is_wide_float(from) && dtype_traits(from)->bits < dtype_traits(to)->bits;
+        return exact ? in_memory(lo, n->in[0]) : -1;
+    }
+    if (n != NULL && lower_is_view(n)) {
+        return kind == PV_VIEW && in_memory(lo, n->in[0]) >= 0 ? v : -1;
+    }
+    return n == NULL || (lo->stored[v] && (kind == PV_TEMP || kind == PV_OUTPUT)) ? v : -1;
+}
+
+/* A tensor that is added to the scores, as in attention_params_t, by the node that makes v; -1:
+ * there is none. *under: what it is added to. */
+static int added_tensor(const lowering_t *lo, int v, int *under)
+{
+    const node_t *n = producer(lo, v);
+    if (n == NULL || lo->spine[v] == 0 || lo->g->values[v].lt.data_type != sinter_f32) {
+        return -1;
+    }
+    if (n->kind == sinter_op_type_cast) {
+        return added_tensor(lo, n->in[0], under);
+    }
+    if (n->kind != sinter_op_add || (lo->spine[n->in[0]] != 0) == (lo->spine[n->in[1]] != 0)) {
+        return -1;
+    }
+    const int port = lo->spine[n->in[0]] != 0 ? 1 : 0, memory = in_memory(lo, n->in[port]);
+    *under = n->in[1 - port];
+    if (memory < 0 || lo->g->values[*under].lt.data_type != sinter_f32) {
+        return -1;
+    }
+    const lt_t *lt = &lo->g->values[memory].lt;
+    return lt->ndims >= 2 && dtype_is_wide_float(lt->data_type) && lt->data_type != sinter_f64
+               ? memory
+               : -1;
+}
+
+int lower_mask_limits(const lowering_t *lo, attention_params_t *p, int *under)
+{
+    int bare = -1, top = lo->g->nodes[lo->att.softmax].in[0];
     bool whole = true;
     p->n_limits = p->n_bare = 0;
-    for (int v = lo->g->nodes[lo->att.softmax].in[0]; v >= 0 && p->n_limits < MASK_LIMITS;) {
+    for (int v = top; v >= 0 && p->n_limits < MASK_LIMITS;) {
         bool mask = true;
         v = under_mask(lo, v, p, &mask);
         whole = whole && mask;
@@ -211,5 +258,6 @@ int lower_mask_limits(const lowering_t *lo, attention_params_t *p)
             p->n_bare = p->n_limits;
         }
     }
+    p->mask = added_tensor(lo, bare >= 0 ? bare : top, under);
     return bare;
 }

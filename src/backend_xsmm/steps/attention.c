@@ -193,9 +193,13 @@ static sinter_status_t emit_inner(emitter_t *e, step_t *step)
     p->stats = sm->n_out > 1 ? sm->out[1] : -1;
     p->sink = softmax_sink(sm);
     p->inf_as_zero = softmax_inf_as_zero(sm);
-    const int bare = lower_mask_limits(lo, p);
+    int under = -1;
+    const int bare = lower_mask_limits(lo, p, &under);
     if (bare >= 0) {
         SG_TRY(emit_part(e, &lo->att.score, qk->out[0], bare, bare, &p->bare));
+    }
+    if (p->mask >= 0) {
+        SG_TRY(emit_part(e, &lo->att.score, qk->out[0], under, under, &p->under));
     }
     const sinter_fpmath_mode_t k_mode = emit_mode(lo, qk), v_mode = emit_mode(lo, pv);
     step->permit = permit_of(k_mode == v_mode ? k_mode : sinter_fpmath_mode_strict, false);

@@ -78,6 +78,14 @@ static bool lies_in_tiles(const problem_t *p, const operand_t *o)
     return p->plan->values[o->data].tiled != NOT_TILED;
 }
 
+/* Whether the rows of a token, or some of them, may be decoded apart from the others, since a mask
+ * in memory may leave them other keys. */
+static bool by_token(const problem_t *problem, const known_t *n)
+{
+    return problem->step->p.attention.mask >= 0 && problem->step->p.attention.prob == NULL &&
+           n->S > 1 && n->rows / n->S <= DECODE_ROWS;
+}
+
 static const char *refuse_decode(const kernel_t *self, const problem_t *problem)
 {
     const attention_params_t *p = &problem->step->p.attention;
@@ -87,7 +95,7 @@ static const char *refuse_decode(const kernel_t *self, const problem_t *problem)
     if (n.D < 1 || n.D > DECODE_HEAD || n.Dv < 1 || n.Dv > DECODE_HEAD) {
         return "needs heads of 1 to 256 elements, known at compile";
     }
-    if (n.S > DECODE_ROWS || n.rows > DECODE_ROWS || n.rows == 0) {
+    if (n.S > DECODE_ROWS || n.rows == 0 || (n.rows > DECODE_ROWS && !by_token(problem, &n))) {
         return "needs 1 to 8 query rows for each K and V";
     }
     if (lies_in_tiles(problem, &p->k) || lies_in_tiles(problem, &p->v)) {
@@ -307,6 +315,18 @@ static const char *refuse_blocks(const kernel_t *self, const problem_t *p)
 /* The size of heads from which tiles that lie call by call pay for their packing. */
 enum { BY_CALL_FROM = 128 };
 
+/* Bytes of a token of K or V that is gathered where masks in memory leave some of them; 0: none
+ * is. */
+static int cell_bytes(const problem_t *p, const operand_t *o, int64_t head, int most)
+{
+    const attention_params_t *a = &p->step->p.attention;
+    if (a->mask < 0 || a->prob != NULL || head < 1 || head > most) {
+        return 0;
+    }
+    const int64_t codes = head * dtype_traits(problem_type(p, o->data))->bits / 8;
+    return (int)codes + CELL_BYTES_BESIDES;
+}
+
 static const char *jit_rows(attention_config_t *c, int rows, int D, features_t features)
 {
     const char *why = NULL;
@@ -468,14 +488,21 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
         decode_orders(&c->k_how, n.D);
         decode_orders(&c->v_how, n.Dv);
     }
+    if (!attention_in_tiles(c)) {
+        c->cell_bytes[0] = cell_bytes(p, &p->step->p.attention.k, n.D, ATT_HEAD);
+        c->cell_bytes[1] = cell_bytes(p, &p->step->p.attention.v, n.Dv, ATT_CHUNK);
+    }
     size_blocks(c,
                 n.rows >= 0 || !(decode || cache) ? n.rows
                 : decode                          ? DECODE_ROWS
                                                   : TILES_ROWS,
                 n.T, n.D, n.Dv);
     c->totals = p->step->p.attention.prob == NULL && (n.T < 0 || n.T > least_part(c));
-    const char *why =
-        c->cache ? NULL : jit(c, n.rows, n.D, n.Dv, products_features(self, p, c->bf16));
+    /* Masks in memory may divide rows into groups of any size. */
+    const bool groups = c->cell_bytes[0] > 0 && c->cell_bytes[1] > 0;
+    const char *why = c->cache ? NULL
+                               : jit(c, groups ? -1 : n.rows, n.D, n.Dv,
+                                     products_features(self, p, c->bf16));
     if (c->bf16 && why) {
         return sg_fail(sinter_runtime_error, "bf16 attention: %s", why);
     }
@@ -518,9 +545,9 @@ size_t attention_buffers(const attention_config_t *c, const step_t *step, unsign
     const size_t s = (size_t)c->strip * (size_t)c->ld_s, acc = (size_t)c->rows * (size_t)c->ld_v,
                  rows = (size_t)c->rows;
     const chain_t *const chains[] = {step->p.attention.score, step->p.attention.bare,
-                                     step->p.attention.prob, step->post};
+                                     step->p.attention.prob, step->p.attention.under, step->post};
     size_t at = 0, chain = 0;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         const size_t bytes = chains[i] ? chain_scratch_bytes(chains[i]) : 0;
         chain = bytes > chain ? bytes : chain;
     }
@@ -546,8 +573,9 @@ size_t attention_buffers(const attention_config_t *c, const step_t *step, unsign
     }
     if (c->decode) {
         const size_t from = at;
-        at = from + decode_buffers(c->rows, c->k_how.codes || c->v_how.codes,
-                                   base ? base + from : NULL, &out->decode);
+        at = from + decode_buffers((int)at_most(c->rows, DECODE_ROWS),
+                                   c->k_how.codes || c->v_how.codes, base ? base + from : NULL,
+                                   &out->decode);
     }
     if (c->cache) {
         const size_t from = at;
@@ -563,6 +591,14 @@ size_t attention_buffers(const attention_config_t *c, const step_t *step, unsign
     }
     if (c->blocks != NULL) {
         ints_buffers(c, base, &at, &out->ints);
+    }
+    if (c->cell_bytes[0] > 0 && c->cell_bytes[1] > 0) {
+        const size_t tokens = (size_t)c->tk;
+        out->cell = carve(base, &at, tokens, sizeof(int32_t));
+        out->cells[0] = carve(base, &at, tokens, (size_t)c->cell_bytes[0]);
+        out->cells[1] = carve(base, &at, tokens, (size_t)c->cell_bytes[1]);
+        out->mask = carve(base, &at, tokens, sizeof(float));
+        out->terms = carve(base, &at, tokens, sizeof(float));
     }
     out->chain = carve(base, &at, chain, 1);
     out->tail = carve(base, &at, step->tail != NULL ? quant_tail_scratch() : 0, 1);
@@ -716,6 +752,20 @@ static bool is_steady(const chain_bound_t *b)
     return true;
 }
 
+/* The same along the columns of the scores. */
+static bool is_steady_along_columns(const chain_bound_t *b)
+{
+    const int last = b->ndims - 1;
+    bool steady = true;
+    for (int k = 0; k < b->chain->n_indices; k++) {
+        steady = steady && (b->at[k] != last || b->dims[last] == 1);
+    }
+    for (int i = 0; i < b->chain->n_operands; i++) {
+        steady = steady && (b->refs[i].stride[last] == 0 || b->dims[last] == 1);
+    }
+    return steady;
+}
+
 /* True if the program does nothing but multiply by one positive number, which is known before the
  * first step runs. */
 static bool is_scale(const plan_t *plan, const chain_bound_t *b, float *scale)
@@ -818,7 +868,8 @@ static int way_of_cache(const attention_config_t *c, const cache_side_t *side)
 static void choose_sides(const attention_params_t *p, const attention_config_t *c,
                          attention_state_t *st, choice_t *choice)
 {
-    const int queries = (int)at_most(st->d.rows, DECODE_ROWS);
+    const int64_t rows = st->cells.on ? st->d.group : st->d.rows;
+    const int queries = (int)at_most(rows, DECODE_ROWS);
     st->k_side.way = st->v_side.way = BY_TILES;
     st->ints.on = false;
     if (c->cache) {
@@ -834,8 +885,9 @@ static void choose_sides(const attention_params_t *p, const attention_config_t *
     st->of_keys = c->unpacks_k.bits == 0 && c->unpacks_v.bits == 0 && c->dk >= st->d.D &&
                   c->dv >= st->d.Dv && is_of_keys(&st->k, &st->v);
     if (c->decode) {
-        const decode_operand_t k = {&c->k_how, &st->k, false, false, queries},
-                               v = {&c->v_how, &st->v, true, p->prob != NULL, queries};
+        const bool any = st->cells.on || st->d.rows > DECODE_ROWS;
+        const decode_operand_t k = {&c->k_how, &st->k, false, false, queries, any},
+                               v = {&c->v_how, &st->v, true, p->prob != NULL, queries, any};
         decode_bind(&k, &st->k_side, choice);
         decode_bind(&v, &st->v_side, choice);
         decode_loops(&k, &st->k_side, choice);
@@ -843,6 +895,59 @@ static void choose_sides(const attention_params_t *p, const attention_config_t *
     }
     if (!is_decoded(&st->k_side) || !is_decoded(&st->v_side)) {
         take_way(ways_attention_products, "products", c, st, choice);
+    }
+}
+
+/* ---- lists of cells -------------------------------------------------------------------------- */
+
+/* What lists of cells are chosen by. */
+typedef struct cells_of {
+    const problem_t *problem;
+    const attention_config_t *config;
+} cells_of_t;
+
+static const char *refuse_cells(int kind, const void *config, void *state)
+{
+    const cells_of_t *of = config;
+    const attention_params_t *p = &of->problem->step->p.attention;
+    attention_state_t *st = state;
+    const attention_dims_t *d = &st->d;
+    int64_t dims[SINTER_MAX_NDIMS];
+    (void)kind;
+    if (p->prob != NULL) {
+        return "a chain follows the probabilities";
+    }
+    if (of->config->cell_bytes[0] == 0 || of->config->cell_bytes[1] == 0) {
+        return "heads of more than 576 or values of more than 512 elements, or not known at "
+               "compile";
+    }
+    if (p->under != NULL && (bind_scores(p->under, of->problem, st, &st->score) != sinter_success ||
+                             !is_steady_along_columns(&st->score))) {
+        return "scores have other terms for each key";
+    }
+    const char *why = cells_refuse_tokens(&st->k, false, d->T, d->D);
+    why = why != NULL ? why : cells_refuse_tokens(&st->v, true, d->T, d->Dv);
+    if (why != NULL) {
+        return why;
+    }
+    memcpy(dims, d->batch, sizeof(int64_t) * (size_t)d->nb);
+    dims[d->nb] = d->S;
+    dims[d->nb + 1] = d->T;
+    return cells_bind(&of->problem->frame->v[p->mask], dims, d->nb + 2, of->problem->plan->features,
+                      &st->cells);
+}
+
+/* How the masks in memory meet the scores. */
+const way_row_t ways_attention_masks[] = {{"lists of cells", refuse_cells, 0},
+                                          {"terms of all scores", NULL, 0}};
+
+static void choose_cells(const problem_t *problem, const attention_config_t *c,
+                         attention_state_t *st, choice_t *choice)
+{
+    const cells_of_t of = {problem, c};
+    st->cells.on = false;
+    if (problem->step->p.attention.mask >= 0 && st->d.items > 0 && st->d.T > 0) {
+        take_way(ways_attention_masks, "the mask", &of, st, choice);
     }
 }
 
@@ -899,6 +1004,12 @@ static sinter_status_t choose_division(const attention_params_t *p, const attent
         !mul_size(rows, ((size_t)c->ld_v + 2) * sizeof(float), &choice->shared_bytes)) {
         return sg_fail(sinter_invalid_shape, "scratch size overflows");
     }
+    if (st->cells.on) {
+        st->cells.at = scratch_round(choice->shared_bytes);
+        choice->shared_bytes = st->cells.at + cells_bytes(&st->cells, frame->shares);
+        choice->phases = 3;
+    }
+    st->scans = st->cells.on;
     return sinter_success;
 }
 
@@ -945,6 +1056,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     if (p->sink >= 0) {
         SG_TRY(bind_sink(&frame->v[p->sink], st));
     }
+    choose_cells(problem, c, st, choice);
     choose_sides(p, c, st, choice);
     return choose_division(p, c, frame, st, choice);
 }
@@ -967,7 +1079,9 @@ static sinter_status_t start(const kernel_t *self, const problem_t *problem, con
         division_bind(st);
     }
     st->prob_steady = p->prob != NULL && is_steady(&st->prob);
-    const chain_t *score = st->masked ? p->bare : p->score;
+    /* Lists hold only where the masks above them are limits. */
+    st->cells.on = st->cells.on && (p->n_bare == 0 || st->masked);
+    const chain_t *score = st->cells.on ? p->under : st->masked ? p->bare : p->score;
     st->scored = score != NULL;
     st->scale = 1;
     if (score) {

@@ -31,6 +31,7 @@
 #define SINTER_SRC_KERNELS_ATTENTION_H
 
 #include "backend_xsmm/drivers/attention/attention_cache.h"
+#include "backend_xsmm/drivers/attention/attention_cells.h"
 #include "backend_xsmm/drivers/attention/attention_decode.h"
 #include "backend_xsmm/drivers/common/quant_tail.h"
 #include "backend_xsmm/kernel.h"
@@ -83,6 +84,7 @@ typedef struct attention_config {
     int rows, strip, tk, dk, dv;  /* of the buffers: dk, dv are multiples of 16 */
     /* Leading dimensions, padded so that rows do not fall into one cache set. */
     int ld_q, ld_k, ld_v, ld_s;
+    int cell_bytes[2];          /* of a token of K and of V that is gathered; 0: none is */
     int n_jit;                  /* 0: tile->gemm does the products */
     int least_height;           /* of a strip that is not the only one */
     int qk_columns, pv_columns; /* of one call; pv_columns divides dv */
@@ -170,6 +172,8 @@ typedef struct attention_state {
     int64_t first_all, first_row, end_all, end_row;
     attention_limit_t limits[MASK_LIMITS];
     int n_limits;
+    cells_t cells;       /* what a mask in memory leaves of these columns */
+    bool scans;          /* phase 0 makes its lists; the others follow */
     int64_t weight;      /* of all items, where there are several shares */
     int64_t same_limits; /* how many batches of K and V in sequence have the same limits */
     /* The probability chain has the same result for every zero. */
@@ -209,8 +213,19 @@ typedef struct attention_buffers {
     cache_buffers_t cache;
     cache_unpacked_t k_unpacked, v_unpacked;
     attention_int_buffers_t ints;
+    int32_t *cell;           /* of a batch of tokens; */
+    unsigned char *cells[2]; /* K and V of these; */
+    void *mask;              /* and what the mask has there: its elements, */
+    float *terms;            /* and as f32 */
     void *chain, *tail;
 } attention_buffers_t;
+
+/* Whether some of the tokens lie in tiles. Then no tile of K or V reaches over the end of a block
+ * of tokens. */
+static inline bool attention_in_tiles(const attention_config_t *c)
+{
+    return c->cache || c->unpacks_k.bits > 0 || c->unpacks_v.bits > 0;
+}
 
 /* The height that n rows of a strip are computed at, of `rows` in all. With AVX-512, libxsmm adds
  * in another order where there are few rows: the last strip of a prompt would have other bits than

@@ -298,12 +298,19 @@ void decode_loops(const decode_operand_t *of, decode_side_t *side, choice_t *cho
     }
     const bool ints = in_integers(side), at_once = ints && !of->is_v;
     const way_row_t *rows = tables[ints][of->is_v];
-    const int n[2] = {at_once ? 0 : of->queries / 4, at_once ? of->queries : of->queries % 4},
-              elems = chunk_elems(side->how->ops, ints ? side->how->codes : NULL);
-    for (int i = 0; i < 2; i++) {
-        const loop_rows_t x = {side, i == 0 ? 4 : n[1], elems * of->op->base.codes.type->bits / 8};
-        if (n[i] > 0) {
-            side->loop[i] = take_way(rows, names[i == 1 && n[0] > 0][of->is_v], &x, NULL, choice);
+    const int elems = chunk_elems(side->how->ops, ints ? side->how->codes : NULL),
+              least = of->any_queries ? 1 : of->queries,
+              most = of->any_queries ? DECODE_ROWS : of->queries;
+    for (int q = least; q <= most; q++) {
+        const int n[2] = {at_once ? 0 : q / 4, at_once ? q : q % 4};
+        for (int i = 0; i < 2; i++) {
+            const loop_rows_t x = {side, i == 0 ? 4 : n[1],
+                                   elems * of->op->base.codes.type->bits / 8};
+            choice_t unsaid = {0};
+            if (n[i] > 0) {
+                side->loop[q - 1][i] = take_way(rows, names[i == 1 && n[0] > 0][of->is_v], &x, NULL,
+                                                q == of->queries ? choice : &unsaid);
+            }
         }
     }
 }
@@ -678,10 +685,10 @@ static const char far_zps[] = BY_FLOATS("zero points are too far from the codes"
                   tiny_scales[] = BY_FLOATS("scales are too small"),
                   odd_weights[] = BY_FLOATS("weights are not finite");
 
-/* How many of n queries that are left the inner loop takes at once, and which one it is. */
-static int queries_of(const decode_side_t *side, int n, int tiles, int *loop)
+/* How many of n queries that are left of all the inner loop takes at once, and which one it is. */
+static int queries_of(const decode_side_t *side, int all, int n, int tiles, int *loop)
 {
-    *loop = side->loop[n < 4];
+    *loop = side->loop[all - 1][n < 4];
     return n < 4 ? n : *loop == tiles ? n / 4 * 4 : 4;
 }
 
@@ -690,7 +697,7 @@ static void qk(const decode_side_t *side, const code_rows_t *k, int nq, const fl
                int64_t lds)
 {
     for (int r = 0, n, loop; r < nq; r += n) {
-        n = queries_of(side, nq - r, QK_TILES, &loop);
+        n = queries_of(side, nq, nq - r, QK_TILES, &loop);
         side->floats.loops->qk[loop][queries_batch(n) - 1](k, n, q + r * DECODE_ORDER, s + r * lds,
                                                            lds);
     }
@@ -700,7 +707,7 @@ static void pv(const decode_side_t *side, const code_rows_t *v, int nq, const fl
                float *acc, int64_t ldacc)
 {
     for (int r = 0, n, loop; r < nq; r += n) {
-        n = queries_of(side, nq - r, PV_TILES, &loop);
+        n = queries_of(side, nq, nq - r, PV_TILES, &loop);
         side->floats.loops->pv[loop][queries_batch(n) - 1](v, n, p + r * ldp, ldp, acc + r * ldacc,
                                                            ldacc);
     }
@@ -753,6 +760,13 @@ static void rows_at(const decode_task_t *task, int at, int n, code_rows_t *rows)
     *rows = side->like;
     rows->data = groups_byte(codes, codes_at(codes, task->token + at, 0));
     rows->rows = n / rows->tokens;
+    if (task->spaced) {
+        rows->stride = codes->row.stride * rows->tokens * codes->type->bits / 8;
+        rows->ahead = at_least(READ_AHEAD / at_least(rows->stride, 1), 1) * rows->stride;
+        if (rows->tokens == 2) {
+            rows->ints.half_stride = rows->stride / 2;
+        }
+    }
     if (task->next != NULL) {
         rows->ahead = (int64_t)((uintptr_t)task->next - (uintptr_t)rows->data) +
                       at * rows->bytes / rows->tokens;
@@ -848,8 +862,9 @@ void decode_scores(const decode_task_t *task)
     }
     if (in_integers(side)) {
         codes_of(task, &rows);
-        side->how->ints->qk[side->loop[1]][side->ints.type.form][limbs_of(side->how->kind) - 1]
-                           [takes_zps_off(side)](&rows, task->rows, b->codes, task->out, task->ldo);
+        side->how->ints->qk[side->loop[task->rows - 1][1]][side->ints.type.form]
+                           [limbs_of(side->how->kind) - 1][takes_zps_off(side)](
+                               &rows, task->rows, b->codes, task->out, task->ldo);
     } else {
         rows_at(task, 0, nt, &rows);
         qk(side, &rows, task->rows, b->q, task->out, task->ldo);
@@ -929,7 +944,7 @@ static void codes_values(const decode_task_t *task)
             const float *p = task->x + r * task->ldx;
             float *acc = task->out + r * task->ldo;
             const codes_pv_t of_chunk =
-                ints->pv[side->loop[n < 4]][side->ints.type.form][limbs - 1][n - 1];
+                ints->pv[side->loop[task->rows - 1][n < 4]][side->ints.type.form][limbs - 1][n - 1];
             const bool ok = ints->weigh(n, limbs, &at, p + t, task->ldx, w);
             for (int c = 0; ok && c * CODES_CHUNK < at.bytes; c++) {
                 of_chunk(&at, c, w + (at.scale.ld == 1 ? 0 : c), acc, task->ldo);

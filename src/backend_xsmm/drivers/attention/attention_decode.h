@@ -82,8 +82,9 @@ typedef struct decode_ints {
 /* K or V of one execute. */
 typedef struct decode_side {
     int way; /* the row of ways_attention_operands */
-    /* The rows of the tables of inner loops, for fours of queries and for the rest. */
-    int loop[2];
+    /* The rows of the tables of inner loops, for fours of queries and for the rest, by queries - 1.
+     */
+    int loop[DECODE_ROWS][2];
     const decode_how_t *how;
     const decode_order_t *order;
     code_rows_t like; /* any rows of it; coefficients are not at their place yet */
@@ -124,6 +125,7 @@ typedef struct decode_operand {
     bool is_v;       /* tokens are rows of V, and columns of K */
     bool any_weight; /* weights of V need not be probabilities */
     int queries;
+    bool any_queries; /* work may take fewer or more of them at a time, up to DECODE_ROWS */
 } decode_operand_t;
 void decode_bind(const decode_operand_t *of, decode_side_t *side, choice_t *choice);
 /* Chooses the inner loops of an operand that is bound. */
@@ -160,6 +162,7 @@ typedef struct decode_task {
     /* Memory to prefetch meanwhile: as many bytes as these tokens have. NULL: the next tokens. */
     const unsigned char *next;
     int64_t token;    /* the first one */
+    bool spaced;      /* tokens of m lie otherwise than those of K or V */
     int tokens, rows; /* rows: of queries */
     const float *x;   /* K: the queries as for decode_query; V: a weight for each row and token */
     int64_t ldx;

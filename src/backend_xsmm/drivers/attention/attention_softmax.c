@@ -31,7 +31,7 @@ static float weigh_empty(float *x, int n)
 /* Which of the columns at..at+nt-1 of the tile at t0 masks leave to row r. */
 static span_t visible(const task_t *t, int r, int64_t t0, int at, int nt)
 {
-    if (!t->st->masked) {
+    if (!t->st->masked || t->st->cells.on) { /* lists have only what rows see */
         return (span_t){at, at + nt};
     }
     const span_t sees = t->sees[r];
@@ -46,9 +46,9 @@ static float weigh(const task_t *t, float *x, int n, float max)
         return weigh_empty(x, n);
     }
     if (max < INFINITY) {
-        return t->c->fn->exp_mul_sub_sum(x, x, n, t->st->scale, max);
+        return t->c->fn->exp_mul_sub_sum(x, x, n, t->scale, max);
     }
-    t->c->fn->scale_row(x, n, t->st->scale);
+    t->c->fn->scale_row(x, n, t->scale);
     return t->c->fn->exp_sub_sum(x, x, n, max);
 }
 
@@ -87,7 +87,7 @@ void attention_update(task_t *t, const strip_t *strip, int64_t t0, int at, int n
         see[i] = visible(t, strip->r0 + i, t0, at, nt);
         max[i] =
             t->c->fn->row_max(t->b.s + i * ld + see[i].begin, (int)(see[i].end - see[i].begin)) *
-            t->st->scale;
+            t->scale;
     }
     for (int i = 0; i < strip->n; i++) {
         const int r = strip->r0 + i, n = (int)(see[i].end - see[i].begin);

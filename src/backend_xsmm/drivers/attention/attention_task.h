@@ -53,6 +53,7 @@ typedef struct task {
     next_piece_t k_next, v_next;
     part_t part;
     sums_end_t sums_end;
+    float scale;      /* of scores where no chain is to run */
     bool has_queries; /* Q is loaded */
     bool resumes;     /* m, l and acc hold the sums of earlier columns of the part */
     int64_t until;    /* columns up to this one follow in the same item */
@@ -63,13 +64,6 @@ typedef struct task {
     int64_t idx[ATT_ROWS][SINTER_MAX_NDIMS]; /* [batch.., s, -] of each row */
     span_t sees[ATT_ROWS];                   /* columns that masks leave to each row */
 } task_t;
-
-/* Whether some of the tokens lie in tiles. Then no tile of K or V reaches over the end of a block
- * of tokens. */
-static inline bool attention_in_tiles(const attention_config_t *c)
-{
-    return c->cache || c->unpacks_k.bits > 0 || c->unpacks_v.bits > 0;
-}
 
 static inline int round_grain(int n)
 {
@@ -82,6 +76,18 @@ static inline void zero_columns(float *x, int64_t begin, int64_t end)
         memset(x + begin, 0, (size_t)(end - begin) * sizeof(float));
     }
 }
+
+/* Where the tile that column t0 is in ends. */
+static inline int64_t attention_tile_end(const task_t *t, int64_t t0, int64_t end)
+{
+    return at_most((t0 / t->c->tk + 1) * t->c->tk, end);
+}
+
+/* ---- attention_work.c ------------------------------------------------------------------------ */
+
+/* The sums of n rows from r0 on over no columns. The sink of a row counts in the part that the row
+ * begins in. */
+void attention_clear(task_t *t, int r0, int n);
 
 /* ---- attention_tiles.c ----------------------------------------------------------------------- */
 
@@ -97,7 +103,8 @@ void attention_start(task_t *t, int64_t item);
 void attention_queries(task_t *t, int r0, int n);
 /* Columns from the first to the last one that n rows from r0 on see, from a whole grain on. */
 span_t attention_columns(const task_t *t, int r0, int n);
-/* The strip that begins with row r0. */
+/* The strip that begins with row r0, of at most n rows; and of all rows of the block. */
+strip_t attention_strip_of(const task_t *t, int r0, int n);
 strip_t attention_strip(const task_t *t, int r0);
 
 /* What all strips of a block share: K, unless in chunks, and V, unless they are decoded from
@@ -128,6 +135,21 @@ void ints_load(task_t *t, int64_t t0, int nt);
 /* False if nothing was done, because the products must be in floats. */
 bool ints_scores(task_t *t, const strip_t *strip, int at, int nt);
 void ints_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, int nt);
+
+/* ---- attention_groups.c ---------------------------------------------------------------------- */
+
+/* Whether groups of rows go over the columns that they see by themselves: there are lists of cells,
+ * or more rows than decoders take at a time. */
+static inline bool attention_by_groups(const task_t *t)
+{
+    const attention_state_t *st = t->st;
+    return st->cells.on ||
+           (st->d.rows > DECODE_ROWS && (is_decoded(&st->k_side) || is_decoded(&st->v_side)));
+}
+/* The sums of n rows from r0 on over the columns of a span, added to those of earlier columns where
+ * t->resumes. True if some of them were computed together with rows that see other cells: where V
+ * has infinities or NaN, their sums are not right. */
+bool attention_groups(task_t *t, int r0, int n, span_t span);
 
 /* ---- attention_softmax.c --------------------------------------------------------------------- */
 

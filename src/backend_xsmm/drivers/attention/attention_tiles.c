@@ -112,7 +112,9 @@ void attention_start(task_t *t, int64_t item)
         cache_queries(&task);
     } else if (is_decoded(&t->st->k_side)) {
         attention_queries(t, 0, t->rows);
-        decode_query(&t->st->k_side, &t->b.decode, t->rows, t->b.q, t->c->ld_q);
+        if (!attention_by_groups(t)) {
+            decode_query(&t->st->k_side, &t->b.decode, t->rows, t->b.q, t->c->ld_q);
+        }
     }
 }
 
@@ -130,15 +132,27 @@ span_t attention_columns(const task_t *t, int r0, int n)
     return all.begin < all.end ? (span_t){all.begin / grain * grain, all.end} : (span_t){0, 0};
 }
 
-strip_t attention_strip(const task_t *t, int r0)
+/* Rows r0..r0+n-1, computed as so many. */
+static strip_t strip_of_height(const task_t *t, int r0, int n, int height)
 {
-    strip_t s = {.r0 = r0, .n = (int)at_most(t->rows - r0, t->c->strip)};
-    const int height = attention_height(t->c, t->st->d.rows, s.n);
+    strip_t s = {.r0 = r0, .n = n};
     for (int i = t->c->n_jit - 1; i >= 0 && t->c->jit[i].rows >= height; i--) {
         s.jit = &t->c->jit[i];
     }
     s.columns = attention_columns(t, r0, s.n);
     return s;
+}
+
+strip_t attention_strip(const task_t *t, int r0)
+{
+    const int n = (int)at_most(t->rows - r0, t->c->strip);
+    return strip_of_height(t, r0, n, attention_height(t->c, t->st->d.rows, n));
+}
+
+strip_t attention_strip_of(const task_t *t, int r0, int n)
+{
+    n = (int)at_most(n, t->c->strip);
+    return strip_of_height(t, r0, n, n);
 }
 
 /* ---- the two products ------------------------------------------------------------------------ */
@@ -303,7 +317,8 @@ static const unsigned char *meanwhile(const next_piece_t *next, int64_t token)
 }
 
 /* Tokens at..at+nt-1 of a tile for the decoder. */
-static decode_task_t decode_task(const task_t *t, const decode_side_t *side, int64_t token, int nt)
+static decode_task_t decode_task(const task_t *t, const decode_side_t *side, int rows,
+                                 int64_t token, int nt)
 {
     const bool is_v = side == &t->st->v_side;
     return (decode_task_t){.tile = t->c->tile,
@@ -313,8 +328,9 @@ static decode_task_t decode_task(const task_t *t, const decode_side_t *side, int
                            .m = is_v ? t->v : matrix_transposed(&t->k),
                            .next = meanwhile(is_v ? &t->v_next : &t->k_next, token),
                            .token = token,
+                           .spaced = t->st->cells.on,
                            .tokens = nt,
-                           .rows = t->rows};
+                           .rows = rows};
 }
 
 void attention_scores(task_t *t, const strip_t *strip, int64_t t0, int at, int nt)
@@ -329,8 +345,8 @@ void attention_scores(task_t *t, const strip_t *strip, int64_t t0, int at, int n
         return;
     }
     if (is_decoded(&t->st->k_side)) {
-        decode_task_t task = decode_task(t, &t->st->k_side, t0 + at, nt);
-        task.x = t->b.q;
+        decode_task_t task = decode_task(t, &t->st->k_side, strip->n, t0 + at, nt);
+        task.x = t->b.q + (int64_t)strip->r0 * c->ld_q;
         task.ldx = c->ld_q;
         task.out = t->b.s + at;
         task.ldo = c->ld_s;
@@ -406,10 +422,10 @@ void attention_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, i
         task.ldo = c->ld_v;
         cache_accumulate(&task);
     } else if (is_decoded(&t->st->v_side)) {
-        decode_task_t task = decode_task(t, &t->st->v_side, t0 + at, nt);
+        decode_task_t task = decode_task(t, &t->st->v_side, strip->n, t0 + at, nt);
         task.x = b->s + at;
         task.ldx = c->ld_s;
-        task.out = b->acc;
+        task.out = b->acc + (int64_t)strip->r0 * c->ld_v;
         task.ldo = c->ld_v;
         decode_accumulate(&task);
     } else if (t->st->ints.on) {

@@ -134,8 +134,7 @@ static float sink_of(const task_t *t, int r)
     return x;
 }
 
-/* n rows from r0 on. The sink of a row counts in the part that the row begins in. */
-static void clear(task_t *t, int r0, int n)
+void attention_clear(task_t *t, int r0, int n)
 {
     for (int r = r0; r < r0 + n; r++) {
         const bool with_sink = t->p->sink >= 0 && begins_in(t, r, t->part);
@@ -161,10 +160,25 @@ static int score_visible(task_t *t, const strip_t *strip, int64_t t0, int64_t en
     return nt;
 }
 
-/* Where the tile that column t0 is in ends. */
-static int64_t tile_end(const task_t *t, int64_t t0, int64_t end)
+/* The same columns, by groups of rows. A row that met an infinity or a NaN of another row's cells
+ * is computed again, without those. */
+static void pass_by_groups(task_t *t, span_t span)
 {
-    return at_most((t0 / t->c->tk + 1) * t->c->tk, end);
+    const bool mixed = attention_groups(t, 0, t->rows, span);
+    for (int r = 0; r < t->rows && mixed; r++) {
+        float *acc = t->b.acc + (int64_t)r * t->c->ld_v, *behind = acc + t->c->ld_v, sum = 0;
+        /* Products of integers write to some rows behind. */
+        const size_t kept = (size_t)at_most(t->rows - r - 1, BLOCKS_ROWS - 1) * (size_t)t->c->ld_v *
+                            (t->st->ints.on ? sizeof(float) : 0);
+        for (int i = 0; i < t->dv; i++) {
+            sum += acc[i] - acc[i];
+        }
+        if (isnan(sum)) {
+            memcpy(t->b.part, behind, kept);
+            attention_groups(t, r, 1, span);
+            memcpy(behind, t->b.part, kept);
+        }
+    }
 }
 
 /* m and l, and acc unless a probability chain wants a second pass. ends: the pass is over the last
@@ -173,13 +187,20 @@ static int64_t tile_end(const task_t *t, int64_t t0, int64_t end)
 static void online_pass(task_t *t, span_t span, bool ends)
 {
     const bool with_acc = !t->p->prob;
+    if (attention_by_groups(t) && span.begin < span.end) {
+        pass_by_groups(t, span);
+        if (ends) {
+            end_rows(t, 0, t->rows);
+        }
+        return;
+    }
     for (int64_t t0 = span.begin, end; t0 < span.end; t0 = end) {
-        end = tile_end(t, t0, span.end);
+        end = attention_tile_end(t, t0, span.end);
         attention_load(t, t0, (int)(end - t0), with_acc);
         for (int r = 0; r < t->rows; r += t->c->strip) {
             const strip_t strip = attention_strip(t, r);
             if (t0 == span.begin && !t->resumes) {
-                clear(t, strip.r0, strip.n);
+                attention_clear(t, strip.r0, strip.n);
             }
             if (!t->has_queries && !is_decoded(&t->st->k_side)) {
                 attention_queries(t, strip.r0, strip.n);
@@ -229,7 +250,7 @@ static span_t prob_columns(task_t *t, span_t span)
 static void prob_pass(task_t *t, span_t span)
 {
     for (int64_t t0 = span.begin, end; t0 < span.end; t0 = end) {
-        end = tile_end(t, t0, span.end);
+        end = attention_tile_end(t, t0, span.end);
         const int nt = (int)(end - t0);
         attention_load(t, t0, nt, true);
         for (int r = 0; r < t->rows; r += t->c->strip) {
@@ -270,7 +291,7 @@ static void run_part(task_t *t)
     const span_t span = t->part.span;
     const bool ends = span.begin < span.end && !t->p->prob;
     if (span.begin >= span.end) {
-        clear(t, 0, t->rows);
+        attention_clear(t, 0, t->rows);
     }
     online_pass(t, span, ends);
     if (t->p->prob) {
@@ -629,8 +650,13 @@ void attention_work(const kernel_t *self, const problem_t *p, const void *config
                     const worker_t *w)
 {
     const attention_state_t *st = state;
+    const int phase = st->scans ? w->phase - 1 : w->phase;
     task_t t;
-    if (w->phase == 1 && !st->d.divides && st->d.piece == 0) {
+    if (phase < 0) {
+        cells_scan(&st->cells, w->shared, w->tid, w->nth);
+        return;
+    }
+    if (phase == 1 && !st->d.divides && st->d.piece == 0) {
         return;
     }
     (void)self;
@@ -640,14 +666,15 @@ void attention_work(const kernel_t *self, const problem_t *p, const void *config
     t.frame = p->frame;
     t.worker = w;
     t.tail = p->step->tail != NULL;
+    t.scale = st->scale;
     t.resumes = false;
     t.k_next.at = t.v_next.at = NULL;
     attention_buffers(t.c, p->step, w->scratch, &t.b);
-    if (st->d.piece > 0 && w->phase == 0) {
+    if (st->d.piece > 0 && phase == 0) {
         pieces_in_range(&t, w->tid, w->nth);
     } else if (st->d.piece > 0) {
         merge_pieces(&t, w->tid, w->nth);
-    } else if (w->phase == 1) {
+    } else if (phase == 1) {
         merge_items(&t, w->nth);
     } else if (st->d.weighs) {
         items_in_range(&t, w->tid, w->nth);

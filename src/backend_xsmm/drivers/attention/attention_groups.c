@@ -1,0 +1,298 @@
+/* Rows of an item by groups: rows that see the same cells, or cells of which most are the same,
+ * read these together. See attention_cells.h for the lists, and attention.h for the algorithm. */
+#include "backend_xsmm/drivers/attention/attention_task.h"
+
+#include <math.h>
+
+/* Rows r0..r0+n-1 of a block, and the cells that they see. */
+typedef struct row_group {
+    int r0, n;
+    bool mixed; /* some see cells that others do not */
+    cell_walk_t walk;
+} row_group_t;
+
+/* Some tokens of a group: a tile of K and V. */
+typedef struct batch {
+    int64_t t0; /* of a tile where tokens lie; lists: 0 */
+    int n;
+    int64_t step; /* lists: as cells_next says */
+} batch_t;
+
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+static int64_t number_of(const task_t *t, int r)
+{
+    return cells_number(&t->st->cells, t->idx[r], t->st->d.nb + 2);
+}
+
+static const cell_list_t *list_of(const task_t *t, int r)
+{
+    return cells_list(&t->st->cells, t->worker->shared, number_of(t, r));
+}
+
+/* How many rows from r0 on, before `end`, see what r0 does. */
+static int equal_rows(const task_t *t, int r0, int end)
+{
+    const span_t sees = t->sees[r0];
+    const int64_t number = number_of(t, r0);
+    int r = r0 + 1;
+    while (r < end && t->sees[r].begin == sees.begin && t->sees[r].end == sees.end &&
+           cells_equal(&t->st->cells, t->worker->shared, number, number_of(t, r))) {
+        r++;
+    }
+    return r - r0;
+}
+
+/* Lets rows before `end` join a group as long as reading cells together is less work than reading
+ * those of each on their own. To load a tile takes as long as some rows of products with it. */
+static void join_rows(task_t *t, row_group_t *group, int end)
+{
+    enum { LOADING = 16 };
+    const cells_t *c = &t->st->cells;
+    uint64_t *set = cells_set(c, t->worker->shared, t->worker->tid);
+    int64_t cells = list_of(t, group->r0)->cells;
+    for (int more; group->r0 + group->n < end; group->n += more) {
+        const int r = group->r0 + group->n;
+        const int64_t own = list_of(t, r)->cells;
+        if (!group->mixed) {
+            memset(set, 0, ((size_t)c->columns + 63) / 64 * sizeof *set);
+            cells_add(c, t->worker->shared, number_of(t, group->r0), set);
+        }
+        more = equal_rows(t, r, end);
+        const int64_t both = cells + own - cells_common(c, t->worker->shared, number_of(t, r), set);
+        if ((LOADING + group->n + more) * both >
+            (LOADING + group->n) * cells + (LOADING + more) * own) {
+            return;
+        }
+        cells_add(c, t->worker->shared, number_of(t, r), set);
+        cells = both;
+        group->mixed = true;
+    }
+}
+
+/* The group of row r0; rows from `end` on are not in it. */
+static row_group_t group_of(task_t *t, int r0, int end, span_t span)
+{
+    const bool decoded = is_decoded(&t->st->k_side) || is_decoded(&t->st->v_side);
+    const cells_t *c = &t->st->cells;
+    row_group_t group = {.r0 = r0};
+    end = decoded ? (int)at_most(end, r0 + DECODE_ROWS) : end;
+    group.n = c->on ? equal_rows(t, r0, end) : end - r0;
+    if (c->on && !decoded) {
+        join_rows(t, &group, end);
+    }
+    const span_t sees = attention_columns(t, r0, group.n);
+    const int64_t begin = at_least(span.begin, group.mixed ? sees.begin : t->sees[r0].begin),
+                  before = at_most(span.end, sees.end);
+    if (!c->on) {
+        group.walk = (cell_walk_t){.next = at_least(span.begin, sees.begin), .end = before};
+    } else if (group.mixed) {
+        group.walk =
+            cells_walk_set(c, cells_set(c, t->worker->shared, t->worker->tid), begin, before);
+    } else {
+        group.walk = cells_walk(c, t->worker->shared, t->idx[r0], t->st->d.nb + 2, begin, before);
+    }
+    return group;
+}
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+/* Whether tokens of K or V that are so far apart can be read where they lie. */
+static bool in_place(const task_t *t, const decode_side_t *side, const groups_t *tokens,
+                     int64_t step)
+{
+    if (is_decoded(side)) {
+        return step == 1 || side->like.tokens == 1 || side->way != BY_DECODING;
+    }
+    return !t->st->ints.direct || tokens->row.stride < INT32_MAX / 16 / step;
+}
+
+/* t->k and t->v become those of the next tokens of a group. False: there are none. */
+static bool next_batch(task_t *t, row_group_t *group, const matrix_t *k, const matrix_t *v,
+                       batch_t *batch)
+{
+    cell_walk_t *w = &group->walk;
+    const attention_state_t *st = t->st;
+    if (!st->cells.on) {
+        const int64_t end = attention_tile_end(t, w->next, w->end);
+        *batch = (batch_t){w->next, (int)at_least(end - w->next, 0), 0};
+        w->next += batch->n;
+        return batch->n > 0;
+    }
+    batch->t0 = 0;
+    batch->n = cells_next(w, t->c->tk, t->b.cell, &batch->step);
+    if (batch->n == 0) {
+        return false;
+    }
+    const matrix_t keys = matrix_transposed(k),
+                   of = batch->step > 0 && in_place(t, &st->k_side, &keys.codes, batch->step)
+                            ? cells_spaced(&keys, t->b.cell[0], batch->step)
+                            : cells_gathered(&keys, st->d.D, t->b.cell, batch->n, t->b.cells[0]);
+    t->k = matrix_transposed(&of);
+    t->v = batch->step > 0 && in_place(t, &st->v_side, &v->codes, batch->step)
+               ? cells_spaced(v, t->b.cell[0], batch->step)
+               : cells_gathered(v, st->d.Dv, t->b.cell, batch->n, t->b.cells[1]);
+    return true;
+}
+
+/* The first of the cells of a batch that is not before `column`. */
+static int place_of(const task_t *t, const batch_t *batch, int64_t column)
+{
+    int low = 0, high = batch->n;
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if (t->b.cell[middle] < column) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* The columns of a batch that some row of a strip sees, from a whole grain on. */
+static span_t columns_of(const task_t *t, const row_group_t *group, const strip_t *strip,
+                         const batch_t *batch)
+{
+    int64_t begin = INT32_MAX, end = 0;
+    if (!group->mixed) {
+        return (span_t){0, batch->n};
+    }
+    for (int r = strip->r0; r < strip->r0 + strip->n; r++) {
+        const cell_list_t *list = list_of(t, r);
+        begin = at_most(begin, at_least(list->begin, t->sees[r].begin));
+        end = at_least(end, at_most(list->end, t->sees[r].end));
+    }
+    return (span_t){place_of(t, batch, begin) / ATT_GRAIN * ATT_GRAIN, place_of(t, batch, end)};
+}
+
+/* ---- masks ----------------------------------------------------------------------------------- */
+
+static void hide(float *x, int64_t from, int64_t to)
+{
+    for (int64_t i = from; i < to; i++) {
+        x[i] = -INFINITY;
+    }
+}
+
+/* Whether a row sees all cells of its list's range. */
+static bool is_range(const task_t *t, int r)
+{
+    const cell_list_t *list = list_of(t, r);
+    return !list->terms && !list->loose && list->cells == list->end - list->begin;
+}
+
+/* What the mask says about the columns of a batch: of cells that a row does not see scores become
+ * -inf, whatever they are; others are added to. */
+static void apply_mask(task_t *t, const row_group_t *group, const strip_t *strip,
+                       const batch_t *batch, span_t columns)
+{
+    const cells_t *c = &t->st->cells;
+    const int nd = t->st->d.nb + 2;
+    bool terms = false;
+    t->scale = t->st->scale;
+    for (int r = strip->r0; r < strip->r0 + strip->n; r++) {
+        terms = terms || list_of(t, r)->terms;
+    }
+    if (terms) { /* they meet scores that are scaled */
+        for (int i = 0; i < strip->n; i++) {
+            t->c->fn->scale_row(t->b.s + i * t->c->ld_s + columns.begin,
+                                (int)(columns.end - columns.begin), t->scale);
+        }
+        t->scale = 1;
+    }
+    int64_t loaded = -1;
+    for (int i = 0; i < strip->n && (terms || group->mixed); i++) {
+        const int r = strip->r0 + i;
+        const cell_list_t *list = list_of(t, r);
+        span_t sees = t->sees[r];
+        float *x = t->b.s + i * t->c->ld_s;
+        if (is_range(t, r)) {
+            sees = (span_t){at_least(sees.begin, list->begin), at_most(sees.end, list->end)};
+        } else if (group->mixed || list->terms) {
+            if (number_of(t, r) != loaded) {
+                loaded = number_of(t, r);
+                cells_terms(c, t->idx[r], nd, t->b.cell, batch->n, batch->step, t->b.mask,
+                            t->b.terms);
+            }
+            const float *term = t->b.terms;
+            for (int64_t k = columns.begin; k < columns.end; k++) {
+                x[k] = term[k] == -INFINITY ? -INFINITY : x[k] + term[k];
+            }
+        }
+        if (group->mixed) {
+            hide(x, columns.begin, at_most(place_of(t, batch, sees.begin), columns.end));
+            hide(x, at_least(place_of(t, batch, sees.end), columns.begin), columns.end);
+        }
+    }
+}
+
+/* ---- passes ---------------------------------------------------------------------------------- */
+
+static void load_queries(task_t *t, const row_group_t *group)
+{
+    if (is_decoded(&t->st->k_side)) {
+        decode_query(&t->st->k_side, &t->b.decode, group->n,
+                     t->b.q + (int64_t)group->r0 * t->c->ld_q, t->c->ld_q);
+        return;
+    }
+    for (int r = 0; r < group->n; r += t->c->strip) {
+        const strip_t strip = attention_strip_of(t, group->r0 + r, group->n - r);
+        attention_queries(t, strip.r0, strip.n);
+        if (t->st->ints.on) {
+            ints_queries(t, &strip);
+        }
+    }
+}
+
+/* A strip of a group and a batch. */
+static void run_strip(task_t *t, const row_group_t *group, const strip_t *strip,
+                      const batch_t *batch)
+{
+    const span_t columns = columns_of(t, group, strip, batch);
+    const int at = (int)columns.begin, nt = (int)(columns.end - columns.begin);
+    if (nt <= 0) {
+        return;
+    }
+    attention_scores(t, strip, batch->t0, at, nt);
+    if (t->st->scored) {
+        attention_chain(t, &t->st->score, strip, batch->t0, at, nt);
+    }
+    if (t->st->cells.on) {
+        apply_mask(t, group, strip, batch, columns);
+    }
+    attention_update(t, strip, batch->t0, at, nt, true);
+    attention_accumulate(t, strip, batch->t0, at, nt);
+}
+
+bool attention_groups(task_t *t, int r0, int n, span_t span)
+{
+    const matrix_t k = t->k, v = t->v;
+    const int end = r0 + n;
+    bool mixed = false;
+    for (int r = r0; r < end;) {
+        row_group_t group = group_of(t, r, end, span);
+        batch_t batch;
+        bool loaded = false;
+        if (!t->resumes) { /* not earlier: products of integers write to some rows behind */
+            attention_clear(t, group.r0, group.n);
+        }
+        while (next_batch(t, &group, &k, &v, &batch)) {
+            if (!loaded) {
+                load_queries(t, &group);
+                loaded = true;
+            }
+            attention_load(t, batch.t0, batch.n, true);
+            for (int i = 0; i < group.n; i += t->c->strip) {
+                const strip_t strip = attention_strip_of(t, group.r0 + i, group.n - i);
+                run_strip(t, &group, &strip, &batch);
+            }
+        }
+        mixed = mixed || group.mixed;
+        r += group.n;
+    }
+    t->k = k;
+    t->v = v;
+    t->scale = t->st->scale;
+    return mixed;
+}
