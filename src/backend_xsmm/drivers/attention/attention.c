@@ -974,7 +974,7 @@ static int64_t piece_of(const attention_params_t *p, const attention_config_t *c
                   v = bytes_of_token(&st->v, st->v.ndims - 2);
     if (c->cache || !is_decoded(&st->k_side) || !is_decoded(&st->v_side) || p->prob || k == 0 ||
         v == 0 || st->d.items != st->d.n_kv || st->d.items > ATT_PIECE_ITEMS ||
-        limits_vary(p, frame)) {
+        limits_vary(p, frame) || (st->cells.on && st->d.rows > st->d.group)) {
         return 0;
     }
     return at_least(at_most(PIECE_BYTES / (k + v) / c->tk, MOST_TILES), 1) * c->tk;

@@ -217,6 +217,15 @@ void cells_scan(const cells_t *c, unsigned char *shared, int tid, int nth)
     }
 }
 
+bool cells_cover(const cells_t *c, unsigned char *shared)
+{
+    int64_t cells = 0;
+    for (int64_t i = 0; i < c->lists; i++) {
+        cells += cells_list(c, shared, i)->cells;
+    }
+    return cells >= c->columns / 4 * 3 && cells <= c->columns / 4 * 5;
+}
+
 /* ---- sets ------------------------------------------------------------------------------------ */
 
 bool cells_equal(const cells_t *c, unsigned char *shared, int64_t i, int64_t k)
@@ -276,14 +285,20 @@ cell_walk_t cells_walk(const cells_t *c, unsigned char *shared, const int64_t *i
                      .runs = cells_runs(c, shared, i),
                      .mask = c->mask.data + row_of_list(c, i) * c->mask.type->bits / 8,
                      .end = end};
-    while (w.run < w.list->runs) {
-        const cell_run_t *run = &w.runs[w.run];
-        const int64_t skip = at_least(begin - run->begin + run->step - 1, 0) / run->step;
-        if (skip < run->n) {
-            w.at = (int32_t)skip;
-            break;
+    int low = 0, high = w.list->runs;
+    while (low < high) { /* the first run that does not end before `begin` */
+        const int middle = (low + high) / 2;
+        const cell_run_t *run = &w.runs[middle];
+        if (run->begin + (int64_t)(run->n - 1) * run->step < begin) {
+            low = middle + 1;
+        } else {
+            high = middle;
         }
-        w.run++;
+    }
+    w.run = low;
+    if (low < w.list->runs && w.runs[low].begin < begin) {
+        const cell_run_t *run = &w.runs[low];
+        w.at = (int32_t)((begin - run->begin + run->step - 1) / run->step);
     }
     return w;
 }

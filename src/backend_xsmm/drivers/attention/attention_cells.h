@@ -76,6 +76,8 @@ static inline uint64_t *cells_set(const cells_t *c, unsigned char *shared, int s
                                 (size_t)share * scratch_round((size_t)c->columns / 8 + 8));
 }
 
+/* Whether the lists share most columns among them. */
+bool cells_cover(const cells_t *c, unsigned char *shared);
 bool cells_equal(const cells_t *c, unsigned char *shared, int64_t i, int64_t k);
 /* Puts a list into a set. */
 void cells_add(const cells_t *c, unsigned char *shared, int64_t i, uint64_t *set);

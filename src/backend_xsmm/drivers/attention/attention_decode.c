@@ -768,9 +768,9 @@ static void rows_at(const decode_task_t *task, int at, int n, code_rows_t *rows)
         }
     }
     if (task->next != NULL) {
-        rows->ahead = (int64_t)((uintptr_t)task->next - (uintptr_t)rows->data) +
-                      at * rows->bytes / rows->tokens;
-        rows->ahead_less_per_row = rows->stride - rows->bytes;
+        rows->ahead =
+            (int64_t)((uintptr_t)task->next - (uintptr_t)rows->data) + at * task->next_bytes;
+        rows->ahead_less_per_row = rows->stride - task->next_bytes * rows->tokens;
     }
     rows->scale.at = side->scales == OF_ROWS ? task->buffers->scale : NULL;
     rows->zp.at = takes_zps_off(side) ? task->buffers->zp : NULL;

@@ -97,19 +97,59 @@ static row_group_t group_of(task_t *t, int r0, int end, span_t span)
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
-/* Whether tokens of K or V that are so far apart can be read where they lie. */
+/* What batches of an item are taken from. */
+typedef struct next_tokens {
+    matrix_t k, v;
+    next_piece_t k_next, v_next;
+    int64_t before; /* tokens of earlier batches */
+    bool covered;   /* rows see most columns among them */
+} next_tokens_t;
+
+/* Whether tokens of K or V that are so far apart can be read where they lie. A CPU has few places
+ * in its first cache for lines that are a large power of two apart, so that what is prefetched there
+ * is lost before it is used. Copying short tokens takes less time than that. */
 static bool in_place(const task_t *t, const decode_side_t *side, const groups_t *tokens,
                      int64_t step)
 {
+    enum { ALIASED = 2048, SHORT = 128 };
+    const int64_t stride = tokens->row.stride * step;
     if (is_decoded(side)) {
-        return step == 1 || side->like.tokens == 1 || side->way != BY_DECODING;
+        return step == 1 ||
+               ((side->like.tokens == 1 || side->way != BY_DECODING) &&
+                (stride * tokens->type->bits / 8 % ALIASED != 0 || side->like.bytes > SHORT));
     }
-    return !t->st->ints.direct || tokens->row.stride < INT32_MAX / 16 / step;
+    return !t->st->ints.direct || stride < INT32_MAX / 16;
+}
+
+/* Tokens of K or V, whose rows are tokens: where they lie, or gathered in a buffer. Of those that
+ * are evenly spaced *next is where the next ones are. */
+static matrix_t take_tokens(task_t *t, const decode_side_t *side, const matrix_t *m, int64_t head,
+                            const batch_t *batch, unsigned char *buffer, next_piece_t *next)
+{
+    const groups_t *codes = &m->codes;
+    if (batch->step > 0 && in_place(t, side, codes, batch->step)) {
+        return cells_spaced(m, t->b.cell[0], batch->step);
+    }
+    if (batch->step > 0 && next->at == NULL) {
+        const int64_t token = t->b.cell[0] + batch->n * batch->step;
+        *next = (next_piece_t){groups_byte(codes, codes_at(codes, token, 0)), 0,
+                               batch->step * codes->row.stride * codes->type->bits / 8};
+    }
+    return cells_gathered(m, head, t->b.cell, batch->n, buffer);
+}
+
+/* The tokens of a piece prefetch the next piece from end to end, in whatever order they come. Where
+ * rows see a part of the columns only, tokens prefetch those of their group. */
+static void prefetch_meanwhile(task_t *t, next_tokens_t *next, int n)
+{
+    const bool all = next->covered && next->before < t->st->d.piece;
+    t->k_next = (next_piece_t){all ? next->k_next.at : NULL, -next->before, next->k_next.bytes};
+    t->v_next = (next_piece_t){all ? next->v_next.at : NULL, -next->before, next->v_next.bytes};
+    next->before += n;
 }
 
 /* t->k and t->v become those of the next tokens of a group. False: there are none. */
-static bool next_batch(task_t *t, row_group_t *group, const matrix_t *k, const matrix_t *v,
-                       batch_t *batch)
+static bool next_batch(task_t *t, row_group_t *group, next_tokens_t *next, batch_t *batch)
 {
     cell_walk_t *w = &group->walk;
     const attention_state_t *st = t->st;
@@ -124,14 +164,12 @@ static bool next_batch(task_t *t, row_group_t *group, const matrix_t *k, const m
     if (batch->n == 0) {
         return false;
     }
-    const matrix_t keys = matrix_transposed(k),
-                   of = batch->step > 0 && in_place(t, &st->k_side, &keys.codes, batch->step)
-                            ? cells_spaced(&keys, t->b.cell[0], batch->step)
-                            : cells_gathered(&keys, st->d.D, t->b.cell, batch->n, t->b.cells[0]);
+    prefetch_meanwhile(t, next, batch->n);
+    const matrix_t keys = matrix_transposed(&next->k),
+                   of = take_tokens(t, &st->k_side, &keys, st->d.D, batch, t->b.cells[0],
+                                    &t->k_next);
     t->k = matrix_transposed(&of);
-    t->v = batch->step > 0 && in_place(t, &st->v_side, &v->codes, batch->step)
-               ? cells_spaced(v, t->b.cell[0], batch->step)
-               : cells_gathered(v, st->d.Dv, t->b.cell, batch->n, t->b.cells[1]);
+    t->v = take_tokens(t, &st->v_side, &next->v, st->d.Dv, batch, t->b.cells[1], &t->v_next);
     return true;
 }
 
@@ -265,34 +303,44 @@ static void run_strip(task_t *t, const row_group_t *group, const strip_t *strip,
     attention_accumulate(t, strip, batch->t0, at, nt);
 }
 
+/* The next columns of a group, up to the end of its walk. */
+static void run_group(task_t *t, row_group_t *group, next_tokens_t *next)
+{
+    batch_t batch;
+    bool loaded = false;
+    while (next_batch(t, group, next, &batch)) {
+        if (!loaded) {
+            load_queries(t, group);
+            loaded = true;
+        }
+        attention_load(t, batch.t0, batch.n, true);
+        for (int i = 0; i < group->n; i += t->c->strip) {
+            const strip_t strip = attention_strip_of(t, group->r0 + i, group->n - i);
+            run_strip(t, group, &strip, &batch);
+        }
+    }
+}
+
 bool attention_groups(task_t *t, int r0, int n, span_t span)
 {
-    const matrix_t k = t->k, v = t->v;
+    next_tokens_t next = {t->k, t->v, t->k_next, t->v_next, 0, false};
     const int end = r0 + n;
     bool mixed = false;
+    next.covered =
+        t->st->cells.on && t->k_next.at != NULL && cells_cover(&t->st->cells, t->worker->shared);
     for (int r = r0; r < end;) {
         row_group_t group = group_of(t, r, end, span);
-        batch_t batch;
-        bool loaded = false;
         if (!t->resumes) { /* not earlier: products of integers write to some rows behind */
-            attention_clear(t, group.r0, group.n);
+            attention_clear(t, r, group.n);
         }
-        while (next_batch(t, &group, &k, &v, &batch)) {
-            if (!loaded) {
-                load_queries(t, &group);
-                loaded = true;
-            }
-            attention_load(t, batch.t0, batch.n, true);
-            for (int i = 0; i < group.n; i += t->c->strip) {
-                const strip_t strip = attention_strip_of(t, group.r0 + i, group.n - i);
-                run_strip(t, &group, &strip, &batch);
-            }
-        }
+        run_group(t, &group, &next);
         mixed = mixed || group.mixed;
         r += group.n;
     }
-    t->k = k;
-    t->v = v;
+    t->k = next.k;
+    t->v = next.v;
+    t->k_next = next.k_next;
+    t->v_next = next.v_next;
     t->scale = t->st->scale;
     return mixed;
 }

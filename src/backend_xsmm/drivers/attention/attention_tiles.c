@@ -327,6 +327,7 @@ static decode_task_t decode_task(const task_t *t, const decode_side_t *side, int
                            .worker = t->worker,
                            .m = is_v ? t->v : matrix_transposed(&t->k),
                            .next = meanwhile(is_v ? &t->v_next : &t->k_next, token),
+                           .next_bytes = is_v ? t->v_next.bytes : t->k_next.bytes,
                            .token = token,
                            .spaced = t->st->cells.on,
                            .tokens = nt,
