@@ -964,6 +964,17 @@ static int64_t bytes_of_token(const matrices_t *op, int token_dim)
     return 0;
 }
 
+/* Whether rows of an item may see other cells than others: then sums of earlier pieces are in the
+ * way where some are computed again. */
+static bool lists_vary(const attention_state_t *st)
+{
+    bool vary = st->cells.list[st->d.nb] > 0;
+    for (int i = 0; i < st->d.nb; i++) {
+        vary = vary || (st->d.grouped[i] && st->cells.list[i] > 0);
+    }
+    return st->cells.on && vary;
+}
+
 /* Columns of a piece: whole tiles, of which K and V stay in the second cache while all heads are
  * processed. 0: items are not processed in pieces. */
 static int64_t piece_of(const attention_params_t *p, const attention_config_t *c,
@@ -974,7 +985,7 @@ static int64_t piece_of(const attention_params_t *p, const attention_config_t *c
                   v = bytes_of_token(&st->v, st->v.ndims - 2);
     if (c->cache || !is_decoded(&st->k_side) || !is_decoded(&st->v_side) || p->prob || k == 0 ||
         v == 0 || st->d.items != st->d.n_kv || st->d.items > ATT_PIECE_ITEMS ||
-        limits_vary(p, frame) || (st->cells.on && st->d.rows > st->d.group)) {
+        limits_vary(p, frame) || lists_vary(st)) {
         return 0;
     }
     return at_least(at_most(PIECE_BYTES / (k + v) / c->tk, MOST_TILES), 1) * c->tk;

@@ -44,10 +44,11 @@ static int equal_rows(const task_t *t, int r0, int end)
 }
 
 /* Lets rows before `end` join a group as long as reading cells together is less work than reading
- * those of each on their own. To load a tile takes as long as some rows of products with it. */
-static void join_rows(task_t *t, row_group_t *group, int end)
+ * those of each on their own. To load a tile, or to decode tokens, takes as long as some rows of
+ * products with it. */
+static void join_rows(task_t *t, row_group_t *group, bool decoded, int end)
 {
-    enum { LOADING = 16 };
+    const int loading = decoded ? 8 : 16;
     const cells_t *c = &t->st->cells;
     uint64_t *set = cells_set(c, t->worker->shared, t->worker->tid);
     int64_t cells = list_of(t, group->r0)->cells;
@@ -60,8 +61,8 @@ static void join_rows(task_t *t, row_group_t *group, int end)
         }
         more = equal_rows(t, r, end);
         const int64_t both = cells + own - cells_common(c, t->worker->shared, number_of(t, r), set);
-        if ((LOADING + group->n + more) * both >
-            (LOADING + group->n) * cells + (LOADING + more) * own) {
+        if ((loading + group->n + more) * both >
+            (loading + group->n) * cells + (loading + more) * own) {
             return;
         }
         cells_add(c, t->worker->shared, number_of(t, r), set);
@@ -78,8 +79,8 @@ static row_group_t group_of(task_t *t, int r0, int end, span_t span)
     row_group_t group = {.r0 = r0};
     end = decoded ? (int)at_most(end, r0 + DECODE_ROWS) : end;
     group.n = c->on ? equal_rows(t, r0, end) : end - r0;
-    if (c->on && !decoded) {
-        join_rows(t, &group, end);
+    if (c->on) {
+        join_rows(t, &group, decoded, end);
     }
     const span_t sees = attention_columns(t, r0, group.n);
     const int64_t begin = at_least(span.begin, group.mixed ? sees.begin : t->sees[r0].begin),
@@ -106,8 +107,8 @@ typedef struct next_tokens {
 } next_tokens_t;
 
 /* Whether tokens of K or V that are so far apart can be read where they lie. A CPU has few places
- * in its first cache for lines that are a large power of two apart, so that what is prefetched there
- * is lost before it is used. Copying short tokens takes less time than that. */
+ * in its first cache for lines that are a large power of two apart, so that what is prefetched
+ * there is lost before it is used. Copying short tokens takes less time than that. */
 static bool in_place(const task_t *t, const decode_side_t *side, const groups_t *tokens,
                      int64_t step)
 {
