@@ -65,6 +65,25 @@ typedef struct bits_case {
     "MatMul 4:f32:" s " 5:" type ":" kv " -> 6:f32:" q
 #define PROMPT_OF(type) CAUSAL("1x2x@x64", "1x2x@x2100", "1x2x2100x64", type)
 
+/* The same for @ x 3 heads with 4 query heads each, of s tokens, with a mask in memory. */
+#define MASKED(s, t, k, v, mask)                                                            \
+    "MatMul transpose_b=1 1:f32:@x3x4x" s "x64 " k " -> 3:f32:@x3x4x" s "x" t "; "          \
+    "Multiply 3:f32:@x3x4x" s "x" t " 19:f32:1 -> 7:f32:@x3x4x" s "x" t "; "                \
+    "Add 7:f32:@x3x4x" s "x" t " " mask " -> 8:f32:@x3x4x" s "x" t "; "                     \
+    "SoftMax axis=-1 mode=inf_as_zero 8:f32:@x3x4x" s "x" t " -> 4:f32:@x3x4x" s "x" t "; " \
+    "MatMul 4:f32:@x3x4x" s "x" t " " v " -> 6:f32:@x3x4x" s "x64"
+#define MASKED_FLOATS(type, s, t, mask) \
+    MASKED(s, t, "2:" type ":@x3x1x" t "x64", "5:" type ":@x3x1x" t "x64", mask)
+/* Heads side by side. */
+#define MASKED_BESIDE(type, s, mask)                                 \
+    MASKED(s, "1300", "2:" type ":@x3x1x1300x64:249600x64x64x192x1", \
+           "5:" type ":@x3x1x1300x64:249600x64x64x192x1", mask)
+#define MASKED_CODES(type, s, mask)                                                       \
+    "DynamicDequantize qtype=per_group group_shape=1,1,1,1,32 10:" type ":@x3x1x1300x64 " \
+    "11:f16:@x3x1x1300x2 -> 2:f32:@x3x1x1300x64; DynamicDequantize qtype=per_group "      \
+    "group_shape=1,1,1,1,32 12:" type ":@x3x1x1300x64 13:f16:@x3x1x1300x2 -> "            \
+    "5:f32:@x3x1x1300x64; " MASKED_FLOATS("f32", s, "1300", mask)
+
 #define WEIGHTS(mark, group, n)                                                                    \
     "DynamicDequantize qtype=per_group group_shape=1," group " 10:s4" mark ":160x2304 11:f16" mark \
     ":160x" n " -> 2:f32:160x2304; MatMul transpose_b=1 1:f32:@x2304 2:f32:160x2304 -> "           \
@@ -117,6 +136,31 @@ static const bits_case_t cases[] = {
     {"a prompt, a mask of indices and sinks",
      CAUSAL("@x2x600x64", "@x2x600x2100", "@x2x2100x64", "f16"), STRICT, 3, ALONE_ALWAYS},
     {"a prompt, heads of 600", FLOATS("f32", "1", "60", "1300", "600"), STRICT, 2, ALONE_ALWAYS},
+
+    {"decoding, a mask of slots", MASKED_FLOATS("f16", "8", "1300", "30:f32:8x1300"), STRICT, 3,
+     ALONE_ALWAYS},
+    {"decoding, a mask of slots, heads side by side", MASKED_BESIDE("f16", "4", "30:f32:4x1300"),
+     STRICT, 3, ALONE_ALWAYS},
+    {"decoding, a mask of one slot, heads side by side", MASKED_BESIDE("f16", "1", "31:f32:1x1300"),
+     STRICT, 3, ALONE_ALWAYS},
+    {"decoding, a mask of slots, s8, int8", MASKED_CODES("s8", "5", "30:f32:5x1300"), INT8, 3,
+     ALONE_ALWAYS},
+    {"decoding, a mask of slots, s4, f16", MASKED_CODES("s4", "5", "30:f32:5x1300"), F16, 3,
+     ALONE_ALWAYS},
+    {"decoding, a mask of any cells", MASKED_FLOATS("f16", "4", "1300", "31:f32:4x1300"), STRICT, 3,
+     ALONE_ALWAYS},
+    {"decoding, a mask of any cells and numbers", MASKED_CODES("s4", "4", "32:f32:4x1300"), STRICT,
+     3, ALONE_ALWAYS},
+    {"a prompt, a mask of slots", MASKED_FLOATS("f16", "70", "2100", "30:f32:70x2100"), STRICT, 2,
+     ALONE_ALWAYS},
+    {"a prompt, a mask of any cells", MASKED_FLOATS("f32", "150", "1300", "31:f32:150x1300"),
+     STRICT, 2, ALONE_ALWAYS},
+    {"a prompt, a mask of any cells and numbers, bf16",
+     MASKED_FLOATS("bf16", "70", "1300", "32:f32:70x1300"), BF16, 2, ALONE_ALWAYS},
+    {"a prompt, a mask of earlier columns", MASKED_FLOATS("f16", "300", "1300", "33:f32:300x1300"),
+     STRICT, 2, ALONE_ALWAYS},
+    {"a prompt, a mask of earlier columns, s4, int8", MASKED_CODES("s4", "300", "33:f32:300x1300"),
+     INT8, 2, ALONE_ALWAYS},
 
     {"rows, weights of s4", WEIGHTS("", "32", "72"), STRICT, 7, ALONE_ALWAYS},
     {"rows, weights of s4, f16", WEIGHTS("", "32", "72"), F16, 7, ALONE_ALWAYS},
@@ -248,6 +292,9 @@ static double draw(const sinter_logical_tensor_t *lt, uint64_t *seed)
     if (lt->id == 17) { /* the fill of a mask */
         return -INFINITY;
     }
+    if (lt->id == 19) { /* the scale of scores */
+        return 0.125;
+    }
     if (lt->id == 21 ||
         (lt->data_type == sinter_f16 && lt->id >= 11 && lt->id <= 13)) { /* scales */
         return 0.01 * (1.5 + x);
@@ -255,6 +302,25 @@ static double draw(const sinter_logical_tensor_t *lt, uint64_t *seed)
     return type->cls == DTYPE_INT ? (double)random_below(seed, 1 << (type->bits - 1)) +
                                         (type->min < 0 ? type->min / 2 : 0)
                                   : x;
+}
+
+/* Masks in memory: columns in turn for each row, 8 of them; two of three columns, whichever; the
+ * same with other numbers than 0; columns up to one behind another for each row. */
+enum { MASK_SLOTS = 30, MASK_ANY, MASK_NUMBERS, MASK_EARLIER };
+
+static bool is_mask(const sinter_logical_tensor_t *lt)
+{
+    return lt->id >= MASK_SLOTS && lt->id <= MASK_EARLIER;
+}
+
+static double mask_at(const sinter_logical_tensor_t *lt, int64_t i, double x)
+{
+    const int64_t rows = lt->dims[0], columns = lt->dims[1], row = i / columns, t = i % columns;
+    const bool some = ((uint64_t)i * 2654435761u >> 16) % 3 != 0,
+               sees = lt->id == MASK_SLOTS     ? t % 8 == row % 8
+                      : lt->id == MASK_EARLIER ? t <= columns - rows + row
+                                               : some;
+    return !sees ? -INFINITY : lt->id == MASK_NUMBERS ? x : 0;
 }
 
 static void make_port(port_t *p, const sinter_logical_tensor_t *lt, uint64_t seed)
@@ -268,7 +334,7 @@ static void make_port(port_t *p, const sinter_logical_tensor_t *lt, uint64_t see
     *p = (port_t){.lt = *lt, .bytes = (size_t)(n * type->bits + 7) / 8};
     p->data = calloc(1, p->bytes + 64);
     for (int64_t i = 0; i < n; i++) {
-        const double x = draw(lt, &seed);
+        const double drawn = draw(lt, &seed), x = is_mask(lt) ? mask_at(lt, i, drawn) : drawn;
         type->codec.store_f64(p->data, i, 1, 1, &x);
     }
 }

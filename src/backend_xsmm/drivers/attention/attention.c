@@ -500,9 +500,9 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
     c->totals = p->step->p.attention.prob == NULL && (n.T < 0 || n.T > least_part(c));
     /* Masks in memory may divide rows into groups of any size. */
     const bool groups = c->cell_bytes[0] > 0 && c->cell_bytes[1] > 0;
-    const char *why = c->cache ? NULL
-                               : jit(c, groups ? -1 : n.rows, n.D, n.Dv,
-                                     products_features(self, p, c->bf16));
+    const char *why =
+        c->cache ? NULL
+                 : jit(c, groups ? -1 : n.rows, n.D, n.Dv, products_features(self, p, c->bf16));
     if (c->bf16 && why) {
         return sg_fail(sinter_runtime_error, "bf16 attention: %s", why);
     }
@@ -711,12 +711,18 @@ static sinter_status_t geometry(const attention_params_t *p, const attention_con
     d->block = c->rows;
     d->n_blocks = (d->rows + d->block - 1) / d->block;
     choose_parts(p, c, d);
-    while (d->block > c->strip && wants_smaller_blocks(d, frame->shares)) {
+    d->items = d->n_kv * d->n_blocks * d->n_chunks;
+    return sinter_success;
+}
+
+/* Makes blocks smaller until so many shares have enough of them. */
+static void divide_blocks(const attention_config_t *c, int shares, attention_dims_t *d)
+{
+    while (d->block > c->strip && wants_smaller_blocks(d, shares)) {
         d->block = round_up(d->block / 2, c->strip);
         d->n_blocks = (d->rows + d->block - 1) / d->block;
     }
     d->items = d->n_kv * d->n_blocks * d->n_chunks;
-    return sinter_success;
 }
 
 /* Binds a chain to the dims that scores have in the work, [b.., S, T]. */
@@ -1068,6 +1074,9 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
         SG_TRY(bind_sink(&frame->v[p->sink], st));
     }
     choose_cells(problem, c, st, choice);
+    if (!st->cells.on) { /* lists say which rows of a block are read together, and so their bits */
+        divide_blocks(c, frame->shares, &st->d);
+    }
     choose_sides(p, c, st, choice);
     return choose_division(p, c, frame, st, choice);
 }

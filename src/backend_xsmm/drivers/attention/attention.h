@@ -26,7 +26,14 @@
  * row, which a processor fetches slowly. So decoding takes pieces of parts there, and all heads of
  * a piece in turn; meanwhile it prefetches the next piece from end to end. A share first reads its
  * first piece from end to end. It is a range of parts times items, and each part of each item
- * leaves its sums in shared memory. */
+ * leaves its sums in shared memory.
+ *
+ * A mask in memory may leave rows any columns. Then phase 0 makes lists of these
+ * (attention_cells.h), and in each part groups of rows go over the columns of their lists, a tile of
+ * so many tokens at a time, wherever these lie (attention_groups.c). Tiles are cut where the lists
+ * and the part say, groups where the lists and the block do, which has its full size here. So these
+ * do not depend on the number of threads either. Scores and probabilities of other columns are
+ * never computed, or are -inf before anything depends on them. */
 #ifndef SINTER_SRC_KERNELS_ATTENTION_H
 #define SINTER_SRC_KERNELS_ATTENTION_H
 

@@ -159,8 +159,8 @@ typedef struct decode_task {
     const decode_buffers_t *buffers;
     const worker_t *worker;
     matrix_t m; /* K or V as bound for the item: tokens are rows, the head is columns */
-    /* Memory to prefetch meanwhile: as many bytes as these tokens have, next_bytes from those of one
-     * to those of the next. NULL: the next tokens. */
+    /* Memory to prefetch meanwhile: as many bytes as these tokens have, next_bytes from those of
+     * one to those of the next. NULL: the next tokens. */
     const unsigned char *next;
     int64_t next_bytes;
     int64_t token;    /* the first one */
