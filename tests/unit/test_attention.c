@@ -1660,6 +1660,70 @@ static void test_untouched(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmat
     }
 }
 
+/* What a mask in memory hides may be anything. Rows see every fourth column, in turn, and then
+ * almost the same columns; what no row sees becomes NaN and infinities, and then something that
+ * only the last row sees. */
+static void test_hidden(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode)
+{
+    enum { SLOTS = 4, ROWS = 3, TOKENS = 603, LAST = 590 };
+    for (int together = 0; together < 2; together++) {
+        const attention_case_t p = {.nb = 1,
+                                    .q_batch = {4},
+                                    .kv_batch = {1},
+                                    .S = ROWS,
+                                    .T = TOKENS,
+                                    .D = 64,
+                                    .Dv = 64,
+                                    .q = sinter_f32,
+                                    .k = sinter_f32,
+                                    .v = sinter_f32,
+                                    .out = sinter_f32,
+                                    .trans_k = true,
+                                    .mask = MASK_FULL,
+                                    .lists = true,
+                                    .threads = 2,
+                                    .mode = mode};
+        static world_t w;
+        char what[80];
+        snprintf(what, sizeof what, "%s hidden %d", k->name, together);
+        build(&w, &p);
+        float *mask = (float *)(void *)w.v[MASK].data, *kd = (float *)(void *)w.v[K].data,
+              *vd = (float *)(void *)w.v[V].data;
+        for (int i = 0; i < ROWS * TOKENS; i++) {
+            const int s = i / TOKENS, t = i % TOKENS;
+            mask[i] = (together ? t < LAST + s : t % SLOTS == s) ? 0 : -INFINITY;
+        }
+        bool ok = execute(&w, k, isa, what) == sinter_success && compare(&w);
+        float *first = malloc(w.out_bytes);
+        const float *out = (const float *)(const void *)w.v[OUT].data;
+        memcpy(first, out, w.out_bytes);
+        for (int t = 0; t < TOKENS; t++) {
+            const bool hidden = together ? t >= LAST + ROWS - 1 : t % SLOTS == ROWS;
+            for (int d = 0; d < 64 && hidden; d++) {
+                kd[t * w.v[K].strides[1] + d * w.v[K].strides[2]] = t % 3 ? NAN : INFINITY;
+                vd[t * w.v[V].strides[1] + d * w.v[V].strides[2]] = t % 2 ? NAN : -INFINITY;
+            }
+        }
+        ok = ok && execute(&w, k, isa, what) == sinter_success &&
+             memcmp(first, out, w.out_bytes) == 0;
+        CHECK(ok, "%s: what no row sees matters", what);
+        const int t = together ? LAST + ROWS - 2 : SLOTS * 20 + ROWS - 1;
+        vd[t * w.v[V].strides[1]] = INFINITY;
+        kd[t * w.v[K].strides[1] + w.v[K].strides[2]] = together ? NAN : 1;
+        ok = execute(&w, k, isa, what) == sinter_success;
+        for (int h = 0; h < 4; h++) {
+            for (int s = 0; s < ROWS; s++) {
+                const int64_t at = h * w.v[OUT].strides[0] + s * w.v[OUT].strides[1];
+                ok = ok &&
+                     (s == ROWS - 1 ? !isfinite(out[at]) : fabsf(out[at] - first[at]) <= 1e-2f);
+            }
+        }
+        CHECK(ok, "%s: what another row sees matters", what);
+        free(first);
+        destroy(&w);
+    }
+}
+
 static void test_repeatable(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode)
 {
     const attention_case_t p = {.nb = 1,
@@ -1856,6 +1920,7 @@ static void test_kernel(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_m
     }
     test_nan(k, isa, mode);
     test_untouched(k, isa, mode);
+    test_hidden(k, isa, mode);
     test_repeatable(k, isa, mode);
     if (is_decode(k)) {
         test_range(k, isa, mode);
