@@ -14,6 +14,7 @@ import matmul_models
 import recurrent_models
 import router_models
 import row_models
+import unified_models
 import weight_models
 from graph_json import Graph, transposed
 
@@ -356,7 +357,8 @@ def models():
     return network_models() | guide_models() | image_models.models() | quantise_models(
     ) | dequantise_models.models() | attention_models.models() | row_models.models(
     ) | layer_models.models() | weight_models.models() | expert_models.models(
-    ) | latent_models.models() | router_models.models() | recurrent_models.models()
+    ) | latent_models.models() | router_models.models() | recurrent_models.models(
+    ) | unified_models.models()
 
 
 def network_models():
@@ -461,7 +463,7 @@ def lists():
     return own | dequantise_models.lists() | attention_models.lists(
     ) | matmul_models.lists() | row_models.lists() | layer_models.lists() | weight_models.lists(
     ) | expert_models.lists() | latent_models.lists() | router_models.lists(
-    ) | recurrent_models.lists()
+    ) | recurrent_models.lists() | unified_models.lists()
 
 
 def main():

@@ -1,0 +1,99 @@
+"""A part of make_models.py: decoding of several sequences that share one cache, whose mask is a
+tensor of 0 and -inf, beside the same sequences in caches of their own; the list that checks it at
+small sizes, and the one that measures it from memory. Shapes of a line are rewrites of its graph."""
+from graph_json import Graph
+
+KV_HEADS, PER_KV, HEAD, GROUP = 8, 4, 128, 32
+# Name: codes, scales; and tensor ids of the mask, K, its scales, V, its scales.
+STORED = {
+    "f16": ("f16", None, (6, 1, None, 10, None)),
+    "s8-g32": ("s8", "f16", (7, 1, 2, 11, 12)),
+    "s4-g32": ("s4", "f16", (7, 1, 2, 11, 12)),
+}
+TOKENS, SMALL_TOKENS = 16384, 256  # of all sequences together
+SEQUENCES = (4, 8)
+
+
+def layout(axis, b, t, elements):
+    """Shape and strides of K or V, or of its scales: a token has its heads side by side. axis:
+    that of the head, of so many elements."""
+    row = KV_HEADS * elements
+    if axis == 3:
+        return [b, KV_HEADS, 1, elements, t], [t * row, elements, elements, 1, row]
+    return [b, KV_HEADS, 1, t, elements], [t * row, elements, elements, row, 1]
+
+
+def side(g, stored, axis, b, t):
+    dtype, scale, _ = STORED[stored]
+    codes = g.input(dtype, *layout(axis, b, t, HEAD))
+    if not scale:
+        return g.op("TypeCast", [codes], "f32")
+    sizes = [1, 1, 1, 1, 1]
+    sizes[axis] = GROUP
+    return g.op("DynamicDequantize", [codes, g.input(scale, *layout(axis, b, t, HEAD // GROUP))],
+                "f32", qtype="per_group", group_shape=sizes)
+
+
+def attention(stored, b, s, t):
+    """b caches of t tokens, s sequences in each."""
+    g = Graph(apply_to_int=True)
+    q = g.input("f32", [b, KV_HEADS, PER_KV, s, HEAD])
+    scores = g.op("MatMul", [q, side(g, stored, 3, b, t)], "f32", transpose_a=False,
+                  transpose_b=False)
+    scores = g.op("Multiply", [scores, g.input("f32", [1])], "f32", auto_broadcast="numpy")
+    mask = g.op("TypeCast", [g.input("f16", [b, 1, 1, s, t])], "f32")
+    scores = g.op("Add", [scores, mask], "f32", auto_broadcast="numpy")
+    p = g.op("SoftMax", [scores], "f32", axis=-1, mode="inf_as_zero")
+    return g.output(g.op("MatMul", [p, side(g, stored, 4, b, t)], "f32", transpose_a=False,
+                         transpose_b=False))
+
+
+def fragmented(n):
+    """n parts of 16 tokens: each of these belongs to one part."""
+    owner = [(i * i * 7 + i * 3 + i // 5) % n for i in range(16)]
+    return ["0" if owner[i % 16] == i // 16 else "-inf" for i in range(16 * n)]
+
+
+# Values of the mask for n sequences, again and again, and tokens beyond a multiple of these, so that
+# each row sees other tokens: those of the row before, moved by so many.
+PATTERNS = {
+    "interleaved": (lambda n: ["0"] + ["-inf"] * (n - 1), 1),
+    "fragmented": (fragmented, 16),
+}
+
+
+def models():
+    """Name -> graph."""
+    return {f"serving/unified-decode-{stored}": attention(stored, 1, 4, TOKENS + 1)
+            for stored in STORED}
+
+
+def line(stored, n, pattern, mode, small):
+    """n sequences in one cache, or (pattern None) in caches of their own."""
+    mask, k, k_scale, v, v_scale = STORED[stored][2]
+    all_tokens = SMALL_TOKENS if small else TOKENS
+    values, more = PATTERNS[pattern] if pattern else (lambda n: ["0"], 0)
+    b, s, t = (1, n, all_tokens + more) if pattern else (n, 1, all_tokens // n)
+    shapes = [f"0:{b}x{KV_HEADS}x{PER_KV}x{s}x{HEAD}", f"{mask}:{b}x1x1x{s}x{t}"]
+    for tensor, axis, elements in ((k, 3, HEAD), (k_scale, 3, HEAD // GROUP), (v, 4, HEAD),
+                                   (v_scale, 4, HEAD // GROUP)):
+        if tensor is not None:
+            dims, strides = layout(axis, b, t, elements)
+            shapes.append(f"{tensor}:{'x'.join(map(str, dims))}*{'x'.join(map(str, strides))}")
+    words = [f"--mode={'C' if small else 'P'}",
+             f"--case=../../models/serving/unified-decode-{stored}.json",
+             "--in-shapes=" + "+".join(shapes), f"--in={mask}:={','.join(values(n))}",
+             "--expected-n-partitions=1", f"--partition-fpmath=0:{mode}:true"]
+    return " ".join(words + ([] if small else ["--cold-cache", "--min-time=0.3"]))
+
+
+def lists():
+    """File name -> text."""
+    check = ["# Decoding of sequences that share one cache against the oracle, at small sizes."]
+    speed = ["# Decoding of 4 and 8 sequences in one cache, and in caches of their own, from memory."]
+    for texts in (check, speed):
+        texts[0] += " Written by tools/dev/make_models.py."
+        texts += [line(stored, n, pattern, mode, texts is check) for stored in STORED
+                  for n in SEQUENCES for pattern in (*PATTERNS, None)
+                  for mode in (("strict", ) if stored == "f16" else ("strict", "int8"))]
+    return {"unified.list": "\n".join(check) + "\n", "perf_unified.list": "\n".join(speed) + "\n"}
