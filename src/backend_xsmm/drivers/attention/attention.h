@@ -13,6 +13,9 @@
  *
  * so that q, acc, k and v of a block live in L2 and s of a strip in L1.
  *
+ * Where a mask in memory leaves rows other columns than a range, phase 0 makes lists of these
+ * (attention_cells.h). Then groups of rows go over their own columns instead (attention_groups.c).
+ *
  * A row starts with m = -inf and l = 0, or with m = sink and l = 1 where it has a sink. At the end
  * the output is acc / l, which goes through the post chain and the quantising tail, if any.
  *
@@ -28,12 +31,8 @@
  * first piece from end to end. It is a range of parts times items, and each part of each item
  * leaves its sums in shared memory.
  *
- * A mask in memory may leave rows any columns. Then phase 0 makes lists of these
- * (attention_cells.h), and in each part groups of rows go over the columns of their lists, a tile of
- * so many tokens at a time, wherever these lie (attention_groups.c). Tiles are cut where the lists
- * and the part say, groups where the lists and the block do, which has its full size here. So these
- * do not depend on the number of threads either. Scores and probabilities of other columns are
- * never computed, or are -inf before anything depends on them. */
+ * Row groups go over the columns of a part, tile by tile from its first one on. Which rows make a
+ * group depends on the block, so blocks have their full size where there are lists. */
 #ifndef SINTER_SRC_KERNELS_ATTENTION_H
 #define SINTER_SRC_KERNELS_ATTENTION_H
 
@@ -220,7 +219,7 @@ typedef struct attention_buffers {
     cache_buffers_t cache;
     cache_unpacked_t k_unpacked, v_unpacked;
     attention_int_buffers_t ints;
-    int32_t *cell;           /* of a batch of tokens; */
+    int32_t *cell;           /* of the tokens of a tile; */
     unsigned char *cells[2]; /* K and V of these; */
     void *mask;              /* and what the mask has there: its elements, */
     float *terms;            /* and as f32 */

@@ -12,11 +12,11 @@ typedef struct row_group {
 } row_group_t;
 
 /* Some tokens of a group: a tile of K and V. */
-typedef struct batch {
+typedef struct token_tile {
     int64_t t0; /* of a tile where tokens lie; lists: 0 */
     int n;
     int64_t step; /* lists: as cells_next says */
-} batch_t;
+} token_tile_t;
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
@@ -96,13 +96,13 @@ static row_group_t group_of(task_t *t, int r0, int end, span_t span)
     return group;
 }
 
-/* ---- batches --------------------------------------------------------------------------------- */
+/* ---- tiles ----------------------------------------------------------------------------------- */
 
-/* What batches of an item are taken from. */
+/* What tiles of an item are taken from. */
 typedef struct next_tokens {
     matrix_t k, v;
     next_piece_t k_next, v_next;
-    int64_t before; /* tokens of earlier batches */
+    int64_t before; /* tokens of earlier tiles */
     bool covered;   /* rows see most columns among them */
 } next_tokens_t;
 
@@ -125,18 +125,18 @@ static bool in_place(const task_t *t, const decode_side_t *side, const groups_t 
 /* Tokens of K or V, whose rows are tokens: where they lie, or gathered in a buffer. Of those that
  * are evenly spaced *next is where the next ones are. */
 static matrix_t take_tokens(task_t *t, const decode_side_t *side, const matrix_t *m, int64_t head,
-                            const batch_t *batch, unsigned char *buffer, next_piece_t *next)
+                            const token_tile_t *tile, unsigned char *buffer, next_piece_t *next)
 {
     const groups_t *codes = &m->codes;
-    if (batch->step > 0 && in_place(t, side, codes, batch->step)) {
-        return cells_spaced(m, t->b.cell[0], batch->step);
+    if (tile->step > 0 && in_place(t, side, codes, tile->step)) {
+        return cells_spaced(m, t->b.cell[0], tile->step);
     }
-    if (batch->step > 0 && next->at == NULL) {
-        const int64_t token = t->b.cell[0] + batch->n * batch->step;
+    if (tile->step > 0 && next->at == NULL) {
+        const int64_t token = t->b.cell[0] + tile->n * tile->step;
         *next = (next_piece_t){groups_byte(codes, codes_at(codes, token, 0)), 0,
-                               batch->step * codes->row.stride * codes->type->bits / 8};
+                               tile->step * codes->row.stride * codes->type->bits / 8};
     }
-    return cells_gathered(m, head, t->b.cell, batch->n, buffer);
+    return cells_gathered(m, head, t->b.cell, tile->n, buffer);
 }
 
 /* The tokens of a piece prefetch the next piece from end to end, in whatever order they come. Where
@@ -150,34 +150,34 @@ static void prefetch_meanwhile(task_t *t, next_tokens_t *next, int n)
 }
 
 /* t->k and t->v become those of the next tokens of a group. False: there are none. */
-static bool next_batch(task_t *t, row_group_t *group, next_tokens_t *next, batch_t *batch)
+static bool next_tile(task_t *t, row_group_t *group, next_tokens_t *next, token_tile_t *tile)
 {
     cell_walk_t *w = &group->walk;
     const attention_state_t *st = t->st;
     if (!st->cells.on) {
         const int64_t end = attention_tile_end(t, w->next, w->end);
-        *batch = (batch_t){w->next, (int)at_least(end - w->next, 0), 0};
-        w->next += batch->n;
-        return batch->n > 0;
+        *tile = (token_tile_t){w->next, (int)at_least(end - w->next, 0), 0};
+        w->next += tile->n;
+        return tile->n > 0;
     }
-    batch->t0 = 0;
-    batch->n = cells_next(w, t->c->tk, t->b.cell, &batch->step);
-    if (batch->n == 0) {
+    tile->t0 = 0;
+    tile->n = cells_next(w, t->c->tk, t->b.cell, &tile->step);
+    if (tile->n == 0) {
         return false;
     }
-    prefetch_meanwhile(t, next, batch->n);
+    prefetch_meanwhile(t, next, tile->n);
     const matrix_t keys = matrix_transposed(&next->k),
-                   of = take_tokens(t, &st->k_side, &keys, st->d.D, batch, t->b.cells[0],
-                                    &t->k_next);
+                   of =
+                       take_tokens(t, &st->k_side, &keys, st->d.D, tile, t->b.cells[0], &t->k_next);
     t->k = matrix_transposed(&of);
-    t->v = take_tokens(t, &st->v_side, &next->v, st->d.Dv, batch, t->b.cells[1], &t->v_next);
+    t->v = take_tokens(t, &st->v_side, &next->v, st->d.Dv, tile, t->b.cells[1], &t->v_next);
     return true;
 }
 
-/* The first of the cells of a batch that is not before `column`. */
-static int place_of(const task_t *t, const batch_t *batch, int64_t column)
+/* The first of the cells of a tile that is not before `column`. */
+static int place_of(const task_t *t, const token_tile_t *tile, int64_t column)
 {
-    int low = 0, high = batch->n;
+    int low = 0, high = tile->n;
     while (low < high) {
         const int middle = (low + high) / 2;
         if (t->b.cell[middle] < column) {
@@ -189,20 +189,20 @@ static int place_of(const task_t *t, const batch_t *batch, int64_t column)
     return low;
 }
 
-/* The columns of a batch that some row of a strip sees, from a whole grain on. */
+/* The columns of a tile that some row of a strip sees, from a whole grain on. */
 static span_t columns_of(const task_t *t, const row_group_t *group, const strip_t *strip,
-                         const batch_t *batch)
+                         const token_tile_t *tile)
 {
     int64_t begin = INT32_MAX, end = 0;
     if (!group->mixed) {
-        return (span_t){0, batch->n};
+        return (span_t){0, tile->n};
     }
     for (int r = strip->r0; r < strip->r0 + strip->n; r++) {
         const cell_list_t *list = list_of(t, r);
         begin = at_most(begin, at_least(list->begin, t->sees[r].begin));
         end = at_least(end, at_most(list->end, t->sees[r].end));
     }
-    return (span_t){place_of(t, batch, begin) / ATT_GRAIN * ATT_GRAIN, place_of(t, batch, end)};
+    return (span_t){place_of(t, tile, begin) / ATT_GRAIN * ATT_GRAIN, place_of(t, tile, end)};
 }
 
 /* ---- masks ----------------------------------------------------------------------------------- */
@@ -221,10 +221,10 @@ static bool is_range(const task_t *t, int r)
     return !list->terms && !list->loose && list->cells == list->end - list->begin;
 }
 
-/* What the mask says about the columns of a batch: of cells that a row does not see scores become
+/* What the mask says about the columns of a tile: of cells that a row does not see scores become
  * -inf, whatever they are; others are added to. */
 static void apply_mask(task_t *t, const row_group_t *group, const strip_t *strip,
-                       const batch_t *batch, span_t columns)
+                       const token_tile_t *tile, span_t columns)
 {
     const cells_t *c = &t->st->cells;
     const int nd = t->st->d.nb + 2;
@@ -251,7 +251,7 @@ static void apply_mask(task_t *t, const row_group_t *group, const strip_t *strip
         } else if (group->mixed || list->terms) {
             if (number_of(t, r) != loaded) {
                 loaded = number_of(t, r);
-                cells_terms(c, t->idx[r], nd, t->b.cell, batch->n, batch->step, t->b.mask,
+                cells_terms(c, t->idx[r], nd, t->b.cell, tile->n, tile->step, t->b.mask,
                             t->b.terms);
             }
             const float *term = t->b.terms;
@@ -260,8 +260,8 @@ static void apply_mask(task_t *t, const row_group_t *group, const strip_t *strip
             }
         }
         if (group->mixed) {
-            hide(x, columns.begin, at_most(place_of(t, batch, sees.begin), columns.end));
-            hide(x, at_least(place_of(t, batch, sees.end), columns.begin), columns.end);
+            hide(x, columns.begin, at_most(place_of(t, tile, sees.begin), columns.end));
+            hide(x, at_least(place_of(t, tile, sees.end), columns.begin), columns.end);
         }
     }
 }
@@ -284,40 +284,40 @@ static void load_queries(task_t *t, const row_group_t *group)
     }
 }
 
-/* A strip of a group and a batch. */
+/* A strip of a group and a tile. */
 static void run_strip(task_t *t, const row_group_t *group, const strip_t *strip,
-                      const batch_t *batch)
+                      const token_tile_t *tile)
 {
-    const span_t columns = columns_of(t, group, strip, batch);
+    const span_t columns = columns_of(t, group, strip, tile);
     const int at = (int)columns.begin, nt = (int)(columns.end - columns.begin);
     if (nt <= 0) {
         return;
     }
-    attention_scores(t, strip, batch->t0, at, nt);
+    attention_scores(t, strip, tile->t0, at, nt);
     if (t->st->scored) {
-        attention_chain(t, &t->st->score, strip, batch->t0, at, nt);
+        attention_chain(t, &t->st->score, strip, tile->t0, at, nt);
     }
     if (t->st->cells.on) {
-        apply_mask(t, group, strip, batch, columns);
+        apply_mask(t, group, strip, tile, columns);
     }
-    attention_update(t, strip, batch->t0, at, nt, true);
-    attention_accumulate(t, strip, batch->t0, at, nt);
+    attention_update(t, strip, tile->t0, at, nt, true);
+    attention_accumulate(t, strip, tile->t0, at, nt);
 }
 
 /* The next columns of a group, up to the end of its walk. */
 static void run_group(task_t *t, row_group_t *group, next_tokens_t *next)
 {
-    batch_t batch;
+    token_tile_t tile;
     bool loaded = false;
-    while (next_batch(t, group, next, &batch)) {
+    while (next_tile(t, group, next, &tile)) {
         if (!loaded) {
             load_queries(t, group);
             loaded = true;
         }
-        attention_load(t, batch.t0, batch.n, true);
+        attention_load(t, tile.t0, tile.n, true);
         for (int i = 0; i < group->n; i += t->c->strip) {
             const strip_t strip = attention_strip_of(t, group->r0 + i, group->n - i);
-            run_strip(t, group, &strip, &batch);
+            run_strip(t, group, &strip, &tile);
         }
     }
 }
