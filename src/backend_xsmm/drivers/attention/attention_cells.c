@@ -245,33 +245,62 @@ static uint64_t bits_at(int64_t column, int64_t n)
     return bits << from;
 }
 
-void cells_add(const cells_t *c, unsigned char *shared, int64_t i, uint64_t *set)
+/* The first run of a list that does not end before a column. */
+static int first_run(const cell_list_t *list, const cell_run_t *runs, int64_t column)
 {
-    const cell_list_t *list = cells_list(c, shared, i);
-    const cell_run_t *run = cells_runs(c, shared, i);
-    for (int k = 0; k < list->runs; k++, run++) {
-        const int64_t end = run->begin + (int64_t)run->n * run->step;
-        for (int64_t at = run->begin, n; at < end; at += n) {
-            n = run->step == 1 ? at_most(end - at, WORD - at % WORD) : run->step;
-            set[at / WORD] |= run->step == 1 ? bits_at(at, n) : bits_at(at, 1);
+    int low = 0, high = list->runs;
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if (runs[middle].begin + (int64_t)(runs[middle].n - 1) * runs[middle].step < column) {
+            low = middle + 1;
+        } else {
+            high = middle;
         }
     }
+    return low;
 }
 
-int64_t cells_common(const cells_t *c, unsigned char *shared, int64_t i, const uint64_t *set)
+/* Puts the cells of a list in columns begin..end-1 into the set `to`, if there is one; gives how
+ * many of them are in the set `of`, NULL: of all. */
+static inline __attribute__((always_inline)) int64_t over_cells(const cells_t *c,
+                                                                unsigned char *shared, int64_t i,
+                                                                int64_t begin, int64_t end,
+                                                                const uint64_t *of, uint64_t *to)
 {
     const cell_list_t *list = cells_list(c, shared, i);
-    const cell_run_t *run = cells_runs(c, shared, i);
-    int64_t common = 0;
-    for (int k = 0; k < list->runs; k++, run++) {
-        const int64_t end = run->begin + (int64_t)run->n * run->step;
-        for (int64_t at = run->begin, n; at < end; at += n) {
-            n = run->step == 1 ? at_most(end - at, WORD - at % WORD) : run->step;
-            common += __builtin_popcountll(set[at / WORD] &
-                                           (run->step == 1 ? bits_at(at, n) : bits_at(at, 1)));
+    const cell_run_t *runs = cells_runs(c, shared, i);
+    int64_t cells = 0;
+    for (int k = first_run(list, runs, begin); k < list->runs && runs[k].begin < end; k++) {
+        const int64_t first = runs[k].begin, step = runs[k].step,
+                      skip = at_least(begin - first + step - 1, 0) / step,
+                      before = at_most(first + runs[k].n * step, end);
+        for (int64_t at = first + skip * step, n; at < before; at += n) {
+            n = step == 1 ? at_most(before - at, WORD - at % WORD) : step;
+            const uint64_t bits = bits_at(at, step == 1 ? n : 1);
+            cells += __builtin_popcountll(of != NULL ? of[at / WORD] & bits : bits);
+            if (to != NULL) {
+                to[at / WORD] |= bits;
+            }
         }
     }
-    return common;
+    return cells;
+}
+
+void cells_add(const cells_t *c, unsigned char *shared, int64_t i, int64_t begin, int64_t end,
+               uint64_t *set)
+{
+    over_cells(c, shared, i, begin, end, NULL, set);
+}
+
+int64_t cells_count(const cells_t *c, unsigned char *shared, int64_t i, int64_t begin, int64_t end)
+{
+    return over_cells(c, shared, i, begin, end, NULL, NULL);
+}
+
+int64_t cells_common(const cells_t *c, unsigned char *shared, int64_t i, int64_t begin, int64_t end,
+                     const uint64_t *set)
+{
+    return over_cells(c, shared, i, begin, end, set, NULL);
 }
 
 /* ---- walks ----------------------------------------------------------------------------------- */
@@ -285,19 +314,9 @@ cell_walk_t cells_walk(const cells_t *c, unsigned char *shared, const int64_t *i
                      .runs = cells_runs(c, shared, i),
                      .mask = c->mask.data + row_of_list(c, i) * c->mask.type->bits / 8,
                      .end = end};
-    int low = 0, high = w.list->runs;
-    while (low < high) { /* the first run that does not end before `begin` */
-        const int middle = (low + high) / 2;
-        const cell_run_t *run = &w.runs[middle];
-        if (run->begin + (int64_t)(run->n - 1) * run->step < begin) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    w.run = low;
-    if (low < w.list->runs && w.runs[low].begin < begin) {
-        const cell_run_t *run = &w.runs[low];
+    w.run = first_run(w.list, w.runs, begin);
+    if (w.run < w.list->runs && w.runs[w.run].begin < begin) {
+        const cell_run_t *run = &w.runs[w.run];
         w.at = (int32_t)((begin - run->begin + run->step - 1) / run->step);
     }
     return w;

@@ -79,10 +79,13 @@ static inline uint64_t *cells_set(const cells_t *c, unsigned char *shared, int s
 /* Whether the lists share most columns among them. */
 bool cells_cover(const cells_t *c, unsigned char *shared);
 bool cells_equal(const cells_t *c, unsigned char *shared, int64_t i, int64_t k);
-/* Puts a list into a set. */
-void cells_add(const cells_t *c, unsigned char *shared, int64_t i, uint64_t *set);
-/* How many cells of a list are in a set. */
-int64_t cells_common(const cells_t *c, unsigned char *shared, int64_t i, const uint64_t *set);
+/* Puts the cells of a list in columns begin..end-1 into a set; and how many there are. */
+void cells_add(const cells_t *c, unsigned char *shared, int64_t i, int64_t begin, int64_t end,
+               uint64_t *set);
+int64_t cells_count(const cells_t *c, unsigned char *shared, int64_t i, int64_t begin, int64_t end);
+/* How many of them are in a set. */
+int64_t cells_common(const cells_t *c, unsigned char *shared, int64_t i, int64_t begin, int64_t end,
+                     const uint64_t *set);
 
 /* A walk over the columns of a list, or of a set, from `next` on and before `end`. */
 typedef struct cell_walk {

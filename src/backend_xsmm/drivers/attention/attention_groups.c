@@ -43,29 +43,31 @@ static int equal_rows(const task_t *t, int r0, int end)
     return r - r0;
 }
 
-/* Lets rows before `end` join a group as long as reading cells together is less work than reading
- * those of each on their own. To load a tile, or to decode tokens, takes as long as some rows of
- * products with it. */
-static void join_rows(task_t *t, row_group_t *group, bool decoded, int end)
+/* Lets rows before `end` join a group as long as reading their cells of a span together is less
+ * work than reading those of each on their own. To load a tile, or to decode tokens, takes as long
+ * as some rows of products with it. */
+static void join_rows(task_t *t, row_group_t *group, bool decoded, int end, span_t span)
 {
     const int loading = decoded ? 8 : 16;
     const cells_t *c = &t->st->cells;
-    uint64_t *set = cells_set(c, t->worker->shared, t->worker->tid);
-    int64_t cells = list_of(t, group->r0)->cells;
+    unsigned char *shared = t->worker->shared;
+    const int64_t a = span.begin, z = span.end, number = number_of(t, group->r0);
+    uint64_t *set = cells_set(c, shared, t->worker->tid);
+    int64_t cells = cells_count(c, shared, number, a, z);
     for (int more; group->r0 + group->n < end; group->n += more) {
         const int r = group->r0 + group->n;
-        const int64_t own = list_of(t, r)->cells;
+        const int64_t own = cells_count(c, shared, number_of(t, r), a, z);
         if (!group->mixed) {
-            memset(set, 0, ((size_t)c->columns + 63) / 64 * sizeof *set);
-            cells_add(c, t->worker->shared, number_of(t, group->r0), set);
+            memset(set + a / 64, 0, (size_t)((z + 63) / 64 - a / 64) * sizeof *set);
+            cells_add(c, shared, number, a, z, set);
         }
         more = equal_rows(t, r, end);
-        const int64_t both = cells + own - cells_common(c, t->worker->shared, number_of(t, r), set);
+        const int64_t both = cells + own - cells_common(c, shared, number_of(t, r), a, z, set);
         if ((loading + group->n + more) * both >
             (loading + group->n) * cells + (loading + more) * own) {
             return;
         }
-        cells_add(c, t->worker->shared, number_of(t, r), set);
+        cells_add(c, shared, number_of(t, r), a, z, set);
         cells = both;
         group->mixed = true;
     }
@@ -80,7 +82,7 @@ static row_group_t group_of(task_t *t, int r0, int end, span_t span)
     end = decoded ? (int)at_most(end, r0 + DECODE_ROWS) : end;
     group.n = c->on ? equal_rows(t, r0, end) : end - r0;
     if (c->on) {
-        join_rows(t, &group, decoded, end);
+        join_rows(t, &group, decoded, end, span);
     }
     const span_t sees = attention_columns(t, r0, group.n);
     const int64_t begin = at_least(span.begin, group.mixed ? sees.begin : t->sees[r0].begin),
