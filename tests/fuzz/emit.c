@@ -44,11 +44,12 @@ static void put_strides(const fz_t *f, const fz_tensor_t *t, sinter_logical_tens
 
 int fz_tiled(const fz_t *f, int tensor, sinter_logical_tensor_t *lt)
 {
+    static const sinter_weights_part_t parts[] = {
+        [1] = sinter_weights_codes, [2] = sinter_weights_values, [3] = sinter_weights_codes_blocks};
     const fz_tensor_t *t = &f->tensors[tensor];
 
     if (t->tiles &&
-        sinter_logical_tensor_set_weights_layout(
-            lt, t->tiles == 1 ? sinter_weights_codes : sinter_weights_values, t->kept, t->turned)) {
+        sinter_logical_tensor_set_weights_layout(lt, parts[t->tiles], t->kept, t->turned)) {
         fprintf(stderr, "tensor %d: %s\n", tensor, sinter_last_error_message());
         abort();
     }

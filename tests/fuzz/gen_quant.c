@@ -666,6 +666,67 @@ void fz_perhaps_in_tiles(fz_t *f, int x, int transpose_b, int percent)
     }
 }
 
+/* Whether a part of K or V can lie so: of several matrices the columns are multiples of 16, and
+ * long blocks are whole. */
+static int fits_cache(const fz_tensor_t *t, int codes, int transposed, int blocks)
+{
+    const int last = t->ndims - 1;
+    const int64_t across = last > 0 ? t->dims[transposed ? last - 1 : last] : 1,
+                  along = last > 0 ? t->dims[transposed ? last : last - 1] : 1;
+    int64_t matrices = 1;
+
+    for (int d = 0; d < last - 1; d++) {
+        if (fz_is_symbol(t->dims[d])) {
+            return 0;
+        }
+        matrices *= t->dims[d];
+    }
+    fz_tensor_t one = *t;
+    for (int d = 0; d < last - 1; d++) {
+        one.dims[d] = 1;
+    }
+    return fits_tiles(&one, codes, t->ndims, transposed) && (matrices == 1 || across % 16 == 0) &&
+           matrices > 0 && (!blocks || along <= 256 || (along % 256 == 0 && across % 16 == 0));
+}
+
+static void lay_part(fz_t *f, int x, int tiles, int transposed, int any)
+{
+    fz_tensor_t *t = &f->tensors[x];
+
+    if (any) { /* without tiles, it is dense */
+        for (int d = 0; d < FZ_MAX_RANK; d++) {
+            t->order[d] = d;
+            t->pad[d] = t->repeat[d] = 0;
+        }
+        t->halves = 0;
+    }
+    t->any = any;
+    t->turned = transposed;
+    t->tiles = tiles;
+}
+
+void fz_cache_in_tiles(fz_t *f, int x, int transpose_b, int is_v, int any)
+{
+    const fz_op_t *op = f->n_ops > 0 ? &f->ops[f->n_ops - 1] : NULL;
+    const int coded = f->tensors[x].produced, tokens_turned = is_v ? !transpose_b : transpose_b;
+    int all = 1;
+
+    if (coded && (op == NULL || op->kind != sinter_op_dynamic_dequantize || op->out[0] != x)) {
+        return;
+    }
+    const int *parts = coded ? op->in : &x, n = coded ? op->n_in : 1;
+    for (int i = 0; i < n; i++) {
+        all = all && fits_cache(&f->tensors[parts[i]], i == 0, i == 0 ? transpose_b : tokens_turned,
+                                i == 0 && is_v);
+    }
+    for (int i = 0; i < n; i++) {
+        const int turned = i == 0 ? transpose_b : tokens_turned, blocks = i == 0 && is_v;
+        if (any ? all : fits_cache(&f->tensors[parts[i]], i == 0, turned, blocks)) {
+            lay_part(f, parts[i], blocks ? 3 : i == 0 ? 1 : 2, turned, any);
+        }
+    }
+}
+
 void fz_some_in_tiles(fz_t *f, int percent)
 {
     for (int i = 0; i < f->n_tensors; i++) {

@@ -1,6 +1,7 @@
 /* Attention against the oracle over covering designs: of every two properties below, every two
  * values meet in at least one case (where they fit together, and the case is not too large). One
- * design has all values, one those of decoding, one those of latent attention. SINTER_MATRIX=full
+ * design has all values, one those of decoding, one those of latent attention, one those of caches
+ * that lie in tiles. SINTER_MATRIX=full
  * takes long caches in as well, SINTER_MATRIX_ONLY=N runs one case, SINTER_MATRIX_STEP=N every Nth
  * one, SINTER_RANDOM_SEED makes other designs. */
 #include <math.h>
@@ -35,6 +36,7 @@ enum {
     K_BATCH,
     V_BATCH,
     MASK_BATCH, /* of an added mask */
+    TILES,      /* what lies in tiles */
     N_PROPERTIES,
     MAX_VALUES = 16
 };
@@ -50,6 +52,8 @@ enum { FLOAT_ZPS = 100, OFFSETS };
 /* Batches of an operand, which broadcast to those of the others. Compile does not know open ones,
  * and other executes have others. */
 enum { ONE, SEVERAL, OPEN_ONE, OPEN_SEVERAL, BATCHES = 2 };
+/* Bits: K, V; compile chooses that they do. */
+enum { NOTHING, ONLY_K, ONLY_V, BOTH, CHOSEN };
 
 typedef struct property {
     const char *name;
@@ -97,6 +101,7 @@ static const property_t all_values[N_PROPERTIES] = {
     [STORED] = {"stored", 4, 0, {TOKEN_ROWS, TRANSPOSED_K, SIDE_BY_SIDE, ANY_LAYOUT}},
     [DYNAMIC] = {"dynamic", 2, 0, {0, 1}},
     ALL_BATCHES,
+    [TILES] = {"tiles", 1, 0, {NOTHING}},
 };
 
 /* Few rows for each head of K and V, groups as caches have them. Nine heads over three have three
@@ -128,6 +133,7 @@ static const property_t decode_values[N_PROPERTIES] = {
     [STORED] = {"stored", 3, 0, {TOKEN_ROWS, TRANSPOSED_K, SIDE_BY_SIDE}},
     [DYNAMIC] = {"dynamic", 2, 0, {0, 1}},
     ALL_BATCHES,
+    [TILES] = {"tiles", 1, 0, {NOTHING}},
 };
 /* Heads that share one cache are rows, more than decoding has. */
 static const property_t latent_values[N_PROPERTIES] = {
@@ -151,6 +157,36 @@ static const property_t latent_values[N_PROPERTIES] = {
     [K_BATCH] = {"K batches", 4, 0, {ONE, SEVERAL, OPEN_ONE, OPEN_SEVERAL}},
     [V_BATCH] = {"V batches", 1, 0, {ONE}},
     [MASK_BATCH] = {"mask batches", 4, 0, {ONE, SEVERAL, OPEN_ONE, OPEN_SEVERAL}},
+    [TILES] = {"tiles", 1, 0, {NOTHING}},
+};
+/* Tokens that are no multiple of 16, and values whose head is none, take one matrix. Zero points of
+ * 32 bits and scales of channels keep strides, so that all of the operand is unpacked. */
+static const property_t tiles_values[N_PROPERTIES] = {
+    [T] = {"T", 13, 0, {16, 32, 48, 240, 256, 512, 768, 1, 15, 17, 31, 33, 255}},
+    [S] = {"S", 7, 0, {1, 2, 3, 4, 5, 8, 40}},
+    [D] = {"D", 9, 0, {16, 40, 64, 80, 96, 128, 256, 512, 600}},
+    [DV] = {"Dv", 9, 0, {0, 16, 40, 64, 80, 96, 128, 256, 512}},
+    [HEADS] = {"heads",
+               8,
+               0,
+               {1 << 8 | 1, 2 << 8 | 2, 4 << 8 | 1, 14 << 8 | 2, 12 << 8 | 4, 16 << 8 | 2,
+                16 << 8 | 1, 17 << 8 | 1}},
+    [K_TYPE] = {"K", 12, 0, {TYPES, sinter_f6_e2m3, sinter_f6_e3m2}},
+    [V_TYPE] = {"V", 12, 0, {TYPES, sinter_f6_e2m3, sinter_f6_e3m2}},
+    [K_GROUP] = {"K groups", 9, 0, {16, 32, 64, 128, 24, 48, TOKEN, CHANNEL, TENSOR}},
+    [V_GROUP] = {"V groups", 9, 0, {16, 32, 64, 128, 24, 48, TOKEN, CHANNEL, TENSOR}},
+    [SCALE] = {"scales", 5, 0, {sinter_f16, sinter_f32, sinter_bf16, sinter_e8m0, sinter_f8_e4m3}},
+    [ZP] = {"zero points", 6, 0, {0, 8, 4, 32, FLOAT_ZPS, OFFSETS}},
+    [MASK] = {"mask", 7, 0, {NO_MASK, ADDED, DEAD_ROWS, CAUSAL, BOTTOM_RIGHT, LATE, WINDOW}},
+    [MODE] = {"mode", 6, 0, {MODES}},
+    [QUERY] = {"query", 3, 0, {sinter_f32, sinter_f16, sinter_bf16}},
+    [STORED] = {"stored", 4, 0, {TOKEN_ROWS, TRANSPOSED_K, SIDE_BY_SIDE, ANY_LAYOUT}},
+    [DYNAMIC] = {"dynamic", 1, 0, {0}},
+    [Q_BATCH] = {"Q batches", 4, 0, {ONE, SEVERAL, OPEN_ONE, OPEN_SEVERAL}},
+    [K_BATCH] = {"K batches", 2, 0, {ONE, SEVERAL}},
+    [V_BATCH] = {"V batches", 2, 0, {ONE, SEVERAL}},
+    [MASK_BATCH] = {"mask batches", 4, 0, {ONE, SEVERAL, OPEN_ONE, OPEN_SEVERAL}},
+    [TILES] = {"tiles", 4, 0, {ONLY_K, ONLY_V, BOTH, CHOSEN}},
 };
 static const property_t *properties = all_values;
 static int64_t most_rows; /* for each head of K and V */
@@ -196,6 +232,19 @@ static int batches_fit(const signed char *row)
              (has(row, MASK_BATCH, ONE) || (mask != ADDED && mask != DEAD_ROWS)));
 }
 
+/* Several matrices in tiles have columns of multiples of 16, and so has a long V. */
+static int tiles_fit(const signed char *row)
+{
+    const int64_t t = row[T] < 0 ? 16 : tiles_values[T].values[(int)row[T]],
+                  d = row[D] < 0 ? 16 : tiles_values[D].values[(int)row[D]],
+                  dv = row[DV] < 0 ? 16 : tiles_values[DV].values[(int)row[DV]];
+    const int several = (row[HEADS] >= 0 && (tiles_values[HEADS].values[(int)row[HEADS]] & 255) > 1) ||
+                        has(row, K_BATCH, SEVERAL) || has(row, V_BATCH, SEVERAL);
+
+    return (t % 16 == 0 || !several) &&
+           ((dv > 0 ? dv : row[D] < 0 ? 16 : d) % 16 == 0 || (!several && t <= 256));
+}
+
 /* The least value of a property, but for 0, which has a meaning of its own. */
 static int64_t least(int p)
 {
@@ -216,6 +265,9 @@ static int is_feasible(const signed char *row)
 
     for (int p = 0; p < N_PROPERTIES; p++) {
         v[p] = row[p] < 0 ? 0 : properties[p].values[(int)row[p]];
+    }
+    if (properties == tiles_values && !tiles_fit(row)) {
+        return 0;
     }
     v[D] = row[D] < 0 ? least(D) : v[D];
     v[S] = row[S] < 0 ? least(S) : v[S];
@@ -637,6 +689,9 @@ static void build(fz_t *f, matrix_case_t *c)
     const cache_t keys = cache(f, c, c->batch[K_BATCH], (sinter_data_type_t)c->v[K_TYPE],
                                c->v[K_GROUP], c->v[D], token_rows ? 4 : 3);
     k = dequantised(f, c, &keys);
+    if (c->v[TILES] == CHOSEN || (c->v[TILES] & ONLY_K) != 0) {
+        fz_cache_in_tiles(f, k, token_rows, 0, c->v[TILES] == CHOSEN);
+    }
     v = latent && fz_chance(f, 50) ? part_of_keys(f, c, &keys, k) : -1;
     if (f->tensors[q].type != f->tensors[k].type) { /* MatMul wants one type */
         q = query == sinter_f32 ? q : fz_cast(f, sinter_f32, q);
@@ -656,6 +711,9 @@ static void build(fz_t *f, matrix_case_t *c)
         const cache_t values = cache(f, c, c->batch[V_BATCH], (sinter_data_type_t)c->v[V_TYPE],
                                      c->v[V_GROUP], c->v[DV], 4);
         v = dequantised(f, c, &values);
+        if (c->v[TILES] == CHOSEN || (c->v[TILES] & ONLY_V) != 0) {
+            fz_cache_in_tiles(f, v, 0, 1, c->v[TILES] == CHOSEN);
+        }
     }
     if (f->tensors[v].type != sinter_f32) {
         x = fz_cast(f, f->tensors[v].type, x);
@@ -712,7 +770,7 @@ static fz_outcome_t run_case(const signed char *row, uint64_t seed, char *text, 
     return outcome;
 }
 
-/* Cases are numbered through both designs. */
+/* Cases are numbered through all designs. */
 typedef struct totals {
     int cases;
     long only; /* 0: all */
@@ -770,6 +828,7 @@ int main(int argc, char **argv)
     run_design(all_values, INT64_MAX, seed, &n);
     run_design(decode_values, 8, seed, &n);
     run_design(latent_values, INT64_MAX, seed, &n);
+    run_design(tiles_values, INT64_MAX, seed, &n);
     printf("%d cases\n", n.cases);
     fz_check_loose(0);
     return check_finish();

@@ -1,7 +1,7 @@
 /* Attention over sequences that have lengths, and windows, of their own: tensors of s32 that
  * broadcast to [batch.., 1, 1]. Results are the oracle's in every way that attention is processed.
  * Nothing of K and V is read where no row of a batch sees it: there, whole pages are protected and
- * the rest is NaN. The oracle reads numbers in these places. */
+ * the rest is NaN. The oracle reads numbers in these places. Caches in tiles have the NaN, too. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include <math.h>
 #include <stdio.h>
@@ -18,7 +18,12 @@
 
 /* ---- cases ----------------------------------------------------------------------------------- */
 
-enum { MOST_LEAD = 3, MOST_LENGTHS = 64, GRAIN = 16 /* tokens are read by as many */ };
+enum {
+    MOST_LEAD = 3,
+    MOST_LENGTHS = 64,
+    GRAIN = 16, /* tokens are read by as many, */
+    TILE = 32   /* and by as many of a cache in tiles */
+};
 
 /* What rows see. With S rows the last one is the last token of its sequence. */
 typedef enum form {
@@ -58,6 +63,7 @@ typedef struct lengths_case {
     float fill;
     bool inf_as_zero, stats, quantised; /* quantised: probabilities, to 8 bits and back */
     bool dynamic, strided; /* T is not known to compile; lengths are 3 elements apart */
+    bool tiles;            /* K and V lie in them */
     int threads;
     sinter_fpmath_mode_t mode;
     int32_t lengths[MOST_LENGTHS], windows[MOST_LENGTHS];
@@ -106,9 +112,10 @@ static void kv_dims(const lengths_case_t *c, bool *has)
 /* The columns that the rows at a lead index see, from a whole grain on. */
 static void columns_of(const lengths_case_t *c, int64_t i, int64_t *begin, int64_t *end)
 {
-    const int64_t at = index_among(c, c->varies, i), length = c->lengths[at];
+    const int64_t at = index_among(c, c->varies, i), length = c->lengths[at],
+                  grain = c->tiles ? TILE : GRAIN;
     *begin = c->form == WINDOWED ? length - (c->S - 1) - c->windows[at] : 0;
-    *begin = *begin > 0 ? *begin / GRAIN * GRAIN : 0;
+    *begin = *begin > 0 ? *begin / grain * grain : 0;
     *end = length > c->T ? c->T : length;
     if (c->fill != -INFINITY) {
         *begin = 0;
@@ -142,6 +149,7 @@ typedef struct cache {
     sinter_data_type_t type;
     size_t row, bytes, mapped; /* of a token; of all; of the pages */
     unsigned char *numbers, *guarded;
+    unsigned char *tiles; /* NULL: it does not lie so */
 } cache_t;
 
 static uint64_t seed = 1;
@@ -196,7 +204,7 @@ static void guard(const lengths_case_t *c, cache_t *cache, int64_t n_kv)
                 memcpy(cache->guarded + from, cache->numbers + from, to - from);
             }
         }
-        if (!needed) {
+        if (!needed && !c->tiles) {
             CHECK_THAT(mprotect(cache->guarded + at, page, PROT_NONE) == 0);
         }
     }
@@ -225,6 +233,7 @@ static void cache_open(cache_t *cache, const lengths_case_t *c, int part)
 static void cache_close(cache_t *cache)
 {
     free(cache->numbers);
+    free(cache->tiles);
     munmap(cache->guarded, cache->mapped);
 }
 
@@ -299,6 +308,7 @@ static sinter_logical_tensor_t lengths_tensor(const lengths_case_t *c, int id)
 typedef struct graph {
     const lengths_case_t *c;
     int64_t T;
+    bool tiles;
     node_t nodes[16];
     int n;
 } graph_t;
@@ -336,6 +346,33 @@ static sinter_logical_tensor_t scores(const graph_t *g, int id, sinter_data_type
     return tensor(g->c, id, type, NULL, g->c->S, g->T);
 }
 
+/* A part of K or V as it lies in tiles: tokens are columns, but of codes of V. */
+static sinter_logical_tensor_t in_tiles(sinter_logical_tensor_t lt, bool is_v, int part)
+{
+    const bool rows = is_v && part == 0;
+    CHECK_THAT(sinter_logical_tensor_set_weights_layout(&lt,
+                                                        part > 0 ? sinter_weights_values
+                                                        : is_v   ? sinter_weights_codes_blocks
+                                                                 : sinter_weights_codes,
+                                                        0, !rows) == sinter_success);
+    return lt;
+}
+
+static void pack(const sinter_logical_tensor_t *lt, bool is_v, int part, cache_t *cache)
+{
+    const sinter_logical_tensor_t tiles = in_tiles(*lt, is_v, part);
+    sinter_tensor_t *from = NULL, *to = NULL;
+    size_t bytes = 0;
+    CHECK_THAT(sinter_logical_tensor_get_bytes(&tiles, &bytes) == sinter_success);
+    cache->tiles = malloc(bytes);
+    CHECK_THAT(sinter_tensor_create(&from, NULL, lt, cache->guarded, cache->bytes) ==
+               sinter_success);
+    CHECK_THAT(sinter_tensor_create(&to, NULL, &tiles, cache->tiles, bytes) == sinter_success);
+    CHECK_THAT(sinter_reorder(from, to) == sinter_success);
+    sinter_tensor_destroy(&from);
+    sinter_tensor_destroy(&to);
+}
+
 /* K or V: [.., T, D], dequantised. */
 static sinter_logical_tensor_t stored_tensor(graph_t *g, int first, int id)
 {
@@ -348,6 +385,7 @@ static sinter_logical_tensor_t stored_tensor(graph_t *g, int first, int id)
     kv_dims(c, has);
     for (; n < 3 && types[n] != sinter_data_type_undef; n++) {
         in[n] = tensor(c, first + n, types[n], has, g->T, n == 0 ? c->D : c->D / s->group);
+        in[n] = g->tiles ? in_tiles(in[n], first == V_PARTS, n) : in[n];
     }
     if (n == 1) {
         return in[0];
@@ -401,11 +439,11 @@ static sinter_logical_tensor_t masked(graph_t *g, sinter_logical_tensor_t x)
     return x;
 }
 
-static void build(graph_t *g, const lengths_case_t *c, int64_t T)
+static void build(graph_t *g, const lengths_case_t *c, int64_t T, bool tiles)
 {
     static const int64_t last_dim = -1;
     static const float p_scale = 1.0f / 128;
-    *g = (graph_t){.c = c, .T = T};
+    *g = (graph_t){.c = c, .T = T, .tiles = tiles};
     sinter_logical_tensor_t x =
         add2(g, sinter_op_matmul, tensor(c, Q, sinter_f32, NULL, c->S, c->D),
              stored_tensor(g, K_PARTS, K), scores(g, SCORES, sinter_f32));
@@ -451,11 +489,12 @@ static void describe(const lengths_case_t *c, char *text, size_t size)
                       c->shared[d] ? " shared" : "", c->varies[d] ? " with lengths" : "");
     }
     n += snprintf(text + n, size - (size_t)n,
-                  "%lld %lld] T %lld form %d%s%s%s%s%s fill %g mode %d threads %d lengths",
+                  "%lld %lld] T %lld form %d%s%s%s%s%s%s fill %g mode %d threads %d lengths",
                   (long long)c->S, (long long)c->D, (long long)c->T, (int)c->form,
                   c->inf_as_zero ? " inf_as_zero" : "", c->stats ? " stats" : "",
                   c->quantised ? " quantised" : "", c->dynamic ? " dynamic" : "",
-                  c->strided ? " strided" : "", (double)c->fill, (int)c->mode, c->threads);
+                  c->strided ? " strided" : "",
+                  c->tiles ? " in tiles" : "", (double)c->fill, (int)c->mode, c->threads);
     for (int64_t i = 0; i < count_of(c, c->varies); i++) {
         n += snprintf(text + n, size - (size_t)n, " %d", c->lengths[i]);
     }
@@ -476,10 +515,14 @@ static void give_caches(inputs_t *in, const graph_t *g, cache_t caches[2][3])
     kv_dims(c, has);
     for (int i = 0; i < 2; i++) {
         for (int p = 0; p < 3 && caches[i][p].numbers != NULL; p++) {
-            give(in,
-                 tensor(c, (i == 0 ? K_PARTS : V_PARTS) + p, caches[i][p].type, has, c->T,
-                        p == 0 ? c->D : c->D / c->stored->group),
-                 caches[i][p].guarded, caches[i][p].numbers);
+            const sinter_logical_tensor_t lt =
+                tensor(c, (i == 0 ? K_PARTS : V_PARTS) + p, caches[i][p].type, has, c->T,
+                       p == 0 ? c->D : c->D / c->stored->group);
+            give(in, lt, caches[i][p].guarded, caches[i][p].numbers);
+            if (c->tiles) {
+                pack(&lt, i == 1, p, &caches[i][p]);
+                in->guarded[in->n - 1] = (orc_tensor_t){in_tiles(lt, i == 1, p), caches[i][p].tiles};
+            }
         }
     }
 }
@@ -514,9 +557,9 @@ static void run(const lengths_case_t *c)
             cache_open(&caches[i][p], c, p);
         }
     }
-    build(&g, c, c->dynamic ? SINTER_UNKNOWN_DIM : c->T);
+    build(&g, c, c->dynamic ? SINTER_UNKNOWN_DIM : c->T, c->tiles);
     sinter_compiled_partition_t *compiled = node_compiled_as(g.nodes, g.n, "sdpa", c->mode);
-    build(&g, c, c->T);
+    build(&g, c, c->T, false);
     give(&in, tensor(c, Q, sinter_f32, NULL, c->S, c->D), q, q);
     give(&in, scalar(SCALE, sinter_f32), &scale, &scale);
     give(&in, scalar(FILL, sinter_f32), &c->fill, &c->fill);
@@ -708,6 +751,48 @@ static void test_finite_fill(void)
     }
 }
 
+/* Caches in tiles, with numbers only where rows see them: up to 16 rows are multiplied with the
+ * tiles, more unpack them. */
+static void test_in_tiles(void)
+{
+    static const int32_t lengths[] = {0, 1, 15, 16, 17, 31, 32, 33, 255, 256, 257, 512};
+    static const int64_t queries[] = {1, 4, 8, 16, 3, 2, 5, 1, 4}, rows[] = {1, 1, 2, 1, 1, 4, 1, 17, 10},
+                         heads[] = {64, 128, 192, 256}, tokens[] = {512, 256, 48};
+    static const sinter_fpmath_mode_t modes[] = {
+        sinter_fpmath_mode_strict, sinter_fpmath_mode_int8, sinter_fpmath_mode_f16,
+        sinter_fpmath_mode_bf16, sinter_fpmath_mode_any};
+    int n = 0;
+    for (int stored = 0; stored < N_STORED; stored++) {
+        for (int kind = 0; kind < 9; kind++) {
+            for (int form = 0; form < FORMS; form++, n++) {
+                lengths_case_t c = batch_case(12, 1 + n % 2, queries[kind]);
+                set_lengths(&c, lengths, 12);
+                c.S = rows[kind];
+                c.T = tokens[n / 3 % 3];
+                c.D = heads[n / 5 % 4];
+                c.stored = &all_stored[stored];
+                c.form = (form_t)form;
+                c.mode = modes[(n + n / 5) % 5];
+                c.threads = 1 + n / 2 % 3;
+                c.strided = n / 3 % 2 == 0;
+                c.stats = n % 5 == 0;
+                c.quantised = n % 11 == 0 && c.form < CAUSAL;
+                c.tiles = true;
+                run(&c);
+            }
+        }
+    }
+    for (int i = 0; i < 8; i++) { /* what is not a number is read where a number fills in */
+        lengths_case_t c = batch_case(4, 1, i % 2 == 0 ? 2 : 20);
+        c.T = 256;
+        c.fill = -1;
+        c.stored = &all_stored[i % N_STORED];
+        c.tiles = true;
+        set_lengths(&c, lengths + 4, 4);
+        run(&c);
+    }
+}
+
 /* The log says how much is left. */
 static void test_log(void)
 {
@@ -732,6 +817,7 @@ int main(void)
     test_dims();
     test_quantised_probabilities();
     test_finite_fill();
+    test_in_tiles();
     test_log();
     return check_finish();
 }
