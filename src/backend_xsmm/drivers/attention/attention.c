@@ -204,7 +204,8 @@ static const char *refuse_cache_groups(const problem_t *p, const operand_t *o, b
     if (n == 0) {
         return NULL; /* one for all of the head */
     }
-    return n < 0 || (n % TILES_COLUMNS != 0) || (!is_v && n % TILES_K != 0 && head % TILES_K != 0)
+    const bool halves = n == TILES_K / 2 && head % TILES_K == 0;
+    return n < 0 || n % TILES_COLUMNS != 0 || (!is_v && n % TILES_K != 0 && !halves)
                ? "groups along the head are not of 16 elements or whole tiles"
                : NULL;
 }
