@@ -859,18 +859,21 @@ static bool is_of_keys(const matrices_t *k, const matrices_t *v)
     return same;
 }
 
-/* How a side that lies in tiles is multiplied. */
-const way_row_t ways_attention_cache[] = {{TWO_LIMBS_NAME " on tiles", NULL, 0},
-                                          {ONE_LIMB_NAME " on tiles", NULL, 0},
-                                          {"f32 FMA on tiles of floats", NULL, 0},
-                                          {"f32 FMA on tiles", NULL, 0}};
-
-static int way_of_cache(const attention_config_t *c, const cache_side_t *side)
+static const char *refuse_cache_way(int way, const void *config, void *state)
 {
-    return side->ints                                ? c->kind == TWO_LIMBS ? 0 : 1
-           : side->b.plain != sinter_data_type_undef ? 2
-                                                     : 3;
+    const attention_config_t *c = config;
+    const cache_side_t *side = state;
+    const int only = side->ints                                ? c->kind == TWO_LIMBS ? 0 : 1
+                     : side->b.plain != sinter_data_type_undef ? 2
+                                                               : 3;
+    return way == only ? NULL : "";
 }
+
+/* How a side that lies in tiles is multiplied. */
+const way_row_t ways_attention_cache[] = {{TWO_LIMBS_NAME " on tiles", refuse_cache_way, 0},
+                                          {ONE_LIMB_NAME " on tiles", refuse_cache_way, 1},
+                                          {"f32 FMA on tiles of floats", refuse_cache_way, 2},
+                                          {"f32 FMA on tiles", NULL, 3}};
 
 static void choose_sides(const attention_params_t *p, const attention_config_t *c,
                          attention_state_t *st, choice_t *choice)
@@ -885,8 +888,8 @@ static void choose_sides(const attention_params_t *p, const attention_config_t *
         cache_bind(c->needs, &st->v, true, ints, &st->v_cache);
         st->k_side.way = st->v_side.way = IN_CACHE;
         st->of_keys = false;
-        add_way(choice, "K", &ways_attention_cache[way_of_cache(c, &st->k_cache)], NULL);
-        add_way(choice, "V", &ways_attention_cache[way_of_cache(c, &st->v_cache)], NULL);
+        take_way(ways_attention_cache, "K", c, &st->k_cache, choice);
+        take_way(ways_attention_cache, "V", c, &st->v_cache, choice);
         return;
     }
     st->of_keys = c->unpacks_k.bits == 0 && c->unpacks_v.bits == 0 && c->dk >= st->d.D &&
