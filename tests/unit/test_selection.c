@@ -30,6 +30,7 @@ typedef struct selection_case {
     bool products;           /* the report says whether libxsmm multiplies */
     const char *never;       /* what the report must not say; NULL: nothing in particular */
     bool tiles;              /* tensors 10 and 11, codes and scales, have opaque layouts */
+    bool cache; /* K and V have opaque layouts: of tensors 10 to 13, or those of floats, 2 and 5 */
 } selection_case_t;
 
 /* ---- the graphs ------------------------------------------------------------------------------ */
@@ -199,6 +200,15 @@ typedef struct selection_case {
         }                                                                               \
     }
 
+#define UNPACKS_CACHE(isa)                                                                       \
+    {                                                                                           \
+        "attention_flash_f32_" isa,                                                             \
+        {                                                                                       \
+            "unpacked from tiles, ", "reads tensor 10 in tiles, as it was given",               \
+                "attention_cache_f32_" isa " refused: needs 1 to 16 query rows for each K and V" \
+        }                                                                                       \
+    }
+
 static const selection_case_t cases[] = {
     /* ---- attention --------------------------------------------------------------------------- */
     {.what = "decode, floats",
@@ -286,6 +296,49 @@ static const selection_case_t cases[] = {
             AVX2_VNNI = {"attention_decode_int8_avxvnni", {"(" NO_CODES ")"}},
             AVX512 = {"attention_decode_f32_avx512", {0}},
             VNNI = {"attention_decode_int8_vnni", {"(" NO_CODES ")"}}}},
+    {.what = "decode, codes in tiles, strict",
+     .graph = CODES("4", "96"),
+     .cache = true,
+     .at = {GENERIC = {"attention_flash_f32_generic",
+                       {"unpacked from tiles, ", "reads tensor 12 in tiles, as it was given"}},
+            AVX2 = {"attention_cache_f32_avx2",
+                    {"4 query rows, kv-tile ",
+                     "rows times tiles of K and V: f32 FMA on decoded registers",
+                     "reads tensor 10 in tiles, as it was given",
+                     "reads tensor 12 in tiles, as it was given"}},
+            AVX512 = {"attention_cache_f32_avx512", {"4 query rows, kv-tile "}},
+            VNNI = {"attention_cache_f32_avx512", {"attention_cache_int8_vnni" NO_INT8}}}},
+    {.what = "decode of 16 rows, codes in tiles, f16",
+     .graph = CODES_IN("s8", "16", "96"),
+     .mode = sinter_fpmath_mode_f16,
+     .apply_to_int = true,
+     .cache = true,
+     .at = {GENERIC = {"attention_flash_f32_generic", {0}},
+            AVX2 = {"attention_cache_int8_avx2",
+                    {"16 query rows", "tiles of K and V: " TWO_LIMBS}},
+            AVX2_VNNI = {"attention_cache_int8_avxvnni", {"tiles of K and V: " TWO_LIMBS}},
+            AVX512 = {"attention_cache_f32_avx512", {0}},
+            VNNI = {"attention_cache_int8_vnni", {"tiles of K and V: " TWO_LIMBS}}}},
+    {.what = "decode, floats in tiles, int8",
+     .graph = FLOATS("1", "96"),
+     .mode = sinter_fpmath_mode_int8,
+     .apply_to_int = true,
+     .cache = true,
+     .at = {GENERIC = {"attention_flash_f32_generic", {0}},
+            AVX2 = {"attention_cache_f32_avx2",
+                    {"attention_cache_int8_avx2 refused: the data types have no codes that are "
+                     "small integers"}},
+            AVX2_VNNI = {"attention_cache_f32_avx2", {0}},
+            AVX512 = {"attention_cache_f32_avx512", {0}},
+            VNNI = {"attention_cache_f32_avx512", {0}}}},
+    {.what = "prefill, codes in tiles",
+     .graph = CODES("64", "96"),
+     .products = true,
+     .cache = true,
+     .at = {GENERIC = {"attention_flash_f32_generic", {"unpacked from tiles, "}},
+            AVX2 = UNPACKS_CACHE("avx2"),
+            AVX512 = UNPACKS_CACHE("avx512"),
+            VNNI = UNPACKS_CACHE("avx512")}},
     {.what = "decode, K with the tokens contiguous",
      .graph = TURNED_K,
      .at = {GENERIC = {"attention_flash_f32_generic", {0}},
@@ -1180,6 +1233,19 @@ static void check_report(const selection_case_t *c, const expected_t *want,
     mark_chosen(names, chosen);
 }
 
+/* Tokens are columns, but of codes of V. */
+static sinter_status_t lay_cache(sinter_logical_tensor_t *lt)
+{
+    const bool k = lt->id == 2 || lt->id == 10, v = lt->id == 5 || lt->id == 12;
+    return lt->id == 1
+               ? sinter_success
+               : sinter_logical_tensor_set_weights_layout(lt,
+                                                          k   ? sinter_weights_codes
+                                                          : v ? sinter_weights_codes_blocks
+                                                              : sinter_weights_values,
+                                                          0, !v);
+}
+
 /* own: this is the machine's own level, not a cap. */
 static void run(const selection_case_t *c, sinter_engine_t *engine, bool own, bool *chosen)
 {
@@ -1204,7 +1270,7 @@ static void run(const selection_case_t *c, sinter_engine_t *engine, bool own, bo
                      : status;
         sinter_logical_tensor_t tiles[5];
         size_t n_tiles = 0;
-        if (c->tiles) {
+        if (c->tiles || c->cache) {
             status = status == sinter_success ? sinter_partition_get_input_num(partition, &n_tiles)
                                               : status;
             status = status == sinter_success
@@ -1213,8 +1279,8 @@ static void run(const selection_case_t *c, sinter_engine_t *engine, bool own, bo
         }
         for (size_t i = 0; i < n_tiles && status == sinter_success; i++) {
             status =
-                tiles[i].id < 10 || tiles[i].id >= 20
-                    ? status
+                c->cache                                ? lay_cache(&tiles[i])
+                : tiles[i].id < 10 || tiles[i].id >= 20 ? status
                     : sinter_logical_tensor_set_weights_layout(
                           &tiles[i],
                           tiles[i].id == 10 ? sinter_weights_codes : sinter_weights_values, 0, 1);

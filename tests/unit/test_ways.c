@@ -56,6 +56,10 @@ static const struct roll {
     {"attention_products", "bf16 brgemm", VNNI_CAP | WITH_BF16},
     {"attention_products", "f32 brgemm", SIMD_CAPS | WITH_F32},
     {"attention_products", "own f32 gemm", ALL_CAPS | WITHOUT_F32},
+    {"attention_cache", TWO_LIMBS ON_TILES, BYTE_CAPS},
+    {"attention_cache", ONE_LIMB ON_TILES, BYTE_CAPS},
+    {"attention_cache", "f32 FMA" ON_TILES " of floats", SIMD_CAPS},
+    {"attention_cache", "f32 FMA" ON_TILES, SIMD_CAPS},
     {"attention_heads", "pieces of the cache in turn", SIMD_CAPS},
     {"attention_masks", "lists of cells", ALL_CAPS},
     {"attention_masks", "terms of all scores", ALL_CAPS},
@@ -102,6 +106,7 @@ static const struct roll {
     {"gather_rows", "elements", ALL_CAPS},
     {"gather_rows", "rows past the caches", ALL_CAPS},
     {"gather_rows", "rows", ALL_CAPS},
+    {"scatter_rows", "tokens of tiles", ALL_CAPS},
     {"scatter_rows", "elements", ALL_CAPS},
     {"scatter_rows", "rows", ALL_CAPS},
     {"top_k_rows", "short rows at once", ALL_CAPS},
@@ -153,6 +158,7 @@ typedef struct way_case {
     bool no_copies;            /* the constant cache has no room */
     bool on_machine;           /* choosing runs code of the level */
     bool tiles;                /* the first input has the opaque layout of values, transpose_b */
+    bool cache;                /* tensors lie in tiles as lay_cache says */
     /* By sinter_cpu_isa_t. NULL: as at avx512 where that is avx512_vnni, else as at avx2.
      * LIBXSMM stands for the best of bf16 brgemm, f32 brgemm and own f32 gemm that it allows. */
     const char *at[LEVELS];
@@ -271,6 +277,27 @@ typedef struct way_case {
     " -> 3:f32:1x8x8x40"
 
 static const way_case_t cases[] = {
+    /* ---- caches in tiles --------------------------------------------------------------------- */
+    {.what = "codes of a cache in tiles, strict",
+     .graph = CODES_K_V("4", "32", "2"),
+     .cache = true,
+     .at = {GENERIC = PRODUCTS, AVX2 = K_AND_V("f32 FMA" ON_TILES)}},
+    {.what = "codes of a cache in tiles, f16",
+     .graph = CODES_K_V("4", "32", "2"),
+     .mode = sinter_fpmath_mode_f16,
+     .cache = true,
+     .at = {GENERIC = PRODUCTS, AVX2 = K_AND_V(TWO_LIMBS ON_TILES),
+            AVX512 = K_AND_V("f32 FMA" ON_TILES), VNNI = K_AND_V(TWO_LIMBS ON_TILES)}},
+    {.what = "codes of a cache in tiles, int8",
+     .graph = CODES_K_V("16", "32", "2"),
+     .mode = sinter_fpmath_mode_int8,
+     .cache = true,
+     .at = {GENERIC = PRODUCTS, AVX2 = K_AND_V(ONE_LIMB ON_TILES),
+            AVX512 = K_AND_V("f32 FMA" ON_TILES), VNNI = K_AND_V(ONE_LIMB ON_TILES)}},
+    {.what = "floats of a cache in tiles",
+     .graph = FLOAT_K_V("1"),
+     .cache = true,
+     .at = {GENERIC = PRODUCTS, AVX2 = K_AND_V("f32 FMA" ON_TILES " of floats")}},
     {.what = "a convolution with constant weights",
      .graph = CONVOLUTION("2:f32!:3x3x16x40"),
      .at = {GENERIC = PRODUCTS, AVX2 = "products by " UNPACKED}},
@@ -668,6 +695,10 @@ static const way_case_t cases[] = {
      .graph = "Gather 1:s4:100x1024 2:s32:8 -> 3:s4:8x1024",
      .cache_bytes = 4096,
      EVERYWHERE("by rows past the caches")},
+    {.what = "tokens of a cache in tiles",
+     .graph = "ScatterRows 10:s8:100x64 1:s32:3 3:s8:3x64 -> 20:s8:100x64",
+     .cache = true,
+     EVERYWHERE("by tokens of tiles")},
     {.what = "rows of a table in tiles",
      .graph = "Gather 1:f16:100x64 2:s32:8 -> 3:f16:8x64",
      .tiles = true,
@@ -871,6 +902,20 @@ static void choose_all(const way_case_t *c, sinter_cpu_isa_t isa,
     free(data);
 }
 
+/* Codes or floats of K, or of what becomes it, are 2, 10 and 20, those of V 5 and 12, scales 11 and
+ * 13. Tokens are columns, but of codes of V. */
+static sinter_status_t lay_cache(sinter_logical_tensor_t *lt)
+{
+    const bool k = lt->id == 2 || lt->id == 10 || lt->id == 20, v = lt->id == 5 || lt->id == 12;
+    return !k && !v && lt->id != 11 && lt->id != 13
+               ? sinter_success
+               : sinter_logical_tensor_set_weights_layout(lt,
+                                                          k   ? sinter_weights_codes
+                                                          : v ? sinter_weights_codes_blocks
+                                                              : sinter_weights_values,
+                                                          0, !v);
+}
+
 static void run(const way_case_t *c, sinter_engine_t *engine, sinter_cpu_isa_t isa,
                 taken_levels_t taken)
 {
@@ -889,7 +934,19 @@ static void run(const way_case_t *c, sinter_engine_t *engine, sinter_cpu_isa_t i
         status = status == sinter_success
                      ? sinter_partition_set_fpmath_mode(partition, c->mode, true)
                      : status;
-        sinter_logical_tensor_t in[2];
+        sinter_logical_tensor_t in[5], out[1];
+        size_t n_in = c->tiles ? 2 : 0, n_out = 0;
+        if (c->cache && status == sinter_success) {
+            n_out = 1;
+            status = sinter_partition_get_input_num(partition, &n_in);
+            status = status == sinter_success ? sinter_partition_get_inputs(partition, n_in, in)
+                                              : status;
+            status = status == sinter_success ? sinter_partition_get_outputs(partition, 1, out)
+                                              : status;
+            for (size_t i = 0; i <= n_in && status == sinter_success; i++) {
+                status = lay_cache(i < n_in ? &in[i] : &out[0]);
+            }
+        }
         if (c->tiles && status == sinter_success) {
             status = sinter_partition_get_inputs(partition, 2, in);
             status =
@@ -898,8 +955,7 @@ static void run(const way_case_t *c, sinter_engine_t *engine, sinter_cpu_isa_t i
                     : status;
         }
         status = status == sinter_success
-                     ? sinter_partition_compile(partition, engine, c->tiles ? 2 : 0, in, 0, NULL,
-                                                &compiled)
+                     ? sinter_partition_compile(partition, engine, n_in, in, n_out, out, &compiled)
                      : status;
         CHECK(status == sinter_success, "%s: %s", c->what, sinter_last_error_message());
     }
