@@ -60,6 +60,7 @@ typedef struct matrix {
     int kept;                  /* bits of integers of 8 bits; 0: all */
     int transposed;            /* the dims are N and K */
     int64_t K, N, row, column; /* strides in elements */
+    int64_t first;             /* element */
 } matrix_t;
 
 static int bits_of(sinter_data_type_t type)
@@ -185,7 +186,8 @@ static void define(const matrix_t *m, const unsigned char *data, unsigned char *
         const int64_t rows = m->part == sinter_weights_codes ? (m->K + 31) / 32 * 32 : m->K;
         for (int64_t k = 0; k < rows; k++) {
             const bool there = k < m->K && n < m->N;
-            const uint32_t x = there ? element(m->type, data, k * m->row + n * m->column) : 0;
+            const uint32_t x = there ? element(m->type, data, m->first + k * m->row + n * m->column)
+                                     : 0;
             const size_t each = (size_t)value_bytes(m->type);
             unsigned char *value = to + ((size_t)(n / 16 * m->K + k) * 16 + (size_t)n % 16) * each;
             if (m->part == sinter_weights_codes) {
@@ -546,6 +548,97 @@ static void test_matrices(void)
     }
 }
 
+/* Codes in blocks: each 256 elements of K are a matrix of their own, and so is each matrix of a
+ * tensor. Strides are those of dense dims, of tokens side by side, of either turned, and with room
+ * between rows. */
+static void check_blocks(sinter_data_type_t type, int64_t heads, int64_t K, int64_t N, int form,
+                         int turned)
+{
+    const bool packed = bits_of(type) < 8;
+    const int64_t apart = form == 3 ? 6 : 0, block = K > 256 ? 256 : K, blocks = K / block;
+    sinter_logical_tensor_t lt =
+        dense(5, type, 3, (int64_t[]){heads, turned ? N : K, turned ? K : N});
+    const int k_dim = turned ? 2 : 1, n_dim = turned ? 1 : 2;
+    if (form == 0 || form == 3) { /* dense, or nearly */
+        lt.strides[1] = lt.dims[2] + apart;
+        lt.strides[0] = lt.dims[1] * lt.strides[1] + apart;
+    } else if (form == 1) { /* the heads of a token side by side */
+        lt.strides[k_dim] = heads * N;
+        lt.strides[n_dim] = 1;
+        lt.strides[0] = N;
+    } else { /* the other way round */
+        lt.strides[1] = 1;
+        lt.strides[2] = lt.dims[1];
+        lt.strides[0] = K * N;
+    }
+    if (form == 4 && !packed) {
+        for (int d = 0; d < 3; d++) {
+            lt.strides[d] *= 3;
+        }
+    }
+    const sinter_logical_tensor_t tiles = tiled(lt, sinter_weights_codes_blocks, turned);
+    const size_t bytes = bytes_of(&lt), room = bytes_of(&tiles);
+    unsigned char *data = take(bytes), *want = take(room + GUARD), *got = take(room + GUARD),
+                  *back = take(bytes);
+    fill_randomly(data, bytes);
+    memset(want, GUARD_BYTE, room + GUARD);
+    memset(got, GUARD_BYTE, room + GUARD);
+    size_t at = 0;
+    for (int64_t h = 0; h < heads; h++) {
+        for (int64_t b = 0; b < blocks; b++) {
+            const matrix_t m = {.type = type,
+                                .part = sinter_weights_codes,
+                                .K = block,
+                                .N = N,
+                                .first = h * lt.strides[0] + b * block * lt.strides[k_dim],
+                                .row = lt.strides[k_dim],
+                                .column = lt.strides[n_dim]};
+            define(&m, data, want + at);
+            at += plane_bytes(&m);
+        }
+    }
+    CHECK(at == room, "%s: %zu bytes in blocks, not %zu", gr_dtype(type)->name, room, at);
+    reorder(&lt, data, &tiles, got);
+    CHECK(memcmp(got, want, room + GUARD) == 0,
+          "%s, %lld heads, K %lld, N %lld, form %d, turned %d: blocks have other bytes",
+          gr_dtype(type)->name, (long long)heads, (long long)K, (long long)N, form, turned);
+    memcpy(back, data, bytes);
+    for (int64_t i = 0; i < heads * K * N; i++) { /* what is there is written, and nothing else */
+        put_element(type, back,
+                    i / (K * N) * lt.strides[0] + i / N % K * lt.strides[k_dim] +
+                        i % N * lt.strides[n_dim],
+                    (uint32_t)draw(256));
+    }
+    reorder(&tiles, got, &lt, back);
+    CHECK(memcmp(back, data, bytes) == 0,
+          "%s, %lld heads, K %lld, N %lld, form %d, turned %d: not the same again",
+          gr_dtype(type)->name, (long long)heads, (long long)K, (long long)N, form, turned);
+    free(data);
+    free(want);
+    free(got);
+    free(back);
+}
+
+static void test_blocks(void)
+{
+    static const int64_t K[] = {1, 16, 17, 31, 32, 33, 255, 256, 512, 768};
+    for (int i = 0; i < CODE_TYPES * 10 * 5; i++) {
+        const sinter_data_type_t type = code_types[i / 50];
+        const int64_t k = K[i / 5 % 10];
+        check_blocks(type, 1, k, k > 256 ? 48 : 40, i % 5, i % 2);
+        check_blocks(type, 3, k, 16 << i % 2, i % 5, i / 2 % 2);
+    }
+    static const char words[] =
+        "tensor 5: an opaque layout of codes in blocks takes up to 256 tokens or a multiple of "
+        "them, and heads of a multiple of 16 elements";
+    FAILS(set_layout(DENSE(5, s8, 257, 257), sinter_weights_codes_blocks), invalid_shape, words);
+    FAILS(set_layout(DENSE(5, f16, 512, 520), sinter_weights_codes_blocks), invalid_shape, words);
+    FAILS(set_layout(DENSE(5, s4, 2, 30, 20), sinter_weights_codes_blocks), invalid_shape,
+          "takes one matrix of known dims, or several with a multiple of 16 columns each");
+    FAILS(set_layout(DENSE(5, e8m0, 32, 16), sinter_weights_codes_blocks), invalid_data_type,
+          "tensor 5: an opaque layout of codes does not take e8m0");
+}
+
 static void test_types(void)
 {
     static const sinter_data_type_t all_types[] = {
@@ -615,7 +708,7 @@ static void test_ids(void)
                {sinter_weights_values, 1, 17},      {sinter_weights_values, 2, 19},
                {sinter_weights_values, 3, 21},      {sinter_weights_values, 4, 23},
                {sinter_weights_values, 5, 25},      {sinter_weights_values, 6, 27},
-               {sinter_weights_codes_iq4_nl, 0, 29}};
+               {sinter_weights_codes_iq4_nl, 0, 29}, {sinter_weights_codes_blocks, 0, 31}};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
         for (int turned = 0; turned < 2; turned++) {
             sinter_logical_tensor_t lt = DENSE(5, s8, 32, 16);
@@ -714,9 +807,11 @@ static void test_arguments(void)
     sinter_logical_tensor_t lt = DENSE(5, s8, 32, 16);
     FAILS(sinter_logical_tensor_set_weights_layout(NULL, sinter_weights_codes, 0, 0),
           invalid_arguments, NULL);
-    FAILS(set_layout(lt, (sinter_weights_part_t)3), invalid_arguments, NULL);
+    FAILS(set_layout(lt, (sinter_weights_part_t)4), invalid_arguments, NULL);
     FAILS(set_layout(lt, (sinter_weights_part_t)-1), invalid_arguments, NULL);
     FAILS(sinter_logical_tensor_set_weights_layout(&lt, sinter_weights_codes_iq4_nl, 4, 1),
+          invalid_arguments, "tensor 5: an opaque layout does not keep 4 bits");
+    FAILS(sinter_logical_tensor_set_weights_layout(&lt, sinter_weights_codes_blocks, 4, 0),
           invalid_arguments, "tensor 5: an opaque layout does not keep 4 bits");
     for (int bits = -1; bits < 9; bits += 8) {
         char words[100];
@@ -727,7 +822,7 @@ static void test_arguments(void)
     lt.layout_type = sinter_layout_type_opaque;
     size_t bytes;
     sinter_tensor_t *tensor = NULL;
-    const uint64_t ids[] = {0, 31, 99, UINT64_MAX, UINT64_C(1) << 63};
+    const uint64_t ids[] = {0, 33, 99, UINT64_MAX, UINT64_C(1) << 63};
     for (int i = 0; i < 5; i++) {
         char words[100];
         snprintf(words, sizeof words, "tensor 5: %llu is no id of an opaque layout",
@@ -1444,6 +1539,7 @@ int main(void)
     test_packing();
     test_one_dim();
     test_matrices();
+    test_blocks();
     test_empty();
     test_types();
     test_shapes();

@@ -377,6 +377,90 @@ static void test_packing(void)
     }
 }
 
+/* ---- one token at a time --------------------------------------------------------------------- */
+
+/* A column, or an element of K, that is put among random others is where packing has it, and all
+ * other bits stay. K and N: of the tiles; the source has five tokens in its own order. */
+static void check_put(sinter_data_type_t type, tiled_t as, int64_t K, int64_t N, bool row,
+                      int64_t at, int along)
+{
+    enum { TOKENS = 5, ROOM_OF_PLANE = 1 << 17 };
+    static unsigned char plane[ROOM_OF_PLANE], want[ROOM_OF_PLANE], source[PLANE],
+        all[2 * PLANE];
+    const int bits = dtype_traits(type)->bits;
+    const int64_t width = row ? N : K, token = draw(TOKENS),
+                  apart = along != 0 ? TOKENS : 1, next = along != 0 ? 1 : width + 2;
+    const axis_t tokens = {next, 1}, elements = {apart, 1};
+    const groups_t from = {.data = source,
+                           .type = dtype_traits(type),
+                           .dtype = type,
+                           .first = 3,
+                           .row = row ? tokens : elements,
+                           .column = row ? elements : tokens};
+    const groups_t whole = {.data = all,
+                            .type = dtype_traits(type),
+                            .dtype = type,
+                            .row = {N, 1},
+                            .column = {1, 1}};
+    const bool values = tiles_are_values(as);
+    int64_t bytes = 0;
+    CHECK_THAT(values ? tiles_of_values(as, type, K, N, &bytes)
+                      : tiles_of_codes(bits, K, N, &bytes));
+    CHECK_THAT(bytes < ROOM_OF_PLANE && K * N * bits / 8 <= (int64_t)sizeof all);
+    for (int i = 0; i < PLANE; i++) {
+        source[i] = (unsigned char)draw(256);
+        all[i] = (unsigned char)draw(256);
+        all[PLANE + i] = (unsigned char)draw(256);
+    }
+    memset(plane, 0xa5, sizeof plane);
+    CHECK_THAT(values ? tiles_pack_values(&whole, as, K, N, plane)
+                      : tiles_pack_codes(&whole, as, K, N, plane));
+    if (row) {
+        tiles_put_row(&from, token, K, N, at, plane);
+    } else {
+        tiles_put_column(&from, token, as, K, at, plane);
+    }
+    for (int64_t i = 0; i < width; i++) {
+        const int64_t to = row ? at * N + i : i * N + at, of = 3 + token * next + i * apart;
+        for (int b = 0; b < bits; b++) {
+            const int64_t x = to * bits + b, y = of * bits + b;
+            all[x / 8] = (unsigned char)((all[x / 8] & ~(1 << x % 8)) |
+                                         (source[y / 8] >> y % 8 & 1) << x % 8);
+        }
+    }
+    memset(want, 0xa5, sizeof want);
+    CHECK_THAT(values ? tiles_pack_values(&whole, as, K, N, want)
+                      : tiles_pack_codes(&whole, as, K, N, want));
+    CHECK(memcmp(plane, want, sizeof plane) == 0, "%s %s: %s %lld of %lld by %lld lies elsewhere",
+          values ? "values" : "codes", dtype_traits(type)->name, row ? "row" : "column",
+          (long long)at, (long long)K, (long long)N);
+}
+
+static void test_put(void)
+{
+    static const sinter_data_type_t codes[] = {sinter_s4,      sinter_u4,      sinter_f4_e2m1,
+                                               sinter_f6_e3m2, sinter_f6_e2m3, sinter_s8,
+                                               sinter_u8,      sinter_f8_e4m3, sinter_f16,
+                                               sinter_bf16,    sinter_f32},
+                                    values[] = {sinter_f32, sinter_f16, sinter_bf16, sinter_e8m0,
+                                                sinter_s4,  sinter_u4,  sinter_u2,   sinter_f8_e4m3,
+                                                sinter_s8,  sinter_u8};
+    static const int64_t K[] = {16, 32, 40, 64, 100}, N[] = {16, 48, 17, 33, 64};
+    for (size_t t = 0; t < sizeof codes / sizeof *codes; t++) {
+        for (int i = 0; i < 5 * 64; i++) { /* every place of a tile, in the first and other ones */
+            const int64_t k = K[i % 5], n = N[(i / 5 + i) % 5];
+            check_put(codes[t], TILED_CODES, k, n, true, i / 5 % k, i / 3 % 2);
+            check_put(codes[t], TILED_CODES, k, n, false, i / 5 % n, i / 3 % 2);
+        }
+    }
+    for (size_t t = 0; t < sizeof values / sizeof *values; t++) {
+        for (int i = 0; i < 3 * 48; i++) {
+            const int64_t groups = (int64_t[]){1, 2, 5}[i % 3], n = N[i % 5];
+            check_put(values[t], TILED_VALUES, groups, n, false, i / 3 % n, i / 2 % 2);
+        }
+    }
+}
+
 static void test_sizes(void)
 {
     int64_t bytes;
@@ -1232,6 +1316,7 @@ int main(void)
     test_packing();
     test_packing_floats();
     test_sizes();
+    test_put();
 #if defined(__x86_64__)
     for (int level = sinter_isa_generic; level < LEVELS; level++) {
         const char *name = sinter_cpu_isa_name((sinter_cpu_isa_t)level);
