@@ -332,7 +332,7 @@ static sinter_status_t check_layouts(const node_t *node, const lt_t *in, const l
             !(writes && lt_same_layout(&in[0], &out[i]))) {
             return sg_fail(sinter_unimplemented,
                            "%s: tensor %" PRIu64 ": only a Reorder makes an opaque layout, or a "
-                           "ScatterRows from data of the same layout",
+                           "ScatterRows along the tokens of data of the same layout",
                            node_label(node), out[i].id);
         }
     }
