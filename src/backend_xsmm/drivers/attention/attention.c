@@ -669,12 +669,18 @@ static sinter_status_t check_dims(const attention_params_t *p, const frame_t *fr
     return sinter_success;
 }
 
-/* The second pass of a probability chain needs the sums of whole rows, so its items are not cut. */
-static void choose_parts(const attention_params_t *p, const attention_config_t *c,
+/* The second pass of a probability chain needs the sums of whole rows, so its items are not cut.
+ * Where tokens have lists of cells, each may see a few columns of a part only: then parts of
+ * decoding are longer, for tiles to be full. */
+static void choose_parts(const attention_params_t *p, const attention_config_t *c, bool lists,
                          attention_dims_t *d)
 {
     const int most = c->decode || c->cache ? ATT_DECODE_PARTS : ATT_PARTS;
     d->part = p->prob != NULL ? d->T + 1 : least_part(c);
+    for (int64_t tokens = 1; lists && c->decode && tokens < at_most(d->S, ATT_LIST_TOKENS);
+         tokens *= 2) {
+        d->part *= 2;
+    }
     while ((d->T - 1) / d->part >= most) {
         d->part *= 2;
     }
@@ -711,7 +717,6 @@ static sinter_status_t geometry(const attention_params_t *p, const attention_con
     }
     d->block = c->rows;
     d->n_blocks = (d->rows + d->block - 1) / d->block;
-    choose_parts(p, c, d);
     d->items = d->n_kv * d->n_blocks * d->n_chunks;
     return sinter_success;
 }
@@ -1078,6 +1083,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
         SG_TRY(bind_sink(&frame->v[p->sink], st));
     }
     choose_cells(problem, c, st, choice);
+    choose_parts(p, c, st->cells.on, &st->d);
     if (!st->cells.on) { /* lists say which rows of a block are read together, and so their bits */
         divide_blocks(c, frame->shares, &st->d);
     }

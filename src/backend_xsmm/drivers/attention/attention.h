@@ -57,6 +57,7 @@ enum {
     ATT_PARTS = 16,                     /* most parts of an item */
     ATT_DECODE_PART = 512,              /* the same for decoding, */
     ATT_DECODE_PARTS = 64,              /* whose sums are small */
+    ATT_LIST_TOKENS = 4,                /* up to as many times as long for tokens with lists */
     ATT_WIDE_ROWS = 144,                /* the same of heads of more than 256 elements */
     ATT_HEAD = 576,                     /* D beyond this is processed in chunks of ATT_CHUNK, */
     ATT_CHUNK = TAIL_ATTENTION_COLUMNS, /* and Dv beyond this, too */
