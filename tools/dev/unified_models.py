@@ -1,6 +1,6 @@
 """A part of make_models.py: decoding of several sequences that share one cache, whose mask is a
 tensor of 0 and -inf, beside the same sequences in caches of their own; the list that checks it at
-small sizes, and the one that measures it from memory. Shapes of a line are rewrites of its graph."""
+small sizes, and the one that measures it from memory. Lines rewrite shapes of their graph."""
 from graph_json import Graph
 
 KV_HEADS, PER_KV, HEAD, GROUP = 8, 4, 128, 32
@@ -54,8 +54,8 @@ def fragmented(n):
     return ["0" if owner[i % 16] == i // 16 else "-inf" for i in range(16 * n)]
 
 
-# Values of the mask for n sequences, again and again, and tokens beyond a multiple of these, so that
-# each row sees other tokens: those of the row before, moved by so many.
+# Values of the mask for n sequences, again and again, and tokens beyond a multiple of these, so
+# that each row sees other tokens: those of the row before, moved by so many.
 PATTERNS = {
     "interleaved": (lambda n: ["0"] + ["-inf"] * (n - 1), 1),
     "fragmented": (fragmented, 16),
@@ -90,7 +90,7 @@ def line(stored, n, pattern, mode, small):
 def lists():
     """File name -> text."""
     check = ["# Decoding of sequences that share one cache against the oracle, at small sizes."]
-    speed = ["# Decoding of 4 and 8 sequences in one cache, and in caches of their own, from memory."]
+    speed = ["# Decoding of 4 and 8 sequences in one cache, and in caches of their own."]
     for texts in (check, speed):
         texts[0] += " Written by tools/dev/make_models.py."
         texts += [line(stored, n, pattern, mode, texts is check) for stored in STORED

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "base/fetch.h"
+
 enum {
     WORD = 64,        /* columns that are looked at together */
     FEW_LISTS = 16,   /* as many may be ragged: of runs of 8 columns, */
@@ -215,15 +217,6 @@ void cells_scan(const cells_t *c, unsigned char *shared, int tid, int nth)
         b.list.begin = b.list.runs > 0 ? b.runs[0].begin : 0;
         *cells_list(c, shared, i) = b.list;
     }
-}
-
-bool cells_cover(const cells_t *c, unsigned char *shared)
-{
-    int64_t cells = 0;
-    for (int64_t i = 0; i < c->lists; i++) {
-        cells += cells_list(c, shared, i)->cells;
-    }
-    return cells >= c->columns / 4 * 3 && cells <= c->columns / 4 * 5;
 }
 
 /* ---- sets ------------------------------------------------------------------------------------ */
@@ -438,13 +431,19 @@ matrix_t cells_spaced(const matrix_t *m, int32_t first, int64_t step)
     return of;
 }
 
-/* Copies so many bytes for each token; usual sizes are constants. */
+/* Copies so many bytes for each token; usual sizes are constants. A CPU does not look far enough
+ * ahead by itself to keep memory busy. */
 static inline __attribute__((always_inline)) void copy_tokens(const unsigned char *from,
                                                               int64_t stride, const int32_t *cell,
                                                               int n, size_t bytes,
                                                               unsigned char *to)
 {
+    enum { AHEAD = 24, LINE = 64 };
     for (int i = 0; i < n; i++) {
+        const unsigned char *next = from + cell[i + AHEAD < n ? i + AHEAD : n - 1] * stride;
+        for (size_t at = 0; at < bytes; at += LINE) {
+            fetch_line(next + at);
+        }
         memcpy(to + (size_t)i * bytes, from + cell[i] * stride, bytes);
     }
 }

@@ -76,8 +76,6 @@ static inline uint64_t *cells_set(const cells_t *c, unsigned char *shared, int s
                                 (size_t)share * scratch_round((size_t)c->columns / 8 + 8));
 }
 
-/* Whether the lists share most columns among them. */
-bool cells_cover(const cells_t *c, unsigned char *shared);
 bool cells_equal(const cells_t *c, unsigned char *shared, int64_t i, int64_t k);
 /* Puts the cells of a list in columns begin..end-1 into a set; and how many there are. */
 void cells_add(const cells_t *c, unsigned char *shared, int64_t i, int64_t begin, int64_t end,

@@ -105,7 +105,7 @@ typedef struct next_tokens {
     matrix_t k, v;
     next_piece_t k_next, v_next;
     int64_t before; /* tokens of earlier tiles */
-    bool covered;   /* rows see most columns among them */
+    bool covered;   /* rows, which have one list, see most columns */
 } next_tokens_t;
 
 /* Whether tokens of K or V that are so far apart can be read where they lie. A CPU has few places
@@ -330,7 +330,7 @@ bool attention_groups(task_t *t, int r0, int n, span_t span)
     const int end = r0 + n;
     bool mixed = false;
     next.covered =
-        t->st->cells.on && t->k_next.at != NULL && cells_cover(&t->st->cells, t->worker->shared);
+        t->st->cells.on && t->k_next.at != NULL && list_of(t, r0)->cells >= t->st->d.T / 4 * 3;
     for (int r = r0; r < end;) {
         row_group_t group = group_of(t, r, end, span);
         if (!t->resumes) { /* not earlier: products of integers write to some rows behind */
