@@ -1006,6 +1006,16 @@ static int64_t piece_of(const attention_params_t *p, const attention_config_t *c
     return at_least(at_most(PIECE_BYTES / (k + v) / c->tk, MOST_TILES), 1) * c->tk;
 }
 
+/* Whether the next piece of all items has room in the second cache beside this one. Several
+ * sequences have so many heads that it would be lost before it is used. */
+static bool prefetches_pieces(const attention_state_t *st)
+{
+    enum { MOST_BYTES = 1 << 20 };
+    const int64_t bits =
+        st->d.D * st->k.base.codes.type->bits + st->d.Dv * st->v.base.codes.type->bits;
+    return st->d.piece * st->d.items * bits / 8 <= MOST_BYTES;
+}
+
 const way_row_t ways_attention_heads[] = {{"pieces of the cache in turn", NULL, 0}};
 
 /* How items go to shares. Items of decoding may always be divided, as their sums are small. Others
@@ -1017,6 +1027,7 @@ static sinter_status_t choose_division(const attention_params_t *p, const attent
     attention_dims_t *d = &st->d;
     const int shares = choice->shares_bytes ? 1 : frame->shares;
     d->piece = d->items > 0 && d->Dv > 0 && !choice->shares_bytes ? piece_of(p, c, frame, st) : 0;
+    d->prefetches = d->piece > 0 && prefetches_pieces(st);
     d->weighs = shares > 1 && d->items > 0 && d->piece == 0;
     d->divides =
         d->weighs && d->parts > 1 &&

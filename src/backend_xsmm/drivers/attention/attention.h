@@ -133,9 +133,10 @@ typedef struct attention_dims {
     int block;                               /* rows in a block */
     int64_t part;                            /* columns of a part */
     int parts;                               /* most parts of an item */
-    bool weighs;   /* shares are ranges of the weight of all items: there are several */
-    bool divides;  /* shares may have some parts of an item only, else they have whole items */
-    int64_t piece; /* columns of a piece; 0: items are not processed in pieces */
+    bool weighs;     /* shares are ranges of the weight of all items: there are several */
+    bool divides;    /* shares may have some parts of an item only, else they have whole items */
+    int64_t piece;   /* columns of a piece; 0: items are not processed in pieces */
+    bool prefetches; /* pieces prefetch the next ones */
 } attention_dims_t;
 
 typedef struct span {

@@ -537,8 +537,10 @@ static void run_piece(task_t *t, span_t piece, int64_t next, int64_t item, atten
     attention_start(t, item);
     const int64_t size = t->st->d.piece;
     const matrix_t k = matrix_transposed(&t->k);
-    t->k_next = next_piece(&t->st->k, &k.codes, t->st->d.D, piece.begin, next, size);
-    t->v_next = next_piece(&t->st->v, &t->v.codes, t->st->d.Dv, piece.begin, next, size);
+    if (t->st->d.prefetches) {
+        t->k_next = next_piece(&t->st->k, &k.codes, t->st->d.D, piece.begin, next, size);
+        t->v_next = next_piece(&t->st->v, &t->v.codes, t->st->d.Dv, piece.begin, next, size);
+    }
     t->resumes = piece.begin > t->part.span.begin;
     t->until = piece.end;
     t->sums_end = STAY;
