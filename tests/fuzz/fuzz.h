@@ -63,9 +63,9 @@ typedef struct fz_tensor {
     int64_t index_of;
     int from_end, skip;
     /* The library has it in tiles, and the oracle strided: 1 codes, 2 values, 3 codes in blocks; 0:
-     * both strided. turned: for a MatMul with transpose_b. any: the library has it in these tiles or strided, as
-     * compile chooses. kept: so many bits of each integer of 8 bits are enough and lie in tiles; 0:
-     * all. */
+     * both strided. turned: for a MatMul with transpose_b. any: the library has it in these tiles
+     * or strided, as compile chooses. kept: so many bits of each integer of 8 bits are enough and
+     * lie in tiles; 0: all. */
     int tiles, turned, any, kept;
 } fz_tensor_t;
 
@@ -215,9 +215,8 @@ void fz_perhaps_at_brink(fz_t *f, int codes, int scales, int zps, int offsets, i
 /* Lays all that the last op dequantises to x in tiles, now and then, if it can lie so, or leaves
  * that to compile. x is the second operand of the MatMul that follows. */
 void fz_perhaps_in_tiles(fz_t *f, int x, int transpose_b, int percent);
-/* Lays K or V of attention in tiles: what the last op dequantises to x, or the floats x. Tokens are
- * columns of K, and elements of K of V. Parts that cannot lie so keep strides; any: compile chooses.
- */
+/* Lays K or V of attention in tiles: what the last op dequantises to x, or the floats x. Parts that
+ * cannot lie so keep strides; any: compile chooses. */
 void fz_cache_in_tiles(fz_t *f, int x, int transpose_b, int is_v, int any);
 /* Lays inputs of all ops in tiles, now and then. */
 void fz_some_in_tiles(fz_t *f, int percent);

@@ -429,6 +429,15 @@ static int tail(fz_t *f, const attention_t *a, int x)
     return fz_chance(f, 10) ? fz_quantized(f, x) : x;
 }
 
+/* K or V in tiles, now and then; not drawn: seeds name the same cases as before. Compile does not
+ * choose them: it does for attention as one step, and for ops alone it chooses others. */
+static void perhaps_in_tiles(fz_t *f, int x, int turned, int is_v)
+{
+    if (random_mix(f->seed ^ (uint64_t)(x + 1) << 20) % 100 < 25) {
+        fz_cache_in_tiles(f, x, turned, is_v, 0);
+    }
+}
+
 void fz_gen_attention(fz_t *f)
 {
     attention_t a = {0};
@@ -444,6 +453,7 @@ void fz_gen_attention(fz_t *f)
     turned = by_token = fz_chance(f, 50);
     t = some_of(f, &a, a.t);
     k = stored = turned ? keys(f, &a, a.missing, t, a.d) : keys(f, &a, a.missing, a.d, t);
+    perhaps_in_tiles(f, k, turned, 0);
     if (fz_chance(f, 5)) {
         k = scaled(f, &a, k);
     }
@@ -460,6 +470,7 @@ void fz_gen_attention(fz_t *f)
         v = part_of_keys(f, &a, stored, by_token);
     } else {
         v = turned ? keys(f, &a, 0, a.dv, t) : keys(f, &a, 0, t, a.dv);
+        perhaps_in_tiles(f, v, turned, 1);
     }
     x = multiply(f, type_near(f, &a), x, false, v, turned);
     if (turned) {

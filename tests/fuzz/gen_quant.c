@@ -711,8 +711,14 @@ void fz_cache_in_tiles(fz_t *f, int x, int transpose_b, int is_v, int any)
     const int coded = f->tensors[x].produced, tokens_turned = is_v ? !transpose_b : transpose_b;
     int all = 1;
 
-    if (coded && (op == NULL || op->kind != sinter_op_dynamic_dequantize || op->out[0] != x)) {
+    if (coded && (op == NULL || op->kind != sinter_op_dynamic_dequantize || op->out[0] != x ||
+                  op->n_in < 2)) {
         return;
+    }
+    for (int i = 0; coded && i < op->n_attrs; i++) {
+        if (op->attrs[i].id == sinter_op_attr_split_type) {
+            return;
+        }
     }
     const int *parts = coded ? op->in : &x, n = coded ? op->n_in : 1;
     for (int i = 0; i < n; i++) {

@@ -238,11 +238,16 @@ static int tiles_fit(const signed char *row)
     const int64_t t = row[T] < 0 ? 16 : tiles_values[T].values[(int)row[T]],
                   d = row[D] < 0 ? 16 : tiles_values[D].values[(int)row[D]],
                   dv = row[DV] < 0 ? 16 : tiles_values[DV].values[(int)row[DV]];
-    const int several = (row[HEADS] >= 0 && (tiles_values[HEADS].values[(int)row[HEADS]] & 255) > 1) ||
-                        has(row, K_BATCH, SEVERAL) || has(row, V_BATCH, SEVERAL);
+    const int several =
+        (row[HEADS] >= 0 && (tiles_values[HEADS].values[(int)row[HEADS]] & 255) > 1) ||
+        has(row, K_BATCH, SEVERAL) || has(row, V_BATCH, SEVERAL);
 
-    return (t % 16 == 0 || !several) &&
-           ((dv > 0 ? dv : row[D] < 0 ? 16 : d) % 16 == 0 || (!several && t <= 256));
+    return (t % 16 == 0 || !several) && ((dv > 0       ? dv
+                                          : row[D] < 0 ? 16
+                                                       : d) %
+                                                 16 ==
+                                             0 ||
+                                         (!several && t <= 256));
 }
 
 /* The least value of a property, but for 0, which has a meaning of its own. */

@@ -67,7 +67,7 @@ typedef struct cache_case {
     sinter_data_type_t type;
     sinter_weights_part_t part;
     int64_t batch, heads, T, width, tokens;
-    int64_t axis; /* 2, or -2 */
+    int64_t axis;                                       /* 2, or -2 */
     bool in_place, per_batch, wide_slots, side_by_side; /* wide: slots of s64 */
     int threads;
 } cache_case_t;
@@ -116,8 +116,8 @@ static void copy_bits(int64_t bits, const unsigned char *from, int64_t at, unsig
 {
     for (int64_t i = 0; i < bits; i++) {
         const int64_t x = at * bits + i, y = to_at * bits + i;
-        to[y / 8] = (unsigned char)((to[y / 8] & ~(1 << y % 8)) | (from[x / 8] >> x % 8 & 1)
-                                                                      << y % 8);
+        to[y / 8] =
+            (unsigned char)((to[y / 8] & ~(1 << y % 8)) | (from[x / 8] >> x % 8 & 1) << y % 8);
     }
 }
 
@@ -239,12 +239,13 @@ static void run(const cache_case_t *c)
     free(narrow);
 }
 
-static const sinter_data_type_t code_types[] = {
-    sinter_s4,      sinter_u4,      sinter_f4_e2m1, sinter_s8,  sinter_u8,   sinter_f8_e5m2,
-    sinter_f8_e4m3, sinter_f6_e3m2, sinter_f6_e2m3, sinter_f16, sinter_bf16, sinter_f32},
-                                value_types[] = {sinter_f32, sinter_f16, sinter_bf16,
-                                                 sinter_e8m0, sinter_s8, sinter_u8, sinter_s4,
-                                                 sinter_u4, sinter_f8_e4m3};
+static const sinter_data_type_t code_types[] = {sinter_s4,      sinter_u4,      sinter_f4_e2m1,
+                                                sinter_s8,      sinter_u8,      sinter_f8_e5m2,
+                                                sinter_f8_e4m3, sinter_f6_e3m2, sinter_f6_e2m3,
+                                                sinter_f16,     sinter_bf16,    sinter_f32},
+                                value_types[] = {sinter_f32,  sinter_f16, sinter_bf16,
+                                                 sinter_e8m0, sinter_s8,  sinter_u8,
+                                                 sinter_s4,   sinter_u4,  sinter_f8_e4m3};
 
 static cache_case_t some_case(int n)
 {
@@ -324,27 +325,29 @@ static void test_other_axes(void)
         int transposed;
         int64_t axis;
         bool other_out;
-    } rows[] = {{sinter_weights_codes, 1, 3, false},  {sinter_weights_codes, 1, 1, false},
-                {sinter_weights_values, 0, 2, false}, {sinter_weights_values, 1, 0, false},
+    } rows[] = {{sinter_weights_codes, 1, 3, false},
+                {sinter_weights_codes, 1, 1, false},
+                {sinter_weights_values, 0, 2, false},
+                {sinter_weights_values, 1, 0, false},
                 {sinter_weights_codes, 1, 2, true}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const int64_t dims[4] = {2, 3, 32, 48}, one = 1;
         int64_t some[4] = {2, 3, 32, 48};
         some[rows[i].axis] = 1;
         sinter_logical_tensor_t data = dense(DATA, sinter_s8, 4, dims), out = data;
-        CHECK_THAT(!sinter_logical_tensor_set_weights_layout(&data, rows[i].part, 0,
-                                                             rows[i].transposed));
+        CHECK_THAT(
+            !sinter_logical_tensor_set_weights_layout(&data, rows[i].part, 0, rows[i].transposed));
         CHECK_THAT(!sinter_logical_tensor_set_weights_layout(
             &out, rows[i].part, 0, rows[i].transposed != (int)rows[i].other_out));
         out.id = OUT;
-        const node_t n = {.kind = sinter_op_scatter_rows,
-                          .n_in = 3,
-                          .n_out = 1,
-                          .n_attrs = 1,
-                          .in = {data, dense(SLOTS, sinter_s32, 1, &one),
-                                 dense(UPDATES, sinter_s8, 4, some)},
-                          .out = {out},
-                          .attrs = {{.id = sinter_op_attr_axis, .n = 1, .s64 = &rows[i].axis}}};
+        const node_t n = {
+            .kind = sinter_op_scatter_rows,
+            .n_in = 3,
+            .n_out = 1,
+            .n_attrs = 1,
+            .in = {data, dense(SLOTS, sinter_s32, 1, &one), dense(UPDATES, sinter_s8, 4, some)},
+            .out = {out},
+            .attrs = {{.id = sinter_op_attr_axis, .n = 1, .s64 = &rows[i].axis}}};
         sinter_graph_t *graph = NULL;
         sinter_op_t *op = NULL;
         CHECK_THAT(sinter_graph_create(&graph, NULL, sinter_cpu) == sinter_success);
@@ -363,8 +366,7 @@ static void test_other_axes(void)
                   strstr(sinter_last_error_message(),
                          "tensor 4: only a Reorder makes an opaque layout, or a ScatterRows along "
                          "the tokens of data of the same layout") != NULL,
-              "case %zu: %s: %s", i, sinter_status_name(status),
-              sinter_last_error_message());
+              "case %zu: %s: %s", i, sinter_status_name(status), sinter_last_error_message());
         sinter_compiled_graph_destroy(&whole);
         sinter_op_destroy(&op);
         sinter_graph_destroy(&graph);

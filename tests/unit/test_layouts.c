@@ -186,8 +186,8 @@ static void define(const matrix_t *m, const unsigned char *data, unsigned char *
         const int64_t rows = m->part == sinter_weights_codes ? (m->K + 31) / 32 * 32 : m->K;
         for (int64_t k = 0; k < rows; k++) {
             const bool there = k < m->K && n < m->N;
-            const uint32_t x = there ? element(m->type, data, m->first + k * m->row + n * m->column)
-                                     : 0;
+            const uint32_t x =
+                there ? element(m->type, data, m->first + k * m->row + n * m->column) : 0;
             const size_t each = (size_t)value_bytes(m->type);
             unsigned char *value = to + ((size_t)(n / 16 * m->K + k) * 16 + (size_t)n % 16) * each;
             if (m->part == sinter_weights_codes) {
@@ -701,13 +701,13 @@ static void test_ids(void)
         sinter_weights_part_t part;
         int bits;
         uint64_t turned; /* the id with transpose_b; without it, it is the next one */
-    } ids[] = {{sinter_weights_codes, 0, 1},        {sinter_weights_values, 0, 3},
-               {sinter_weights_codes, 6, 5},        {sinter_weights_codes, 1, 7},
-               {sinter_weights_codes, 2, 9},        {sinter_weights_codes, 3, 11},
-               {sinter_weights_codes, 4, 13},       {sinter_weights_codes, 5, 15},
-               {sinter_weights_values, 1, 17},      {sinter_weights_values, 2, 19},
-               {sinter_weights_values, 3, 21},      {sinter_weights_values, 4, 23},
-               {sinter_weights_values, 5, 25},      {sinter_weights_values, 6, 27},
+    } ids[] = {{sinter_weights_codes, 0, 1},         {sinter_weights_values, 0, 3},
+               {sinter_weights_codes, 6, 5},         {sinter_weights_codes, 1, 7},
+               {sinter_weights_codes, 2, 9},         {sinter_weights_codes, 3, 11},
+               {sinter_weights_codes, 4, 13},        {sinter_weights_codes, 5, 15},
+               {sinter_weights_values, 1, 17},       {sinter_weights_values, 2, 19},
+               {sinter_weights_values, 3, 21},       {sinter_weights_values, 4, 23},
+               {sinter_weights_values, 5, 25},       {sinter_weights_values, 6, 27},
                {sinter_weights_codes_iq4_nl, 0, 29}, {sinter_weights_codes_blocks, 0, 31}};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
         for (int turned = 0; turned < 2; turned++) {

@@ -493,8 +493,8 @@ static void describe(const lengths_case_t *c, char *text, size_t size)
                   (long long)c->S, (long long)c->D, (long long)c->T, (int)c->form,
                   c->inf_as_zero ? " inf_as_zero" : "", c->stats ? " stats" : "",
                   c->quantised ? " quantised" : "", c->dynamic ? " dynamic" : "",
-                  c->strided ? " strided" : "",
-                  c->tiles ? " in tiles" : "", (double)c->fill, (int)c->mode, c->threads);
+                  c->strided ? " strided" : "", c->tiles ? " in tiles" : "", (double)c->fill,
+                  (int)c->mode, c->threads);
     for (int64_t i = 0; i < count_of(c, c->varies); i++) {
         n += snprintf(text + n, size - (size_t)n, " %d", c->lengths[i]);
     }
@@ -521,7 +521,8 @@ static void give_caches(inputs_t *in, const graph_t *g, cache_t caches[2][3])
             give(in, lt, caches[i][p].guarded, caches[i][p].numbers);
             if (c->tiles) {
                 pack(&lt, i == 1, p, &caches[i][p]);
-                in->guarded[in->n - 1] = (orc_tensor_t){in_tiles(lt, i == 1, p), caches[i][p].tiles};
+                in->guarded[in->n - 1] =
+                    (orc_tensor_t){in_tiles(lt, i == 1, p), caches[i][p].tiles};
             }
         }
     }
@@ -756,11 +757,12 @@ static void test_finite_fill(void)
 static void test_in_tiles(void)
 {
     static const int32_t lengths[] = {0, 1, 15, 16, 17, 31, 32, 33, 255, 256, 257, 512};
-    static const int64_t queries[] = {1, 4, 8, 16, 3, 2, 5, 1, 4}, rows[] = {1, 1, 2, 1, 1, 4, 1, 17, 10},
-                         heads[] = {64, 128, 192, 256}, tokens[] = {512, 256, 48};
-    static const sinter_fpmath_mode_t modes[] = {
-        sinter_fpmath_mode_strict, sinter_fpmath_mode_int8, sinter_fpmath_mode_f16,
-        sinter_fpmath_mode_bf16, sinter_fpmath_mode_any};
+    static const int64_t queries[] = {1, 4, 8, 16, 3, 2, 5, 1, 4},
+                         rows[] = {1, 1, 2, 1, 1, 4, 1, 17, 10}, heads[] = {64, 128, 192, 256},
+                         tokens[] = {512, 256, 48};
+    static const sinter_fpmath_mode_t modes[] = {sinter_fpmath_mode_strict, sinter_fpmath_mode_int8,
+                                                 sinter_fpmath_mode_f16, sinter_fpmath_mode_bf16,
+                                                 sinter_fpmath_mode_any};
     int n = 0;
     for (int stored = 0; stored < N_STORED; stored++) {
         for (int kind = 0; kind < 9; kind++) {

@@ -201,12 +201,12 @@ typedef struct selection_case {
     }
 
 #define UNPACKS_CACHE(isa)                                                                       \
-    {                                                                                           \
-        "attention_flash_f32_" isa,                                                             \
-        {                                                                                       \
-            "unpacked from tiles, ", "reads tensor 10 in tiles, as it was given",               \
+    {                                                                                            \
+        "attention_flash_f32_" isa,                                                              \
+        {                                                                                        \
+            "unpacked from tiles, ", "reads tensor 10 in tiles, as it was given",                \
                 "attention_cache_f32_" isa " refused: needs 1 to 16 query rows for each K and V" \
-        }                                                                                       \
+        }                                                                                        \
     }
 
 static const selection_case_t cases[] = {
@@ -314,8 +314,7 @@ static const selection_case_t cases[] = {
      .apply_to_int = true,
      .cache = true,
      .at = {GENERIC = {"attention_flash_f32_generic", {0}},
-            AVX2 = {"attention_cache_int8_avx2",
-                    {"16 query rows", "tiles of K and V: " TWO_LIMBS}},
+            AVX2 = {"attention_cache_int8_avx2", {"16 query rows", "tiles of K and V: " TWO_LIMBS}},
             AVX2_VNNI = {"attention_cache_int8_avxvnni", {"tiles of K and V: " TWO_LIMBS}},
             AVX512 = {"attention_cache_f32_avx512", {0}},
             VNNI = {"attention_cache_int8_vnni", {"tiles of K and V: " TWO_LIMBS}}}},
@@ -336,8 +335,7 @@ static const selection_case_t cases[] = {
      .products = true,
      .cache = true,
      .at = {GENERIC = {"attention_flash_f32_generic", {"unpacked from tiles, "}},
-            AVX2 = UNPACKS_CACHE("avx2"),
-            AVX512 = UNPACKS_CACHE("avx512"),
+            AVX2 = UNPACKS_CACHE("avx2"), AVX512 = UNPACKS_CACHE("avx512"),
             VNNI = UNPACKS_CACHE("avx512")}},
     {.what = "decode, K with the tokens contiguous",
      .graph = TURNED_K,
@@ -1237,13 +1235,12 @@ static void check_report(const selection_case_t *c, const expected_t *want,
 static sinter_status_t lay_cache(sinter_logical_tensor_t *lt)
 {
     const bool k = lt->id == 2 || lt->id == 10, v = lt->id == 5 || lt->id == 12;
-    return lt->id == 1
-               ? sinter_success
-               : sinter_logical_tensor_set_weights_layout(lt,
-                                                          k   ? sinter_weights_codes
-                                                          : v ? sinter_weights_codes_blocks
-                                                              : sinter_weights_values,
-                                                          0, !v);
+    return lt->id == 1 ? sinter_success
+                       : sinter_logical_tensor_set_weights_layout(lt,
+                                                                  k   ? sinter_weights_codes
+                                                                  : v ? sinter_weights_codes_blocks
+                                                                      : sinter_weights_values,
+                                                                  0, !v);
 }
 
 /* own: this is the machine's own level, not a cap. */
@@ -1279,8 +1276,9 @@ static void run(const selection_case_t *c, sinter_engine_t *engine, bool own, bo
         }
         for (size_t i = 0; i < n_tiles && status == sinter_success; i++) {
             status =
-                c->cache                                ? lay_cache(&tiles[i])
-                : tiles[i].id < 10 || tiles[i].id >= 20 ? status
+                c->cache ? lay_cache(&tiles[i])
+                : tiles[i].id < 10 || tiles[i].id >= 20
+                    ? status
                     : sinter_logical_tensor_set_weights_layout(
                           &tiles[i],
                           tiles[i].id == 10 ? sinter_weights_codes : sinter_weights_values, 0, 1);

@@ -385,11 +385,10 @@ static void check_put(sinter_data_type_t type, tiled_t as, int64_t K, int64_t N,
                       int64_t at, int along)
 {
     enum { TOKENS = 5, ROOM_OF_PLANE = 1 << 17 };
-    static unsigned char plane[ROOM_OF_PLANE], want[ROOM_OF_PLANE], source[PLANE],
-        all[2 * PLANE];
+    static unsigned char plane[ROOM_OF_PLANE], want[ROOM_OF_PLANE], source[PLANE], all[2 * PLANE];
     const int bits = dtype_traits(type)->bits;
-    const int64_t width = row ? N : K, token = draw(TOKENS),
-                  apart = along != 0 ? TOKENS : 1, next = along != 0 ? 1 : width + 2;
+    const int64_t width = row ? N : K, token = draw(TOKENS), apart = along != 0 ? TOKENS : 1,
+                  next = along != 0 ? 1 : width + 2;
     const axis_t tokens = {next, 1}, elements = {apart, 1};
     const groups_t from = {.data = source,
                            .type = dtype_traits(type),
@@ -397,11 +396,8 @@ static void check_put(sinter_data_type_t type, tiled_t as, int64_t K, int64_t N,
                            .first = 3,
                            .row = row ? tokens : elements,
                            .column = row ? elements : tokens};
-    const groups_t whole = {.data = all,
-                            .type = dtype_traits(type),
-                            .dtype = type,
-                            .row = {N, 1},
-                            .column = {1, 1}};
+    const groups_t whole = {
+        .data = all, .type = dtype_traits(type), .dtype = type, .row = {N, 1}, .column = {1, 1}};
     const bool values = tiles_are_values(as);
     int64_t bytes = 0;
     CHECK_THAT(values ? tiles_of_values(as, type, K, N, &bytes)
@@ -424,8 +420,8 @@ static void check_put(sinter_data_type_t type, tiled_t as, int64_t K, int64_t N,
         const int64_t to = row ? at * N + i : i * N + at, of = 3 + token * next + i * apart;
         for (int b = 0; b < bits; b++) {
             const int64_t x = to * bits + b, y = of * bits + b;
-            all[x / 8] = (unsigned char)((all[x / 8] & ~(1 << x % 8)) |
-                                         (source[y / 8] >> y % 8 & 1) << x % 8);
+            all[x / 8] = (unsigned char)((all[x / 8] & ~(1 << x % 8)) | (source[y / 8] >> y % 8 & 1)
+                                                                            << x % 8);
         }
     }
     memset(want, 0xa5, sizeof want);

@@ -941,8 +941,8 @@ static void run(const way_case_t *c, sinter_engine_t *engine, sinter_cpu_isa_t i
             status = sinter_partition_get_input_num(partition, &n_in);
             status = status == sinter_success ? sinter_partition_get_inputs(partition, n_in, in)
                                               : status;
-            status = status == sinter_success ? sinter_partition_get_outputs(partition, 1, out)
-                                              : status;
+            status =
+                status == sinter_success ? sinter_partition_get_outputs(partition, 1, out) : status;
             for (size_t i = 0; i <= n_in && status == sinter_success; i++) {
                 status = lay_cache(i < n_in ? &in[i] : &out[0]);
             }
