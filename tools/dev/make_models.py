@@ -5,6 +5,7 @@ writes is checked in."""
 import os
 
 import attention_models
+import cache_models
 import dequantise_models
 import expert_models
 import image_models
@@ -357,8 +358,8 @@ def models():
     return network_models() | guide_models() | image_models.models() | quantise_models(
     ) | dequantise_models.models() | attention_models.models() | row_models.models(
     ) | layer_models.models() | weight_models.models() | expert_models.models(
-    ) | latent_models.models() | router_models.models() | recurrent_models.models(
-    ) | unified_models.models()
+    ) | cache_models.models() | latent_models.models() | router_models.models(
+    ) | recurrent_models.models() | unified_models.models()
 
 
 def network_models():
@@ -462,8 +463,8 @@ def lists():
     own = {name: "\n".join([lines[0] + header, *lines[1:]]) + "\n" for name, lines in texts.items()}
     return own | dequantise_models.lists() | attention_models.lists(
     ) | matmul_models.lists() | row_models.lists() | layer_models.lists() | weight_models.lists(
-    ) | expert_models.lists() | latent_models.lists() | router_models.lists(
-    ) | recurrent_models.lists() | unified_models.lists()
+    ) | expert_models.lists() | cache_models.lists() | latent_models.lists(
+    ) | router_models.lists() | recurrent_models.lists() | unified_models.lists()
 
 
 def main():

@@ -1,0 +1,105 @@
+"""A part of make_models.py: attention over caches that lie in tiles, and the append that writes
+tokens into them; the list that checks them at small sizes, and the one that measures them from
+memory."""
+from graph_json import Graph
+from weight_models import CODES, VALUES
+
+BLOCKS = 32  # layout id of codes in blocks without transpose_b, src/graph/layout.c
+HEADS, QUERIES, HEAD, TOKENS = 8, 4, 128, 4096  # of Llama 3 8B
+# Name: codes, scales, group of the head, kind of quantisation of an append (None: plain floats).
+CACHES = {
+    "s4-g32": ("s4", "f16", 32, "dynamic_symmetric"),
+    "s8-g32": ("s8", "f16", 32, "dynamic_symmetric"),
+    "mxfp4": ("f4_e2m1", "e8m0", 32, "dynamic_mx"),
+    "f16": ("f16", None, 0, None),
+}
+SMALL = (2, 3, 64)  # heads of K and V, queries of each, elements of a head
+SMALL_TOKENS = (48, 256, 512)
+SMALL_ROWS = (1, 5, 13)  # tokens of a batch: 3, 15 and 39 rows
+ROWS = (1, 4, 512)
+
+
+def cache(g, row, is_v, heads=HEADS, t=TOKENS, d=HEAD):
+    """K or V, whose tokens are columns of tiles but for codes of V, as floats."""
+    dtype, scale, group, _ = row
+    codes = g.input(dtype, [1, heads, 1, t, d], layout_id=BLOCKS if is_v else CODES)
+    if not scale:
+        return codes
+    scales = g.input(scale, [1, heads, 1, t, d // group], layout_id=VALUES)
+    return g.op("DynamicDequantize", [codes, scales], "f32", qtype="per_group",
+                group_shape=[1, 1, 1, 1, group])
+
+
+def decode(row):
+    g = Graph(apply_to_int=True)
+    dtype = "f32" if row[1] else row[0]
+    q = g.input(dtype, [1, HEADS, QUERIES, 1, HEAD])
+    scores = g.op("MatMul", [q, cache(g, row, False)], "f32", transpose_a=False, transpose_b=True)
+    scores = g.op("Multiply", [scores, g.input("f32", [1])], "f32")
+    p = g.op("SoftMax", [scores], dtype, axis=-1, mode="inf_as_zero")
+    v = cache(g, row, True)
+    return g.output(g.op("MatMul", [p, v], dtype, transpose_a=False, transpose_b=False))
+
+
+def append(row):
+    """One token of K and of V."""
+    dtype, scale, group, kind = row
+    g = Graph(apply_to_int=True)
+    slots = g.input("s32", [1])
+    outputs = []
+    for codes_id in (CODES, BLOCKS):
+        x = g.input("f32" if scale else dtype, [1, HEADS, 1, HEAD])
+        parts = [(x, dtype, HEAD, codes_id)]
+        if scale:
+            codes, scales = (g.tensor(t, [1, HEADS, 1, n]) for t, n in
+                             ((dtype, HEAD), (scale, HEAD // group)))
+            g.op_to("DynamicQuantize", [x], [codes, scales], quantization_kind=kind,
+                    qtype="per_group", group_shape=[1, 1, 1, group])
+            parts = [(codes, dtype, HEAD, codes_id), (scales, scale, HEAD // group, VALUES)]
+        for new, kept, n, layout in parts:
+            data = g.input(kept, [1, HEADS, TOKENS, n], layout_id=layout)
+            out = g.tensor(kept, [1, HEADS, TOKENS, n], layout_id=layout)
+            outputs += g.op_to("ScatterRows", [data, slots, new], [out], axis=2)
+    return g.output(*outputs)
+
+
+def models():
+    """Name -> graph."""
+    return ({f"serving/decode-tiles-{name}": decode(row) for name, row in CACHES.items()} |
+            {f"serving/append-tiles-{name}": append(row) for name, row in CACHES.items()})
+
+
+def decode_line(name, row, rows, mode, small, tokens=TOKENS):
+    """Ids are those of the inputs as decode() makes them."""
+    heads, queries, head = SMALL if small else (HEADS, QUERIES, HEAD)
+    graph = decode(row)
+    tensors = {t["id"]: t for _, _, inputs, _ in graph.ops for t in inputs}
+    shapes = {}
+    for i in graph.inputs:
+        shape = list(tensors[i]["shape"])
+        if len(shape) == 5:
+            shape[1] = heads
+            shape[4] = head if shape[4] == HEAD else head // row[2]
+            shape[2:4] = [1, tokens] if shape[3] == TOKENS else [queries, rows]
+            shapes[i] = "x".join(map(str, shape))
+    words = "+".join(f"{i}:{shape}" for i, shape in shapes.items())
+    return (f"--mode={'C' if small else 'P'} --case=../../models/serving/decode-tiles-{name}.json "
+            f"--in-shapes={words} --expected-n-partitions=1 --partition-fpmath=0:{mode}:true"
+            + ("" if small else " --cold-cache --min-time=0.3"))
+
+
+def lists():
+    """File name -> text."""
+    check = ["# Attention over caches in tiles, and appends to these, against the oracle."]
+    speed = ["# Attention over caches in tiles, and appends of a token, from memory."]
+    for texts in (check, speed):
+        texts[0] += " Written by tools/dev/make_models.py."
+    for name, row in CACHES.items():
+        modes = ("strict", "f16", "int8") if row[1] else ("strict",)
+        check += [decode_line(name, row, rows, mode, True, tokens) for tokens in SMALL_TOKENS
+                  for rows in SMALL_ROWS for mode in modes]
+        speed += [decode_line(name, row, rows, mode, False) for rows in ROWS for mode in modes]
+        case = f"--case=../../models/serving/append-tiles-{name}.json"
+        check.append(f"--mode=C {case}")
+        speed.append(f"--mode=P {case} --min-time=0.3")
+    return {"caches.list": "\n".join(check) + "\n", "perf_caches.list": "\n".join(speed) + "\n"}
