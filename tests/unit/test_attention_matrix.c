@@ -3,7 +3,7 @@
  * design has all values, one those of decoding, one those of latent attention, one those of caches
  * that lie in tiles. SINTER_MATRIX=full
  * takes long caches in as well, SINTER_MATRIX_ONLY=N runs one case, SINTER_MATRIX_STEP=N every Nth
- * one, SINTER_RANDOM_SEED makes other designs. */
+ * one, SINTER_MATRIX_FROM=N those from there on, SINTER_RANDOM_SEED makes other designs. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,6 +37,7 @@ enum {
     V_BATCH,
     MASK_BATCH, /* of an added mask */
     TILES,      /* what lies in tiles */
+    NUMBERS,    /* which ones it meets */
     N_PROPERTIES,
     MAX_VALUES = 16
 };
@@ -54,6 +55,9 @@ enum { FLOAT_ZPS = 100, OFFSETS };
 enum { ONE, SEVERAL, OPEN_ONE, OPEN_SEVERAL, BATCHES = 2 };
 /* Bits: K, V; compile chooses that they do. */
 enum { NOTHING, ONLY_K, ONLY_V, BOTH, CHOSEN };
+/* Queries that are near both ends of their type, NaN or infinite here and there; scales and zero
+ * points whose values are. */
+enum { USUAL, VAST_QUERIES, ODD_QUERIES, BRINK };
 
 typedef struct property {
     const char *name;
@@ -102,6 +106,7 @@ static const property_t all_values[N_PROPERTIES] = {
     [DYNAMIC] = {"dynamic", 2, 0, {0, 1}},
     ALL_BATCHES,
     [TILES] = {"tiles", 1, 0, {NOTHING}},
+    [NUMBERS] = {"numbers", 1, 0, {USUAL}},
 };
 
 /* Few rows for each head of K and V, groups as caches have them. Nine heads over three have three
@@ -134,6 +139,7 @@ static const property_t decode_values[N_PROPERTIES] = {
     [DYNAMIC] = {"dynamic", 2, 0, {0, 1}},
     ALL_BATCHES,
     [TILES] = {"tiles", 1, 0, {NOTHING}},
+    [NUMBERS] = {"numbers", 1, 0, {USUAL}},
 };
 /* Heads that share one cache are rows, more than decoding has. */
 static const property_t latent_values[N_PROPERTIES] = {
@@ -158,6 +164,7 @@ static const property_t latent_values[N_PROPERTIES] = {
     [V_BATCH] = {"V batches", 1, 0, {ONE}},
     [MASK_BATCH] = {"mask batches", 4, 0, {ONE, SEVERAL, OPEN_ONE, OPEN_SEVERAL}},
     [TILES] = {"tiles", 1, 0, {NOTHING}},
+    [NUMBERS] = {"numbers", 1, 0, {USUAL}},
 };
 /* Tokens that are no multiple of 16, and values whose head is none, take one matrix. Zero points of
  * 32 bits and scales of channels keep strides, so that all of the operand is unpacked. */
@@ -187,6 +194,40 @@ static const property_t tiles_values[N_PROPERTIES] = {
     [V_BATCH] = {"V batches", 2, 0, {ONE, SEVERAL}},
     [MASK_BATCH] = {"mask batches", 4, 0, {ONE, SEVERAL, OPEN_ONE, OPEN_SEVERAL}},
     [TILES] = {"tiles", 4, 0, {ONLY_K, ONLY_V, BOTH, CHOSEN}},
+    [NUMBERS] = {"numbers", 1, 0, {USUAL}},
+};
+/* Numbers that products of tiles do not take, for which they go other ways. */
+static const property_t odd_values[N_PROPERTIES] = {
+    [T] = {"T", 4, 0, {16, 48, 256, 512}},
+    [S] = {"S", 3, 0, {1, 3, 40}},
+    [D] = {"D", 2, 0, {64, 128}},
+    [DV] = {"Dv", 2, 0, {0, 96}},
+    [HEADS] = {"heads", 3, 0, {2 << 8 | 2, 8 << 8 | 2, 12 << 8 | 4}},
+    [K_TYPE] = {"K",
+                8,
+                0,
+                {sinter_s4, sinter_u4, sinter_s8, sinter_f4_e2m1, sinter_f8_e4m3, sinter_f8_e5m2,
+                 sinter_f16, sinter_f32}},
+    [V_TYPE] = {"V",
+                8,
+                0,
+                {sinter_s4, sinter_u4, sinter_s8, sinter_f4_e2m1, sinter_f8_e4m3, sinter_f8_e5m2,
+                 sinter_f16, sinter_f32}},
+    [K_GROUP] = {"K groups", 3, 0, {16, 32, TOKEN}},
+    [V_GROUP] = {"V groups", 3, 0, {16, 32, TOKEN}},
+    [SCALE] = {"scales", 4, 0, {sinter_f16, sinter_f32, sinter_bf16, sinter_e8m0}},
+    [ZP] = {"zero points", 4, 0, {0, 8, FLOAT_ZPS, OFFSETS}},
+    [MASK] = {"mask", 4, 0, {NO_MASK, DEAD_ROWS, BOTTOM_RIGHT, WINDOW}},
+    [MODE] = {"mode", 6, 0, {MODES}},
+    [QUERY] = {"query", 3, 0, {sinter_f32, sinter_f16, sinter_bf16}},
+    [STORED] = {"stored", 2, 0, {TOKEN_ROWS, TRANSPOSED_K}},
+    [DYNAMIC] = {"dynamic", 1, 0, {0}},
+    [Q_BATCH] = {"Q batches", 2, 0, {ONE, SEVERAL}},
+    [K_BATCH] = {"K batches", 2, 0, {ONE, SEVERAL}},
+    [V_BATCH] = {"V batches", 2, 0, {ONE, SEVERAL}},
+    [MASK_BATCH] = {"mask batches", 2, 0, {ONE, SEVERAL}},
+    [TILES] = {"tiles", 3, 0, {ONLY_K, ONLY_V, BOTH}},
+    [NUMBERS] = {"numbers", 3, 0, {VAST_QUERIES, ODD_QUERIES, BRINK}},
 };
 static const property_t *properties = all_values;
 static int64_t most_rows; /* for each head of K and V */
@@ -235,11 +276,11 @@ static int batches_fit(const signed char *row)
 /* Several matrices in tiles have columns of multiples of 16, and so has a long V. */
 static int tiles_fit(const signed char *row)
 {
-    const int64_t t = row[T] < 0 ? 16 : tiles_values[T].values[(int)row[T]],
-                  d = row[D] < 0 ? 16 : tiles_values[D].values[(int)row[D]],
-                  dv = row[DV] < 0 ? 16 : tiles_values[DV].values[(int)row[DV]];
+    const int64_t t = row[T] < 0 ? 16 : properties[T].values[(int)row[T]],
+                  d = row[D] < 0 ? 16 : properties[D].values[(int)row[D]],
+                  dv = row[DV] < 0 ? 16 : properties[DV].values[(int)row[DV]];
     const int several =
-        (row[HEADS] >= 0 && (tiles_values[HEADS].values[(int)row[HEADS]] & 255) > 1) ||
+        (row[HEADS] >= 0 && (properties[HEADS].values[(int)row[HEADS]] & 255) > 1) ||
         has(row, K_BATCH, SEVERAL) || has(row, V_BATCH, SEVERAL);
 
     return (t % 16 == 0 || !several) && ((dv > 0       ? dv
@@ -271,7 +312,11 @@ static int is_feasible(const signed char *row)
     for (int p = 0; p < N_PROPERTIES; p++) {
         v[p] = row[p] < 0 ? 0 : properties[p].values[(int)row[p]];
     }
-    if (properties == tiles_values && !tiles_fit(row)) {
+    if ((properties == tiles_values || properties == odd_values) && !tiles_fit(row)) {
+        return 0;
+    }
+    /* Where masks hide tokens from all rows, what is not a number is for other tests. */
+    if (has(row, NUMBERS, ODD_QUERIES) && (has(row, MASK, DEAD_ROWS) || has(row, MASK, WINDOW))) {
         return 0;
     }
     v[D] = row[D] < 0 ? least(D) : v[D];
@@ -533,6 +578,9 @@ static cache_t cache(fz_t *f, const matrix_case_t *c, int64_t batch, sinter_data
     if (zp) {
         x.in[x.n++] = input(f, c, zp, sides, head_dim);
     }
+    if (c->v[NUMBERS] == BRINK) {
+        fz_perhaps_at_brink(f, x.in[0], x.in[1], zp ? x.in[2] : -1, zp && c->v[ZP] == OFFSETS, 100);
+    }
     return x;
 }
 
@@ -690,6 +738,8 @@ static void build(fz_t *f, matrix_case_t *c)
                   scores[5] = {fz_joined(f, c->batch[Q_BATCH], c->batch[K_BATCH]), c->kv_heads,
                                c->per_kv, c->v[S], c->t};
     q = fz_input(f, query, 5, q_dims);
+    f->tensors[q].vast = c->v[NUMBERS] == VAST_QUERIES;
+    f->tensors[q].nonfinite = c->v[NUMBERS] == ODD_QUERIES ? 1 : 0;
     const bool token_rows = c->v[STORED] == TRANSPOSED_K || latent;
     const cache_t keys = cache(f, c, c->batch[K_BATCH], (sinter_data_type_t)c->v[K_TYPE],
                                c->v[K_GROUP], c->v[D], token_rows ? 4 : 3);
@@ -780,6 +830,7 @@ typedef struct totals {
     int cases;
     long only; /* 0: all */
     long step; /* 1: all */
+    long from;
 } totals_t;
 
 static void run_design(const property_t *values, int64_t rows, uint64_t seed, totals_t *n)
@@ -796,7 +847,7 @@ static void run_design(const property_t *values, int64_t rows, uint64_t seed, to
         fz_outcome_t outcome;
 
         n->cases++;
-        if ((n->only && n->only != n->cases) || n->cases % n->step != 0) {
+        if ((n->only && n->only != n->cases) || n->cases % n->step != 0 || n->cases < n->from) {
             continue;
         }
         outcome = run_case(row, seed * 1000 + (uint64_t)n->cases, text, sizeof text);
@@ -823,9 +874,11 @@ int main(int argc, char **argv)
     (void)argc;
     wait_passively(argv);
     const char *what = getenv("SINTER_MATRIX"), *only = getenv("SINTER_MATRIX_ONLY"),
-               *step = getenv("SINTER_MATRIX_STEP"), *seed_text = getenv("SINTER_RANDOM_SEED");
+               *step = getenv("SINTER_MATRIX_STEP"), *from = getenv("SINTER_MATRIX_FROM"),
+               *seed_text = getenv("SINTER_RANDOM_SEED");
     const uint64_t seed = seed_text ? strtoull(seed_text, NULL, 0) : 1;
     totals_t n = {.only = only ? strtol(only, NULL, 0) : 0,
+                  .from = from ? strtol(from, NULL, 0) : 0,
                   .step = step && strtol(step, NULL, 0) > 1 ? strtol(step, NULL, 0) : 1};
 
     full = what && strcmp(what, "full") == 0;
@@ -834,7 +887,8 @@ int main(int argc, char **argv)
     run_design(decode_values, 8, seed, &n);
     run_design(latent_values, INT64_MAX, seed, &n);
     run_design(tiles_values, INT64_MAX, seed, &n);
-    printf("%d cases\n", n.cases);
     fz_check_loose(0);
+    run_design(odd_values, INT64_MAX, seed, &n);
+    printf("%d cases\n", n.cases);
     return check_finish();
 }

@@ -140,6 +140,8 @@ int main(void)
 {
     test_model("sdpa-int4-kv.json");
     test_model("sdpa-int8-static.json");
+    test_model("../serving/decode-tiles-s8-g32.json");
+    test_model("../serving/append-tiles-s8-g32.json");
     test_model("matmul-weight-int4.json");
     test_model("matmul-weight-int4-kn.json");
     test_model("gated-mlp-swish.json");
