@@ -9,7 +9,11 @@
 #include "e2e.h"
 #include "ops_text.h"
 
-enum { CODES = sinter_weights_codes, VALUES = sinter_weights_values };
+enum {
+    CODES = sinter_weights_codes,
+    VALUES = sinter_weights_values,
+    BLOCKS = sinter_weights_codes_blocks
+};
 
 #define CONSTANT(id, type, shape)                                                             \
     "{\"id\": " #id ", \"dtype\": \"" #type "\", \"shape\": [" shape "], \"property_type\": " \
@@ -50,7 +54,7 @@ typedef struct tiles {
     int part, transposed, bits;
 } tiles_t;
 
-enum { MOST_TILES = 6 };
+enum { MOST_TILES = 8 };
 
 /* A graph, which of its tensors lie in tiles, and what the reports say about it. */
 typedef struct graph_case {
@@ -257,7 +261,56 @@ static void check_case(const graph_case_t *c)
 #define PRODUCT_OF_2 \
     OP(2, MatMul, "", T(3, f32, "8, 32") ", " T(2, f32, "32, 16"), T(4, f32, "8, 16"))
 
+/* Attention with `s` query rows for each of two heads, over codes with groups of 32 elements. */
+#define CODES_OF(id, codes, scales, to)                                 \
+    OP(id, DynamicDequantize, BY_GROUP,                                 \
+       T(codes, s8, "1, 2, 48, 64") ", " T(scales, f16, "1, 2, 48, 2"), \
+       T(to, f32, "1, 2, 48, 64"))
+#define PRODUCTS(s, k, v)                                                                   \
+    OP(2, MatMul, TRANSPOSE_B, T(1, f32, "1, 2, " s ", 64") ", " T(k, f32, "1, 2, 48, 64"), \
+       T(21, f32, "1, 2, " s ", 48"))                                                       \
+    ", " OP(3, SoftMax, ATTR("axis", "s64", "-1"), T(21, f32, "1, 2, " s ", 48"),           \
+            T(22, f32, "1, 2, " s ", 48")) ", " OP(4, MatMul, "",                           \
+                                                   T(22, f32, "1, 2, " s ", 48") ", " T(    \
+                                                       v, f32, "1, 2, 48, 64"),             \
+                                                   T(24, f32, "1, 2, " s ", 64"))
+#define ATTENTION(s) CODES_OF(5, 10, 11, 20) ", " CODES_OF(6, 12, 13, 23) ", " PRODUCTS(s, 20, 23)
+/* Three tokens more in a part of the cache. */
+#define APPEND(id, type, width, from, new, to)                                           \
+    OP(id, ScatterRows, ATTR("axis", "s64", "2"),                                        \
+       T(from, type, "1, 2, 48, " width) ", " T(40, s32, "3") ", " T(new, type,          \
+                                                                     "1, 2, 3, " width), \
+       T(to, type, "1, 2, 48, " width))
+#define APPENDS                                                           \
+    APPEND(7, s8, "64", 30, 41, 10)                                       \
+    ", " APPEND(8, f16, "2", 31, 42, 11) ", " APPEND(9, s8, "64", 32, 43, \
+                                                     12) ", " APPEND(10, f16, "2", 33, 44, 13)
+
 static const graph_case_t readers[] = {
+    /* Caches of attention, which it reads, or which are unpacked for it; tokens are written first.
+     */
+    {ATTENTION("4"),
+     {{10, CODES, 1, 0}, {11, VALUES, 1, 0}, {12, BLOCKS, 0, 0}, {13, VALUES, 1, 0}},
+     "reads tensor 12 in tiles, as it was given"},
+    {ATTENTION("40"),
+     {{10, CODES, 1, 0}, {11, VALUES, 1, 0}, {12, BLOCKS, 0, 0}, {13, VALUES, 1, 0}},
+     "unpacked from tiles, "},
+    {ATTENTION("4"), {{12, BLOCKS, 0, 0}, {13, VALUES, 1, 0}}, "attention_flash_f32_"},
+    {ATTENTION("4"), {{12, BLOCKS, 0, 0}, {11, VALUES, 1, 0}}, "unpacks tensor 12 from tiles"},
+    {ATTENTION("4"), {{10, CODES, 0, 0}, {11, VALUES, 1, 0}}, "unpacks tensor 10 from tiles"},
+    {ATTENTION("4"), {{10, BLOCKS, 1, 0}, {11, VALUES, 1, 0}}, "unpacks tensor 10 from tiles"},
+    {PRODUCTS("4", 10, 12), {{10, CODES, 1, 0}, {12, BLOCKS, 0, 0}}, "reads tensor 10 in tiles"},
+    {PRODUCTS("4", 10, 12), {{10, CODES, 1, 0}, {12, CODES, 0, 0}}, "unpacks tensor 12 from tiles"},
+    {APPENDS ", " ATTENTION("4"),
+     {{10, CODES, 1, 0},
+      {11, VALUES, 1, 0},
+      {12, BLOCKS, 0, 0},
+      {13, VALUES, 1, 0},
+      {30, CODES, 1, 0},
+      {31, VALUES, 1, 0},
+      {32, BLOCKS, 0, 0},
+      {33, VALUES, 1, 0}},
+     "reads tensor 12 in tiles, as it was given"},
     {OP(1, ReLU, "", T(0, f32, "32, 16"), T(1, f32, "32, 16")),
      {{0, VALUES, 0, 0}},
      UNPACKS(0, 2048) "1 (ReLU) does not read: at every execute, because it is not constant"},
@@ -473,6 +526,21 @@ typedef struct any_case {
 } any_case_t;
 
 static const any_case_t any_cases[] = {
+    /* Caches of attention: codes and floats; a part with strides; many rows, which unpack. */
+    {ATTENTION("4"),
+     4,
+     {{10, CODES, 1}, {11, VALUES, 1}, {12, BLOCKS, 0}, {13, VALUES, 1}},
+     "wants tensor 12, whose layout may be any, in tiles: layout 32\n"},
+    {PRODUCTS("16", 10, 12), 2, {{10, CODES, 1}, {12, BLOCKS, 0}}, NULL},
+    {ATTENTION("4"),
+     3,
+     {{10, -1, 0}, {12, -1, 0}, {13, -1, 0}},
+     "wants tensor 10, whose layout may be any, with strides: all tensors of its operand must lie "
+     "in tiles, and tensor 11 has strides"},
+    {ATTENTION("40"),
+     4,
+     {{10, -1, 0}, {11, -1, 0}, {12, -1, 0}, {13, -1, 0}},
+     "wants tensor 13, whose layout may be any, with strides: attention_flash_f32_"},
     {DEQUANTISED(s8, f16, f32) ", " PRODUCT_OF_2,
      2,
      {{0, CODES, 0}, {1, VALUES, 0}},
