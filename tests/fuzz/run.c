@@ -875,6 +875,19 @@ static int execute(run_t *r, sinter_stream_t *stream, part_t *p, sinter_tensor_t
     return status ? library_failed(r, status, "execute", policy) : r->text[0] ? -1 : 0;
 }
 
+/* Numbers that send products another way, for all rows and columns of a block. How large this is,
+ * the number of threads says (docs/numerics.md). */
+static int has_odd_numbers(const fz_t *f)
+{
+    int odd = 0;
+    for (int t = 0; t < f->n_tensors; t++) {
+        const fz_tensor_t *x = &f->tensors[t];
+
+        odd = odd || x->specials || x->nonfinite || x->wild || x->spread > 1 || x->vast || x->brink;
+    }
+    return odd;
+}
+
 /* The same inputs give the same bits again, whatever scratch memory held and however many threads
  * there are. */
 static int execute_again(run_t *r, part_t *p, sinter_tensor_t **tensors, int policy)
@@ -890,7 +903,8 @@ static int execute_again(run_t *r, part_t *p, sinter_tensor_t **tensors, int pol
         b->data = b->base + (b->data - b->copy);
         sinter_tensor_set_data(tensors[p->n_in + i], b->data, b->bytes);
     }
-    failed = execute(r, r->other, p, tensors, policy, (int)fz_pick(r->f, 256));
+    failed = execute(r, has_odd_numbers(r->f) ? r->stream : r->other, p, tensors, policy,
+                     (int)fz_pick(r->f, 256));
     for (size_t i = 0; i < p->n_out && !failed; i++) {
         const buffer_t *b = &r->buffers[p->out[i].id];
 

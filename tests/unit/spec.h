@@ -2,7 +2,8 @@
  *
  *   [#id] Kind attr=value[,value..] id:dtype:dims[:strides].. -> id:dtype:dims[:strides]..
  *
- * A data type with an exclamation mark is that of a constant: 2:f32!:3x3. dims are 2x3, with ? for
+ * A data type with an exclamation mark is that of a constant: 2:f32!:3x3; with a percent sign and
+ * an id that of a tensor of such an opaque layout: 2:s4%1:3x3. dims are 2x3, with ? for
  * an unknown one; - is a scalar, * an unknown number of dims. Without strides a tensor is dense, or
  * of layout any if it has unknown dims. Ops without #id are numbered from 100. "ports 1,2 -> 7"
  * lists input and output ports. */
@@ -54,10 +55,20 @@ static inline sinter_logical_tensor_t spec_tensor(const char *token)
         *mark = '\0';
         lt.property = sinter_tensor_property_constant;
     }
+    mark = strchr(dtype, '%');
+    if (mark != NULL) {
+        *mark = '\0';
+        lt.layout_id = strtoull(mark + 1, NULL, 10);
+    }
     if (!sinter_data_type_parse(dtype, &lt.data_type)) {
         spec_die("bad data type", token);
     }
     lt.layout_type = sinter_layout_type_strided;
+    if (mark != NULL) {
+        lt.layout_type = sinter_layout_type_opaque;
+        lt.ndims = spec_dims(dims, lt.dims);
+        return lt;
+    }
     if (strcmp(dims, "*") == 0) {
         lt.ndims = SINTER_UNKNOWN_NDIMS;
         lt.layout_type = sinter_layout_type_any;

@@ -84,6 +84,21 @@ typedef struct bits_case {
     "group_shape=1,1,1,1,32 12:" type ":@x3x1x1300x64 13:f16:@x3x1x1300x2 -> "            \
     "5:f32:@x3x1x1300x64; " MASKED_FLOATS("f32", s, "1300", mask)
 
+/* Caches in tiles, of 3 heads of 64 elements and 1536 tokens. */
+#define TILED(type, s)                                                                   \
+    "Reorder 40:" type ":@x3x1536x64 -> 10:" type "%1:@x3x1536x64; "                     \
+    "Reorder 41:f16:@x3x1536x2 -> 11:f16%3:@x3x1536x2; "                                 \
+    "Reorder 42:" type ":@x3x1536x64 -> 12:" type "%32:@x3x1536x64; "                    \
+    "Reorder 43:f16:@x3x1536x2 -> 13:f16%3:@x3x1536x2; "                                 \
+    "DynamicDequantize qtype=per_group group_shape=1,1,1,32 10:" type "%1:@x3x1536x64 "  \
+    "11:f16%3:@x3x1536x2 -> 2:f32:@x3x1536x64; "                                         \
+    "DynamicDequantize qtype=per_group group_shape=1,1,1,32 12:" type "%32:@x3x1536x64 " \
+    "13:f16%3:@x3x1536x2 -> 5:f32:@x3x1536x64; " FLOATS("f32", "3", s, "1536", "64")
+#define TILED_FLOATS(s)                                               \
+    "Reorder 40:f16:@x3x1536x64 -> 2:f16%1:@x3x1536x64; "             \
+    "Reorder 42:f16:@x3x1536x64 -> 5:f16%32:@x3x1536x64; " ATTENTION( \
+        "3", s, "1536", "64", "2:f16%1:@x3x1536x64", "5:f16%32:@x3x1536x64")
+
 #define WEIGHTS(mark, group, n)                                                                    \
     "DynamicDequantize qtype=per_group group_shape=1," group " 10:s4" mark ":160x2304 11:f16" mark \
     ":160x" n " -> 2:f32:160x2304; MatMul transpose_b=1 1:f32:@x2304 2:f32:160x2304 -> "           \
@@ -128,6 +143,12 @@ static const bits_case_t cases[] = {
     {"decoding, s8, int8", CODES_K_V("s8", "2", "4", "1300", "128", "4"), INT8, 3, ALONE_ALWAYS},
     {"decoding, a mask of indices and sinks",
      CAUSAL("@x2x4x64", "@x2x4x1700", "@x2x1700x64", "f16"), STRICT, 3, ALONE_ALWAYS},
+    {"decoding, tiles of f16", TILED_FLOATS("4"), STRICT, 3, ALONE_ALWAYS},
+    {"decoding, tiles of s4", TILED("s4", "5"), STRICT, 3, ALONE_ALWAYS},
+    {"decoding, tiles of s4, int8", TILED("s4", "4"), INT8, 3, ALONE_ALWAYS},
+    {"decoding, tiles of s8, f16", TILED("s8", "1"), F16, 3, ALONE_ALWAYS},
+    {"a prompt, tiles of s4", TILED("s4", "100"), STRICT, 3, ALONE_ALWAYS},
+    {"a prompt, tiles of s8, int8", TILED("s8", "100"), INT8, 3, ALONE_ALWAYS},
     {"a prompt, f16", FLOATS("f16", "2", "100", "1300", "64"), STRICT, 3, ALONE_ALWAYS},
     {"a prompt, few rows, a long cache", FLOATS("f16", "1", "30", "3000", "64"), STRICT, 2,
      ALONE_ALWAYS},
@@ -219,6 +240,7 @@ static const bits_case_t cases[] = {
     {"elementwise",
      "GELU 1:f32:@x4099 -> 2:f32:@x4099; Add 2:f32:@x4099 3:f32:4099 -> 4:f32:@x4099", STRICT, 7,
      ALONE_ALWAYS},
+    {"running sums", "CumSum axis=-1 1:f32:@x3000 -> 2:f32:@x3000", STRICT, 5, ALONE_ALWAYS},
     {"doubles", "Add 1:f64:@x96 2:f64:@x96 -> 3:f64:@x96", STRICT, 7, ALONE_ALWAYS},
     {"elementwise, quantised",
      "GELU 1:f32:@x96 -> 2:f32:@x96; DynamicQuantize quantization_kind=dynamic_symmetric "
@@ -296,7 +318,8 @@ static double draw(const sinter_logical_tensor_t *lt, uint64_t *seed)
         return 0.125;
     }
     if (lt->id == 21 ||
-        (lt->data_type == sinter_f16 && lt->id >= 11 && lt->id <= 13)) { /* scales */
+        (lt->data_type == sinter_f16 &&
+         ((lt->id >= 11 && lt->id <= 13) || lt->id == 41 || lt->id == 43))) { /* scales */
         return 0.01 * (1.5 + x);
     }
     return type->cls == DTYPE_INT ? (double)random_below(seed, 1 << (type->bits - 1)) +

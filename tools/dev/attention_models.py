@@ -37,8 +37,8 @@ def shapes(kv_heads, per_kv, head, s, t, group):
     return query, k, v, [*k[:3], head // group, t], [*v[:4], head // group]
 
 
-# Layout ids of caches in tiles, src/graph/layout.c, by the axis of the head: of codes and of values.
-# K has tokens as the last dim here, V has the head.
+# Layout ids of caches in tiles, src/graph/layout.c, by the axis of the head: of codes and of
+# values. K has tokens as the last dim here, V has the head.
 TILES = {3: (2, 4), 4: (32, 3)}
 
 

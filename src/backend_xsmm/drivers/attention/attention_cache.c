@@ -394,8 +394,8 @@ static const unsigned char *without_unseen(const cache_task_t *task, const unsig
     return to;
 }
 
-/* The same of strips whose zero points are taken off their codes, token by token, before products of
- * floats. zp: of each token. */
+/* The same of strips whose zero points are taken off their codes, token by token, before products
+ * of floats. zp: of each token. */
 static void add_shifted(const cache_task_t *task, const unsigned char *codes, int strips,
                         const float *zp, float *out)
 {
