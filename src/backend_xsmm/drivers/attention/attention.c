@@ -932,6 +932,9 @@ static const char *refuse_cells(int kind, const void *config, void *state)
     if (p->prob != NULL) {
         return "a chain follows the probabilities";
     }
+    if (attention_in_tiles(of->config)) {
+        return "K or V lies in tiles";
+    }
     if (of->config->cell_bytes[0] == 0 || of->config->cell_bytes[1] == 0) {
         return "heads of more than 576 or values of more than 512 elements, or not known at "
                "compile";

@@ -143,9 +143,10 @@ void ints_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, int nt
 static inline bool attention_by_groups(const task_t *t)
 {
     const attention_state_t *st = t->st;
-    return st->cells.on ||
-           (st->d.rows > DECODE_ROWS && (is_decoded(&st->k_side) || is_decoded(&st->v_side)));
+    const bool decodes = is_decoded(&st->k_side) || is_decoded(&st->v_side);
+    return st->cells.on || (st->d.rows > DECODE_ROWS && decodes && !t->c->cache);
 }
+
 /* The sums of n rows from r0 on over the columns of a span, added to those of earlier columns where
  * t->resumes. True if some of them were computed together with rows that see other cells: where V
  * has infinities or NaN, their sums are not right. */
