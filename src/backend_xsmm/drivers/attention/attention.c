@@ -234,8 +234,8 @@ static const char *refuse_cache(const kernel_t *self, const problem_t *problem)
     if (!lies_in_tiles(problem, &p->k) && !lies_in_tiles(problem, &p->v)) {
         return "";
     }
-    if (n.D < 1 || n.D > CACHE_HEAD || n.Dv < 1 || n.Dv > CACHE_HEAD) {
-        return "needs heads of 1 to 576 elements, known at compile";
+    if (n.D < 1 || n.D > CACHE_HEAD || n.Dv < 1 || n.Dv > ATT_CHUNK) {
+        return "needs heads of 1 to 576 and values of 1 to 512 elements, known at compile";
     }
     if (n.S > TILES_ROWS || n.rows > TILES_ROWS || n.rows == 0) {
         return "needs 1 to 16 query rows for each K and V";
@@ -580,7 +580,8 @@ size_t attention_buffers(const attention_config_t *c, const step_t *step, unsign
     }
     if (c->cache) {
         const size_t from = at;
-        at = from + cache_buffers(c->rows, true, base ? base + from : NULL, &out->cache);
+        at = from +
+             cache_buffers(c->rows, at_least(c->dk, c->dv), base ? base + from : NULL, &out->cache);
     }
     const cache_sizes_t *const sizes[] = {&c->unpacks_k, &c->unpacks_v};
     cache_unpacked_t *const unpacked[] = {&out->k_unpacked, &out->v_unpacked};

@@ -1,3 +1,4 @@
+/* Attention over caches in tiles: products of rows with tiles, and unpacking for other kernels. */
 #include "backend_xsmm/drivers/attention/attention_cache.h"
 
 #include <math.h>
@@ -58,10 +59,11 @@ void cache_bind(features_t features, const matrices_t *op, bool is_v, bool ints,
     }
 }
 
-size_t cache_buffers(int rows, bool codes, unsigned char *scratch, cache_buffers_t *out)
+size_t cache_buffers(int rows, int64_t head, unsigned char *scratch, cache_buffers_t *out)
 {
-    const size_t room = (size_t)tiles_rows(rows), q = room * (size_t)tiles_along(CACHE_HEAD),
-                 p = room * CACHE_TILES, coefs = (size_t)CACHE_TOKENS * CACHE_GROUPS;
+    const size_t room = (size_t)tiles_rows(rows), q = room * (size_t)tiles_along(head),
+                 p = room * CACHE_TILES,
+                 coefs = (size_t)CACHE_TOKENS * (size_t)tiles_strips(head); /* groups of 16 */
     size_t at = 0;
     out->q = carve_limbs(scratch, &at, q * TILES_K, q * TILES_K, q, 0);
     out->q.first = carve(scratch, &at, q, sizeof(int32_t));
@@ -70,10 +72,10 @@ size_t cache_buffers(int rows, bool codes, unsigned char *scratch, cache_buffers
     out->q_floats = carve(scratch, &at, q * TILES_K, sizeof(float));
     out->q_sums = carve(scratch, &at, 2 * q, sizeof(float));
     out->p_floats = carve(scratch, &at, p * TILES_K, sizeof(float));
-    out->scale = carve(scratch, &at, codes ? coefs : 0, sizeof(float));
-    out->zp = carve(scratch, &at, codes ? coefs : 0, sizeof(float));
-    out->by_group[0] = carve(scratch, &at, codes ? coefs : 0, sizeof(float));
-    out->by_group[1] = carve(scratch, &at, codes ? coefs : 0, sizeof(float));
+    out->scale = carve(scratch, &at, coefs, sizeof(float));
+    out->zp = carve(scratch, &at, coefs, sizeof(float));
+    out->by_group[0] = carve(scratch, &at, coefs, sizeof(float));
+    out->by_group[1] = carve(scratch, &at, coefs, sizeof(float));
     out->add = carve(scratch, &at, room, sizeof(float));
     out->part = carve(scratch, &at, room * TILES_COLUMNS, sizeof(float));
     out->rows = carve(scratch, &at, room * TILES_LDX, sizeof(float));
@@ -85,7 +87,7 @@ size_t cache_buffers(int rows, bool codes, unsigned char *scratch, cache_buffers
 
 /* ---- where things are ------------------------------------------------------------------------ */
 
-/* The matrix of codes that the item reads, and its number. */
+/* The number of the matrix that the item reads. */
 static int64_t matrix_of(const cache_task_t *task)
 {
     return task->side->of_matrix > 0 ? task->m.codes.first / task->side->of_matrix : 0;

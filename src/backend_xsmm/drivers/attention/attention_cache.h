@@ -19,9 +19,7 @@
 enum {
     CACHE_TOKENS = TILES_BLOCK, /* in a tile of scores, */
     CACHE_TILES = CACHE_TOKENS / TILES_K,
-    CACHE_STRIPS = CACHE_TOKENS / TILES_COLUMNS,
-    CACHE_HEAD = 576, /* longest head */
-    CACHE_GROUPS = CACHE_HEAD / (TILES_K / 2)
+    CACHE_HEAD = 576 /* longest head */
 };
 
 /* Scales, zero points or offsets of tokens. */
@@ -98,7 +96,8 @@ void cache_will_unpack(matrices_t *op, bool is_v);
 void cache_unpack(features_t features, const matrices_t *op, bool is_v, int64_t token, int n,
                   const cache_unpacked_t *to, matrix_t *m);
 
-size_t cache_buffers(int rows, bool codes, unsigned char *scratch, cache_buffers_t *out);
+/* Carves buffers for heads of K and V of up to so many elements; gives the bytes. */
+size_t cache_buffers(int rows, int64_t head, unsigned char *scratch, cache_buffers_t *out);
 /* is_v: tokens are rows of V, and columns of K. */
 void cache_bind(features_t features, const matrices_t *op, bool is_v, bool ints, cache_side_t *to);
 /* The queries of an item, task->x, as the products want them. */
