@@ -58,10 +58,10 @@ class Goals(unittest.TestCase):
         done = self.run_tool(f"--runner={self.fake()}", "--caps", "avx2", "--rounds=2", "--cells")
         rows = {line.split(" | ")[0][2:]: line.split(" | ")[1:]
                 for line in done.stdout.splitlines() if line.startswith("| ")}
-        self.assertEqual(rows["decode, 4 rows, int8"][0], "≥ 0.65 of reads")
+        self.assertEqual(rows["decode, 4 rows, int8"][0], "≥ 0.45 of reads")
         self.assertEqual(rows["decode, 4 rows, int8"][-1], "met by all 8 |")
         self.assertEqual(rows["prefill, int8 against strict"][2], "2.00")
-        self.assertEqual(rows["verify, S 4 against S 1, int8"][0], "≤ 1.25x time")
+        self.assertEqual(rows["verify, S 4 against S 1, int8"][0], "≤ 1.6x time")
         self.assertEqual(rows["verify, S 4 against S 1, int8"][2], "1.00")
         self.assertEqual(rows["matmul, 1 row, 4 and 8 bits, int8"][0], "≥ 0.90 of reads")
         self.assertEqual(rows["matmul, 8 and 16 rows, int8"][-1], "met by all 24 |")
@@ -71,7 +71,7 @@ class Goals(unittest.TestCase):
         self.assertIn("| · s8-g32 T 16384 strict | | 0.90 0.90 |", done.stdout)
         self.assertEqual(rows["experts, 512 tokens, int8"][-1],
                          "missed by 3 of 3, by 3 at the roofline too |")
-        self.assertIn("\n31 of 34 goals met", done.stdout)
+        self.assertIn("\n30 of 33 goals met", done.stdout)
         self.assertEqual(done.returncode, 1, done.stderr)
 
     def test_all_met(self):
