@@ -60,7 +60,7 @@ const char *cells_bind(const bound_t *mask, const int64_t *dims, int nd, feature
 
 size_t cells_bytes(const cells_t *c, int shares)
 {
-    return scratch_round((size_t)c->lists * sizeof(cell_list_t)) +
+    return CELLS_ALIGN + scratch_round((size_t)c->lists * sizeof(cell_list_t)) +
            scratch_round((size_t)(c->lists * c->most_runs) * sizeof(cell_run_t)) +
            (size_t)shares * scratch_round((size_t)c->columns / 8 + 8);
 }

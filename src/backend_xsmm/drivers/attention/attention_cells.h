@@ -26,6 +26,8 @@ typedef struct cell_list {
     bool loose;
 } cell_list_t;
 
+enum { CELLS_ALIGN = 64 }; /* bytes */
+
 /* The lists of one execute, in shared memory. */
 typedef struct cells {
     bool on;
@@ -57,23 +59,31 @@ static inline int64_t cells_number(const cells_t *c, const int64_t *idx, int nd)
     return i;
 }
 
+/* Where the lists begin: scratch memory has any alignment. */
+static inline unsigned char *cells_begin(const cells_t *c, unsigned char *shared)
+{
+    unsigned char *at = shared + c->at;
+    return at + (CELLS_ALIGN - (uintptr_t)at % CELLS_ALIGN) % CELLS_ALIGN;
+}
+
 static inline cell_list_t *cells_list(const cells_t *c, unsigned char *shared, int64_t i)
 {
-    return (cell_list_t *)(void *)(shared + c->at) + i;
+    return (cell_list_t *)(void *)cells_begin(c, shared) + i;
 }
 
 static inline cell_run_t *cells_runs(const cells_t *c, unsigned char *shared, int64_t i)
 {
-    return (cell_run_t *)(void *)(shared + c->at +
-                                  scratch_round((size_t)c->lists * sizeof(cell_list_t))) +
-           i * c->most_runs;
+    const size_t lists = scratch_round((size_t)c->lists * sizeof(cell_list_t));
+    return (cell_run_t *)(void *)(cells_begin(c, shared) + lists) + i * c->most_runs;
 }
 
 /* A share's set of columns, one bit for each. */
 static inline uint64_t *cells_set(const cells_t *c, unsigned char *shared, int share)
 {
-    return (uint64_t *)(void *)((unsigned char *)cells_runs(c, shared, c->lists) +
-                                (size_t)share * scratch_round((size_t)c->columns / 8 + 8));
+    const size_t runs = scratch_round((size_t)(c->lists * c->most_runs) * sizeof(cell_run_t)),
+                 set = scratch_round((size_t)c->columns / 8 + 8);
+    return (uint64_t *)(void *)((unsigned char *)cells_runs(c, shared, 0) + runs +
+                                (size_t)share * set);
 }
 
 bool cells_equal(const cells_t *c, unsigned char *shared, int64_t i, int64_t k);
