@@ -669,7 +669,7 @@ void attention_work(const kernel_t *self, const problem_t *p, const void *config
     t.worker = w;
     t.tail = p->step->tail != NULL;
     t.scale = st->scale;
-    t.resumes = false;
+    t.resumes = t.has_queries = false;
     t.k_next.at = t.v_next.at = NULL;
     attention_buffers(t.c, p->step, w->scratch, &t.b);
     if (st->d.piece > 0 && phase == 0) {
