@@ -223,6 +223,9 @@ static const char *refuse_cache_side(const problem_t *p, const operand_t *o, boo
     if (why != NULL) {
         return why;
     }
+    if (zp != NULL && !is_v && group_of_head(p, o, true, from_end) % TILES_K != 0) {
+        return "zero points of K change inside a tile";
+    }
     return zp != NULL && !is_v && zp->cls != DTYPE_INT ? "zero points of K are floats" : NULL;
 }
 
