@@ -12,7 +12,7 @@ const pass_t sinter_passes[] = {
      "MatMul(v, transpose(softmax(s))) = transpose(MatMul(softmax(s), transpose(v))), "
      "f(transpose(s)) = transpose(f(s))"},
     {"raise_slices", pass_raise_slices,
-     "slice(f(x)) = f(slice(x)) where f is a TypeCast or a dequantisation"},
+     "slice(f(x)) = f(slice(x)) where f is a TypeCast, a dequantisation or the bias of an expert"},
     {"drop_casts", pass_drop_casts, "op(cast(x)) = op(x), both types wide floats"},
     {"widen", pass_widen, "y = op(x) : f16 = op(x) : f32, y inside, bf16 alike"},
     {"conv_weights", pass_conv_weights,

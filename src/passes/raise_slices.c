@@ -1,12 +1,18 @@
-/* slice(f(x)) = f(slice(x)) where f is a TypeCast or a dequantisation
+/* slice(f(x)) = f(slice(x)) where f is a TypeCast, a dequantisation or the bias of an expert
  *
  *   codes, scales -> DynamicDequantize -> Slice     becomes
  *   codes -> Slice, scales -> Slice -> DynamicDequantize
  *
  * so that a product reads the part where it lies, as codes. Multi-head latent attention has such a
- * slice: its values are the first elements of its keys. */
+ * slice: its values are the first elements of its keys.
+ *
+ *   product, bias -> Gather -> Add -> Slice     becomes
+ *   product -> Slice, bias -> Slice -> Gather -> Add
+ *
+ * so that slices that are gate and up are those of the product, which makes them side by side. */
 #include <string.h>
 
+#include "graph/experts.h"
 #include "graph/layout.h"
 #include "graph/quant.h"
 #include "graph/quant_view.h"
@@ -78,18 +84,20 @@ static bool part_of_scales(const lt_t *data, const quant_dims_t *dims, const tak
     return true;
 }
 
-/* Appends Slice(in) with these lists, which it copies; *out becomes its result. */
+/* Appends Slice(in) with these lists, which it copies; *out becomes its result. steps NULL: all
+ * are 1. */
 static sinter_status_t add_slice(graph_t *g, int in, const int64_t *starts, const int64_t *ends,
-                                 const int64_t *axes, size_t n, int *out)
+                                 const int64_t *axes, const int64_t *steps, size_t n, int *out)
 {
     static const sinter_op_attr_t ids[] = {sinter_op_attr_starts, sinter_op_attr_ends,
-                                           sinter_op_attr_axes};
-    const int64_t *const lists[] = {starts, ends, axes};
-    attr_t *attrs = ARENA_NEW(&g->arena, attr_t, 3);
+                                           sinter_op_attr_axes, sinter_op_attr_steps};
+    const int64_t *const lists[] = {starts, ends, axes, steps};
+    const int n_attrs = steps != NULL ? 4 : 3;
+    attr_t *attrs = ARENA_NEW(&g->arena, attr_t, n_attrs);
     const lt_t from = g->values[in].lt;
     int64_t dims[SINTER_MAX_NDIMS];
     memcpy(dims, from.dims, sizeof dims);
-    for (int i = 0; i < 3 && attrs != NULL; i++) {
+    for (int i = 0; i < n_attrs && attrs != NULL; i++) {
         int64_t *copy = ARENA_NEW(&g->arena, int64_t, n);
         if (copy == NULL) {
             return sinter_out_of_memory;
@@ -98,11 +106,12 @@ static sinter_status_t add_slice(graph_t *g, int in, const int64_t *starts, cons
         attrs[i] = (attr_t){.id = ids[i], .n = n, .s64 = copy};
     }
     for (size_t i = 0; i < n; i++) {
-        dims[axes[i]] = ends[i] - starts[i];
+        const int64_t step = steps != NULL ? steps[i] : 1;
+        dims[axes[i]] = (ends[i] - starts[i] + step - 1) / step;
     }
     *out = pass_value_like(g, in, from.ndims, dims);
     return attrs == NULL || *out < 0 ? sinter_out_of_memory
-                                     : pass_add_unary(g, sinter_op_slice, in, *out, attrs, 3);
+                                     : pass_add_unary(g, sinter_op_slice, in, *out, attrs, n_attrs);
 }
 
 /* slice(in), by the slice's own attributes. */
@@ -175,7 +184,7 @@ static sinter_status_t over_dequant(graph_t *g, int slice, int dequant)
     memcpy(in, dq.in, sizeof(int) * (size_t)dq.n_in);
     for (int i = 0; i < 2; i++) {
         if (n_axes[i] > 0) {
-            SG_TRY(add_slice(g, dq.in[ports[i]], starts[i], ends[i], axes[i], n_axes[i],
+            SG_TRY(add_slice(g, dq.in[ports[i]], starts[i], ends[i], axes[i], NULL, n_axes[i],
                              &in[ports[i]]));
         }
     }
@@ -206,7 +215,91 @@ static sinter_status_t over_dequant(graph_t *g, int slice, int dequant)
     return graph_find_groups(g, part);
 }
 
-/* slice(f(x)) = f(slice(x)) where f is a TypeCast or a dequantisation */
+/* The slice takes a part of the last dim and all of the others. */
+static sinter_status_t takes_columns(const graph_t *g, const node_t *slice, taken_t *taken,
+                                     bool *columns)
+{
+    SG_TRY(taken_of(g, slice, taken));
+    *columns =
+        taken->ndims > 0 && taken->n[taken->ndims - 1] > 0 && taken->step[taken->ndims - 1] > 0;
+    for (int d = 0; d < taken->ndims - 1; d++) {
+        *columns = *columns && taken->all[d];
+    }
+    return sinter_success;
+}
+
+/* v is the result of a product with experts, in whatever dims reshapes show it. */
+static bool is_of_experts(const graph_t *g, int v)
+{
+    int p = g->values[v].producer;
+    while (p >= 0 && g->nodes[p].kind == sinter_op_static_reshape) {
+        p = g->values[g->nodes[p].in[0]].producer;
+    }
+    return p >= 0 && g->nodes[p].kind == sinter_op_matmul && graph_experts(g, &g->nodes[p]) >= 0;
+}
+
+/* v is Gather(table, i), by rows of a table with as many columns. */
+static bool is_row_of_table(const graph_t *g, int v, int64_t columns)
+{
+    const int p = g->values[v].producer;
+    const node_t *n = p >= 0 ? &g->nodes[p] : NULL;
+    if (n == NULL || n->kind != sinter_op_gather) {
+        return false;
+    }
+    const lt_t *table = &g->values[n->in[0]].lt, *rows = &g->values[v].lt;
+    const int64_t axis = node_s64(n, sinter_op_attr_axis, 0);
+    return !lt_is_opaque(table) && table->ndims > 1 && (axis == 0 || axis == -table->ndims) &&
+           rows->ndims > 0 && rows->dims[rows->ndims - 1] == columns &&
+           table->dims[table->ndims - 1] == columns;
+}
+
+/* slice(add(x, gather(b, i))) = add(slice(x), gather(slice(b), i)), if x is the result of a product
+ * with experts, and a part of the columns is taken. */
+static sinter_status_t over_bias(graph_t *g, int slice, int add)
+{
+    const node_t a = g->nodes[add];
+    const lt_t sum = g->values[a.out[0]].lt;
+    const int64_t columns = sum.dims[sum.ndims - 1];
+    taken_t taken;
+    bool of_columns;
+    const int x = is_of_experts(g, a.in[0]) ? 0 : 1;
+    SG_TRY(takes_columns(g, &g->nodes[slice], &taken, &of_columns));
+    if (!of_columns || !is_of_experts(g, a.in[x]) || !is_row_of_table(g, a.in[1 - x], columns) ||
+        g->values[a.in[x]].lt.ndims != sum.ndims ||
+        g->values[a.in[x]].lt.dims[sum.ndims - 1] != columns) {
+        return sinter_success;
+    }
+    const node_t of = g->nodes[g->values[a.in[1 - x]].producer];
+    const int64_t last = g->values[of.in[0]].lt.ndims - 1, n = taken.n[taken.ndims - 1],
+                  start = taken.start[taken.ndims - 1], step = taken.step[taken.ndims - 1],
+                  end = start + (n - 1) * step + 1;
+    lt_t rows = g->values[a.in[1 - x]].lt;
+    int *ports = ARENA_NEW(&g->arena, int, 6), part, table;
+    if (ports == NULL) {
+        return sinter_out_of_memory;
+    }
+    rows.dims[rows.ndims - 1] = n;
+    SG_TRY(slice_of(g, slice, a.in[x], &part));
+    SG_TRY(add_slice(g, of.in[0], &start, &end, &last, &step, 1, &table));
+    const int bias = pass_value_like(g, a.in[1 - x], rows.ndims, rows.dims);
+    if (bias < 0) {
+        return sinter_out_of_memory;
+    }
+    SG_TRY(pass_add_unary(g, of.kind, table, bias, of.attrs, of.n_attrs));
+    node_t *gather = &g->nodes[g->n_nodes - 1], *half = &g->nodes[slice];
+    const int out = half->out[0];
+    memcpy(ports, (int[]){table, of.in[1], bias, x == 0 ? part : bias, x == 0 ? bias : part, out},
+           sizeof(int) * 6);
+    gather->n_in = 2;
+    gather->in = ports;
+    gather->out = ports + 2;
+    *half = a; /* the Slice's place in the graph becomes that of the sum of the part */
+    half->in = ports + 3;
+    half->out = ports + 5;
+    return sinter_success;
+}
+
+/* slice(f(x)) = f(slice(x)) where f is a TypeCast, a dequantisation or the bias of an expert */
 sinter_status_t pass_raise_slices(graph_t *sub)
 {
     for (int i = 0; i < sub->n_nodes; i++) {
@@ -219,6 +312,8 @@ sinter_status_t pass_raise_slices(graph_t *sub)
             SG_TRY(over_cast(sub, i, p));
         } else if ((op_flags(sub->nodes[p].kind) & OP_DEQUANT) != 0) {
             SG_TRY(over_dequant(sub, i, p));
+        } else if (sub->nodes[p].kind == sinter_op_add) {
+            SG_TRY(over_bias(sub, i, p));
         }
     }
     return sinter_success;

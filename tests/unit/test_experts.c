@@ -360,8 +360,14 @@ static void slices_of_one_table(void)
                  {"starts=1 ends=96 steps=2", "starts=0 ends=95 steps=2", true},
                  {"starts=0 ends=96 steps=2", "starts=48 ends=96", false},
                  {"starts=94 ends=-97 steps=-2", "starts=1 ends=96 steps=2", false}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char text[1024];
+    /* The product has a bias for each expert and column. */
+    static const char bias[] = "Gather axis=0 4:f32:8x1x96 1:s32:1x2 -> 14:f32:1x2x1x96; "
+                               "Add 14:f32:1x2x1x96 6:f32:1x2x1x96 -> 15:f32:1x2x1x96; ";
+    const size_t n = sizeof cases / sizeof *cases;
+    for (size_t c = 0; c < 2 * n; c++) {
+        const size_t i = c % n;
+        const int sliced = c < n ? 6 : 15;
+        char text[1280];
         sinter_graph_t *graph = NULL;
         sinter_partition_t *part = NULL;
         sinter_compiled_partition_t *compiled = NULL;
@@ -369,14 +375,15 @@ static void slices_of_one_table(void)
         snprintf(text, sizeof text,
                  "Gather axis=0 2:f32:8x96x48 1:s32:1x2 -> 5:f32:1x2x96x48; MatMul transpose_b=1 "
                  "0:f32:1x1x1x48 5:f32:1x2x96x48 -> 6:f32:1x2x1x96; "
-                 "Slice %s axes=-1 6:f32:1x2x1x96 -> 7:f32:1x2x1x48; "
-                 "Slice %s axes=-1 6:f32:1x2x1x96 -> 8:f32:1x2x1x48; "
+                 "%s"
+                 "Slice %s axes=-1 %d:f32:1x2x1x96 -> 7:f32:1x2x1x48; "
+                 "Slice %s axes=-1 %d:f32:1x2x1x96 -> 8:f32:1x2x1x48; "
                  "Sigmoid 7:f32:1x2x1x48 -> 9:f32:1x2x1x48; "
                  "Multiply 9:f32:1x2x1x48 8:f32:1x2x1x48 -> 10:f32:1x2x1x48; "
                  "Gather axis=0 3:f32:8x48x48 1:s32:1x2 -> 11:f32:1x2x48x48; MatMul transpose_b=1 "
                  "10:f32:1x2x1x48 11:f32:1x2x48x48 -> 12:f32:1x2x1x48; "
                  "ReduceSum axes=1 12:f32:1x2x1x48 -> 13:f32:1x1x48",
-                 cases[i].gate, cases[i].up);
+                 sliced == 6 ? "" : bias, cases[i].gate, sliced, cases[i].up, sliced);
         CHECK_THAT(spec_graph(&graph, NULL, text) == sinter_success);
         CHECK_THAT(sinter_graph_filter(graph, sinter_partition_policy_fusion) == sinter_success);
         CHECK_THAT(sinter_graph_get_partitions(graph, 1, &part) == sinter_success);

@@ -447,7 +447,8 @@ static void test_sink_dequant(sinter_engine_t *engine)
                "MatMul(f32[5 3], f32[3 2]) -> f32[5 2]!");
 }
 
-/* ---- slice(f(x)) = f(slice(x)) where f is a TypeCast or a dequantisation --------------------- */
+/* ---- slice(f(x)) = f(slice(x)) where f is a TypeCast, a dequantisation or the bias of an expert
+ * ------------------------------------------------------------------------------------------ */
 
 /* Elements from..to-1 along an axis. */
 static lt_t slice(mini_t *m, sinter_data_type_t type, lt_t x, int64_t axis, int64_t from,
@@ -457,9 +458,21 @@ static lt_t slice(mini_t *m, sinter_data_type_t type, lt_t x, int64_t axis, int6
                    ATTRS(S64S(starts, from), S64S(ends, to), S64S(axes, axis)));
 }
 
+/* A part of the result of a product with 8 experts and their biases. */
+static void slices_of_biased(mini_t *m, lt_t ids, const attr_t *attrs, int n_attrs)
+{
+    const lt_t x = mini_tensor(m, sinter_f32, ids.dims[0] < 0 ? "?x1x1x48" : "4x1x1x48"),
+               w = OPA(m, gather, f32, ATTRS(S64S(axis, 0)), IN(m, f32, "8x96x48"), ids),
+               y = OPA(m, matmul, f32, ATTRS(BOOL(transpose_b, true)), x, w),
+               bias = OPA(m, gather, f32, ATTRS(S64S(axis, 0)), IN(m, f32, "8x1x96"), ids),
+               sum = OP(m, add, f32, y, bias);
+    mini_op(m, sinter_op_slice, sinter_f32, &sum, 1, attrs, n_attrs);
+}
+
 static void test_raise_slices(sinter_engine_t *engine)
 {
-    const char *algebra = "slice(f(x)) = f(slice(x)) where f is a TypeCast or a dequantisation";
+    const char *algebra = "slice(f(x)) = f(slice(x)) where f is a TypeCast, a dequantisation or "
+                          "the bias of an expert";
     mini_t m;
     lt_t k;
     /* The values of latent attention: the other reader keeps all of the keys. */
@@ -501,6 +514,30 @@ static void test_raise_slices(sinter_engine_t *engine)
     mini_begin(&m, engine);
     slice(&m, sinter_f32, static_dequant(&m, "4x3"), 0, 0, 2);
     EXPECT(&m, "Dequantize(s8[4 3]) -> f32[4 3] | Slice(f32[4 3]) -> f32[2 3]!");
+    /* Every other column of the biased result of a product with experts; a part of its rows, and of
+     * another product. */
+    mini_begin(&m, engine);
+    slices_of_biased(&m, IN(&m, s32, "?x2"),
+                     ATTRS(S64S(starts, 1), S64S(ends, 96), S64S(axes, -1), S64S(steps, 2)));
+    EXPECT(&m, "Gather(f32[8 96 48], s32[? 2]) -> f32[? 2 96 48] | "
+               "MatMul(f32[? 1 1 48], f32[? 2 96 48]) -> f32[? 2 1 96] | "
+               "Slice(f32[? 2 1 96]) -> f32[? 2 1 48] | Slice(f32[8 1 96]) -> f32[8 1 48] | "
+               "Gather(f32[8 1 48], s32[? 2]) -> f32[? 2 1 48] | "
+               "Add(f32[? 2 1 48], f32[? 2 1 48]) -> f32[? 2 1 48]!");
+    mini_begin(&m, engine);
+    slices_of_biased(&m, IN(&m, s32, "4x2"), ATTRS(S64S(starts, 0), S64S(ends, 1), S64S(axes, 1)));
+    EXPECT(&m, "Gather(f32[8 96 48], s32[4 2]) -> f32[4 2 96 48] | "
+               "MatMul(f32[4 1 1 48], f32[4 2 96 48]) -> f32[4 2 1 96] | "
+               "Gather(f32[8 1 96], s32[4 2]) -> f32[4 2 1 96] | "
+               "Add(f32[4 2 1 96], f32[4 2 1 96]) -> f32[4 2 1 96] | "
+               "Slice(f32[4 2 1 96]) -> f32[4 1 1 96]!");
+    mini_begin(&m, engine);
+    slice(&m, sinter_f32,
+          OP(&m, add, f32, OP(&m, matmul, f32, IN(&m, f32, "5x3"), IN(&m, f32, "3x4")),
+             OPA(&m, gather, f32, ATTRS(S64S(axis, 0)), IN(&m, f32, "8x4"), IN(&m, s32, "5"))),
+          -1, 0, 2);
+    EXPECT(&m, "MatMul(f32[5 3], f32[3 4]) -> f32[5 4] | Gather(f32[8 4], s32[5]) -> f32[5 4] | "
+               "Add(f32[5 4], f32[5 4]) -> f32[5 4] | Slice(f32[5 4]) -> f32[5 2]!");
 }
 
 /* ---- f(view(x)) = view(f(x)) for elementwise f of one tensor --------------------------------- */

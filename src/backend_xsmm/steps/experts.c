@@ -36,6 +36,14 @@ static int indices_of(const lowering_t *lo)
     return ids >= 0 && lo->g->values[ids].producer < 0 ? ids : -1;
 }
 
+/* A tensor from outside, or a Slice of one. */
+static bool is_from_outside(const graph_t *g, int v)
+{
+    const int p = g->values[v].producer;
+    return p < 0 ||
+           (g->nodes[p].kind == sinter_op_slice && g->values[g->nodes[p].in[0]].producer < 0);
+}
+
 /* A Gather of a row for each expert, [experts, 1, N] or [experts, N]: a bias. */
 static bool takes_rows(const lowering_t *lo, const node_t *n)
 {
@@ -44,7 +52,7 @@ static bool takes_rows(const lowering_t *lo, const node_t *n)
     return n->kind == sinter_op_gather && n->in[1] == indices_of(lo) &&
            (axis == 0 || axis == -table->ndims) &&
            (table->ndims == 2 || (table->ndims == 3 && table->dims[1] == 1)) &&
-           !lt_is_opaque(table) && lo->g->values[n->in[0]].producer < 0 &&
+           !lt_is_opaque(table) && is_from_outside(lo->g, n->in[0]) &&
            !lo->g->values[n->out[0]].is_output && lo->mlp.n_tables < MLP_TABLES;
 }
 
