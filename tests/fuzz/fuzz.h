@@ -30,6 +30,23 @@ typedef enum fz_declare { FZ_ALL, FZ_NO_LAYOUT, FZ_NO_DIMS, FZ_NO_RANK } fz_decl
 /* Scales near both ends of f32, and the zero points or offsets that bring codes back into range. */
 typedef enum fz_brink { FZ_NO_BRINK, FZ_BRINK_SCALES, FZ_BRINK_ZPS, FZ_BRINK_OFFSETS } fz_brink_t;
 
+/* Masks of 0 and -inf, the last two dims rows and columns: what they leave. Columns up to a length,
+ * the same for all rows; every fourth column, or a fourth of all columns, to rows in turn; one; all;
+ * none; random ones; such with other numbers than 0, or with NaN here and there. But for a length
+ * and all, some rows see nothing. */
+typedef enum fz_cells {
+    FZ_NO_CELLS,
+    FZ_LENGTH,
+    FZ_SLOTS,
+    FZ_RUNS,
+    FZ_ONE_CELL,
+    FZ_ALL_CELLS,
+    FZ_NONE,
+    FZ_ANY,
+    FZ_TERMS,
+    FZ_NANS
+} fz_cells_t;
+
 typedef struct fz_tensor {
     sinter_data_type_t type;
     sinter_tensor_property_t property;
@@ -56,6 +73,10 @@ typedef struct fz_tensor {
     fz_brink_t brink;
     /* What they are for, a tensor; whether the scales are powers of two. */
     int codes, power;
+    fz_cells_t cells;
+    /* Of a cache in tiles: 1 + the mask, and the dim of its tokens. Tokens that this leaves to no
+     * row are NaN, infinities and other odd numbers in the tiles, and usual ones for the oracle. */
+    int hidden_by, token_dim;
     int dead_rows;       /* 1 + the axis whose rows are wholly -Inf here and there; 0: none */
     const double *value; /* for each variant: what all elements are; NULL: random */
     /* Elements are indices into a dim of this size, which may be a symbol; 0: they are not.

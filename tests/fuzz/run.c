@@ -484,6 +484,33 @@ static double index_value(const fz_tensor_t *t, int64_t n, uint64_t h)
     return t->skip && h % 5 == 0 ? -1 : t->from_end && h % 3 == 0 ? i - (double)n : i;
 }
 
+static double cell_value(const fz_t *f, const fz_tensor_t *t, const sinter_logical_tensor_t *lt,
+                         int64_t i)
+{
+    enum { SLOTS = 4 };
+    const int64_t columns = lt->dims[lt->ndims - 1], row = i / columns, column = i % columns,
+                  s = row % lt->dims[lt->ndims - 2];
+    const uint64_t h = random_mix(f->seed ^ (lt->id << 40) ^ (uint64_t)i),
+                   of_row = random_mix(f->seed + (lt->id << 20) + (uint64_t)row),
+                   of_all = random_mix(f->seed + lt->id);
+    const bool always = t->cells == FZ_LENGTH || t->cells == FZ_ALL_CELLS;
+    bool sees = h % 3 == 0;
+
+    sees = t->cells == FZ_LENGTH      ? column <= (int64_t)(of_all % (uint64_t)columns)
+           : t->cells == FZ_SLOTS     ? column % SLOTS == s % SLOTS
+           : t->cells == FZ_RUNS      ? column * SLOTS / columns == s % SLOTS
+           : t->cells == FZ_ONE_CELL  ? column == (int64_t)(of_row % (uint64_t)columns)
+           : t->cells == FZ_ALL_CELLS ? true
+           : t->cells == FZ_NONE      ? false
+                                      : sees;
+    if (!sees || (!always && (of_row >> 32) % 6 == 0)) {
+        return -INFINITY;
+    }
+    return t->cells == FZ_NANS && (h >> 32) % 50 == 0 ? NAN
+           : t->cells == FZ_TERMS                     ? (double)(h >> 32 & 7) / 4 - 1
+                                                      : 0;
+}
+
 /* Odd values in some places; whole rows along an axis of -Inf, and single ones. */
 static void spoil(const fz_t *f, const fz_tensor_t *t, const buffer_t *b, int variant)
 {
@@ -498,6 +525,9 @@ static void spoil(const fz_t *f, const fz_tensor_t *t, const buffer_t *b, int va
 
         if (t->value) {
             orc_encode(lt->data_type, b->data, gr_offset(lt, i), t->value[variant]);
+        }
+        if (t->cells) {
+            orc_encode(lt->data_type, b->data, gr_offset(lt, i), cell_value(f, t, lt, i));
         }
         if (t->index_of) {
             orc_encode(lt->data_type, b->data, gr_offset(lt, i),
@@ -550,9 +580,41 @@ static void keep_bits(const fz_tensor_t *t, buffer_t *b)
     }
 }
 
+/* Makes tokens odd that a mask leaves to no row. */
+static void spoil_hidden(const run_t *r, const buffer_t *b, unsigned char *data)
+{
+    static const double odd[] = {NAN, INFINITY, -INFINITY, 7, 1e4};
+    const fz_tensor_t *t = &r->f->tensors[b->lt.id];
+    const buffer_t *mask = &r->buffers[t->hidden_by - 1];
+    const int64_t tokens = b->lt.dims[t->token_dim], columns = mask->lt.dims[mask->lt.ndims - 1];
+    const bool is_int = gr_dtype(t->type)->class_ == GR_INT;
+    int64_t inner = 1;
+
+    for (int d = b->lt.ndims - 1; d > t->token_dim; d--) {
+        inner *= b->lt.dims[d];
+    }
+    if (tokens != columns || gr_dtype(t->type)->bits < 8) {
+        return; /* one value for all tokens, or no type of odd numbers */
+    }
+    for (int64_t token = 0; token < tokens; token++) {
+        bool hidden = true;
+
+        for (int64_t i = token; i < gr_elements(&mask->lt); i += columns) {
+            hidden = hidden && orc_decode(mask->lt.data_type, mask->data,
+                                          gr_offset(&mask->lt, i)) == -INFINITY;
+        }
+        for (int64_t i = 0; i < gr_elements(&b->lt) && hidden; i++) {
+            if (i / inner % tokens == token) {
+                orc_encode(t->type, data, gr_offset(&b->lt, i), odd[is_int ? 3 : i % 5]);
+            }
+        }
+    }
+}
+
 /* Packs an input as the library wants it. */
 static int pack_tiles(run_t *r, buffer_t *b)
 {
+    unsigned char *source = NULL;
     const size_t misalign = random_mix(r->f->seed + b->lt.id) % 64;
     sinter_tensor_t *from = NULL, *to = NULL;
     sinter_status_t status;
@@ -565,12 +627,20 @@ static int pack_tiles(run_t *r, buffer_t *b)
     b->tiles_base = take(b->tiles_bytes + misalign);
     b->tiles = b->tiles_base + misalign;
     b->tiles_copy = take(b->tiles_bytes);
-    status = status ? status : sinter_tensor_create(&from, NULL, &b->lt, b->data, b->bytes);
+    if (r->f->tensors[b->lt.id].hidden_by) {
+        source = take(b->bytes);
+        memcpy(source, b->data, b->bytes);
+        spoil_hidden(r, b, source);
+    }
+    status = status
+                 ? status
+                 : sinter_tensor_create(&from, NULL, &b->lt, source ? source : b->data, b->bytes);
     status =
         status ? status : sinter_tensor_create(&to, NULL, &b->tiles_lt, b->tiles, b->tiles_bytes);
     status = status ? status : sinter_reorder(from, to);
     sinter_tensor_destroy(&from);
     sinter_tensor_destroy(&to);
+    free(source);
     memcpy(b->tiles_copy, b->tiles, b->tiles_bytes);
     fz_tally.tiled++;
     return status ? library_failed(r, status, "reorder", 0) : 0;
@@ -591,7 +661,11 @@ static int make_inputs(run_t *r)
         spoil(r->f, &r->f->tensors[t->id], &r->buffers[t->id], r->variant);
         keep_bits(&r->f->tensors[t->id], &r->buffers[t->id]);
         keep_copy(&r->buffers[t->id]);
-        if (pack_tiles(r, &r->buffers[t->id])) {
+    }
+    for (size_t i = 0; i < r->model.n_tensors; i++) {
+        const model_tensor_t *t = &r->model.tensors[i];
+
+        if (t->is_input && pack_tiles(r, &r->buffers[t->id])) {
             return -1;
         }
     }

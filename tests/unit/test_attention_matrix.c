@@ -1,7 +1,7 @@
 /* Attention against the oracle over covering designs: of every two properties below, every two
  * values meet in at least one case (where they fit together, and the case is not too large). One
  * design has all values, one those of decoding, one those of latent attention, one those of caches
- * that lie in tiles. SINTER_MATRIX=full
+ * that lie in tiles, one masks over these. SINTER_MATRIX=full
  * takes long caches in as well, SINTER_MATRIX_ONLY=N runs one case, SINTER_MATRIX_STEP=N every Nth
  * one, SINTER_MATRIX_FROM=N those from there on, SINTER_RANDOM_SEED makes other designs. */
 #include <math.h>
@@ -38,6 +38,7 @@ enum {
     MASK_BATCH, /* of an added mask */
     TILES,      /* what lies in tiles */
     NUMBERS,    /* which ones it meets */
+    CELLS,      /* that an added mask leaves */
     N_PROPERTIES,
     MAX_VALUES = 16
 };
@@ -107,6 +108,7 @@ static const property_t all_values[N_PROPERTIES] = {
     ALL_BATCHES,
     [TILES] = {"tiles", 1, 0, {NOTHING}},
     [NUMBERS] = {"numbers", 1, 0, {USUAL}},
+    [CELLS] = {"cells", 1, 0, {FZ_NO_CELLS}},
 };
 
 /* Few rows for each head of K and V, groups as caches have them. Nine heads over three have three
@@ -140,6 +142,7 @@ static const property_t decode_values[N_PROPERTIES] = {
     ALL_BATCHES,
     [TILES] = {"tiles", 1, 0, {NOTHING}},
     [NUMBERS] = {"numbers", 1, 0, {USUAL}},
+    [CELLS] = {"cells", 1, 0, {FZ_NO_CELLS}},
 };
 /* Heads that share one cache are rows, more than decoding has. */
 static const property_t latent_values[N_PROPERTIES] = {
@@ -165,6 +168,7 @@ static const property_t latent_values[N_PROPERTIES] = {
     [MASK_BATCH] = {"mask batches", 4, 0, {ONE, SEVERAL, OPEN_ONE, OPEN_SEVERAL}},
     [TILES] = {"tiles", 1, 0, {NOTHING}},
     [NUMBERS] = {"numbers", 1, 0, {USUAL}},
+    [CELLS] = {"cells", 1, 0, {FZ_NO_CELLS}},
 };
 /* Tokens that are no multiple of 16, and values whose head is none, take one matrix. Zero points of
  * 32 bits and scales of channels keep strides, so that all of the operand is unpacked. */
@@ -195,6 +199,7 @@ static const property_t tiles_values[N_PROPERTIES] = {
     [MASK_BATCH] = {"mask batches", 4, 0, {ONE, SEVERAL, OPEN_ONE, OPEN_SEVERAL}},
     [TILES] = {"tiles", 4, 0, {ONLY_K, ONLY_V, BOTH, CHOSEN}},
     [NUMBERS] = {"numbers", 1, 0, {USUAL}},
+    [CELLS] = {"cells", 1, 0, {FZ_NO_CELLS}},
 };
 /* Numbers that products of tiles do not take, for which they go other ways. */
 static const property_t odd_values[N_PROPERTIES] = {
@@ -228,6 +233,40 @@ static const property_t odd_values[N_PROPERTIES] = {
     [MASK_BATCH] = {"mask batches", 2, 0, {ONE, SEVERAL}},
     [TILES] = {"tiles", 3, 0, {ONLY_K, ONLY_V, BOTH}},
     [NUMBERS] = {"numbers", 3, 0, {VAST_QUERIES, ODD_QUERIES, BRINK}},
+    [CELLS] = {"cells", 1, 0, {FZ_NO_CELLS}},
+};
+/* Masks in memory over caches in tiles. Tokens that no row sees are odd numbers. */
+static const property_t cells_values[N_PROPERTIES] = {
+    [T] = {"T", 8, 0, {16, 48, 240, 256, 512, 768, 1, 33}},
+    [S] = {"S", 8, 0, {1, 2, 3, 4, 5, 8, 16, 40}},
+    [D] = {"D", 5, 0, {16, 64, 80, 128, 256}},
+    [DV] = {"Dv", 5, 0, {0, 40, 64, 96, 128}},
+    [HEADS] = {"heads",
+               6,
+               0,
+               {1 << 8 | 1, 4 << 8 | 1, 8 << 8 | 2, 12 << 8 | 4, 16 << 8 | 2, 17 << 8 | 1}},
+    [K_TYPE] = {"K", 10, 0, {TYPES}},
+    [V_TYPE] = {"V", 10, 0, {TYPES}},
+    [K_GROUP] = {"K groups", 5, 0, {16, 32, 64, TOKEN, CHANNEL}},
+    [V_GROUP] = {"V groups", 5, 0, {16, 32, 64, TOKEN, CHANNEL}},
+    [SCALE] = {"scales", 5, 0, {sinter_f16, sinter_f32, sinter_bf16, sinter_e8m0, sinter_f8_e4m3}},
+    [ZP] = {"zero points", 5, 0, {0, 8, 4, FLOAT_ZPS, OFFSETS}},
+    [MASK] = {"mask", 1, 0, {ADDED}},
+    [MODE] = {"mode", 6, 0, {MODES}},
+    [QUERY] = {"query", 3, 0, {sinter_f32, sinter_f16, sinter_bf16}},
+    [STORED] = {"stored", 3, 0, {TOKEN_ROWS, TRANSPOSED_K, SIDE_BY_SIDE}},
+    [DYNAMIC] = {"dynamic", 1, 0, {0}},
+    [Q_BATCH] = {"Q batches", 4, 0, {ONE, SEVERAL, OPEN_ONE, OPEN_SEVERAL}},
+    [K_BATCH] = {"K batches", 2, 0, {ONE, SEVERAL}},
+    [V_BATCH] = {"V batches", 2, 0, {ONE, SEVERAL}},
+    [MASK_BATCH] = {"mask batches", 4, 0, {ONE, SEVERAL, OPEN_ONE, OPEN_SEVERAL}},
+    [TILES] = {"tiles", 2, 0, {BOTH, CHOSEN}},
+    [NUMBERS] = {"numbers", 1, 0, {USUAL}},
+    [CELLS] = {"cells",
+               9,
+               0,
+               {FZ_LENGTH, FZ_SLOTS, FZ_RUNS, FZ_ONE_CELL, FZ_ALL_CELLS, FZ_NONE, FZ_ANY, FZ_TERMS,
+                FZ_NANS}},
 };
 static const property_t *properties = all_values;
 static int64_t most_rows; /* for each head of K and V */
@@ -312,7 +351,8 @@ static int is_feasible(const signed char *row)
     for (int p = 0; p < N_PROPERTIES; p++) {
         v[p] = row[p] < 0 ? 0 : properties[p].values[(int)row[p]];
     }
-    if ((properties == tiles_values || properties == odd_values) && !tiles_fit(row)) {
+    if ((properties == tiles_values || properties == odd_values || properties == cells_values) &&
+        !tiles_fit(row)) {
         return 0;
     }
     /* Where masks hide tokens from all rows, what is not a number is for other tests. */
@@ -481,6 +521,7 @@ typedef struct matrix_case {
     int64_t kv_heads, per_kv, t;                   /* t: T or a symbol */
     int64_t batch[N_PROPERTIES];                   /* of Q_BATCH and the others: or symbols */
     double past[FZ_VARIANTS], window[FZ_VARIANTS]; /* of masks that need them */
+    int mask;                                      /* the tensor of an added one */
 } matrix_case_t;
 
 static int64_t gcd(int64_t a, int64_t b)
@@ -675,6 +716,8 @@ static int masked(fz_t *f, matrix_case_t *c, int x)
     if (c->v[MASK] == ADDED || c->v[MASK] == DEAD_ROWS) {
         const int mask = fz_input(f, (sinter_data_type_t)c->v[QUERY], 5, dims);
         f->tensors[mask].dead_rows = c->v[MASK] == DEAD_ROWS ? 5 : 0;
+        f->tensors[mask].cells = (fz_cells_t)c->v[CELLS];
+        c->mask = mask;
         return fz_binary(f, sinter_op_add, sinter_f32, x, mask);
     }
     row = indices(f, x, 3);
@@ -688,6 +731,15 @@ static int masked(fz_t *f, matrix_case_t *c, int x)
             fz_binary(f, sinter_op_subtract, sinter_s32, row, scalar(f, sinter_s32, c->window)), x);
     }
     return keep_where(f, row, column, x);
+}
+
+/* Tokens of a cache that the mask leaves to no row become odd numbers. */
+static void hide(fz_t *f, const matrix_case_t *c, const cache_t *x)
+{
+    for (int i = 0; i < x->n && c->v[CELLS] != FZ_NO_CELLS; i++) {
+        f->tensors[x->in[i]].hidden_by = c->mask + 1;
+        f->tensors[x->in[i]].token_dim = 7 - x->head_dim;
+    }
 }
 
 static int64_t batches(fz_t *f, int64_t value)
@@ -757,6 +809,7 @@ static void build(fz_t *f, matrix_case_t *c)
         fz_bool(f, sinter_op_attr_transpose_b, 1);
     }
     x = masked(f, c, fz_binary(f, sinter_op_multiply, sinter_f32, x, fz_scalar(f, sinter_f32, 5)));
+    hide(f, c, &keys);
     x = fz_unary(f, sinter_op_softmax, sinter_f32, x);
     fz_s64(f, sinter_op_attr_axis, 1, &last);
     fz_str(f, sinter_op_attr_mode, "inf_as_zero");
@@ -766,6 +819,7 @@ static void build(fz_t *f, matrix_case_t *c)
         const cache_t values = cache(f, c, c->batch[V_BATCH], (sinter_data_type_t)c->v[V_TYPE],
                                      c->v[V_GROUP], c->v[DV], 4);
         v = dequantised(f, c, &values);
+        hide(f, c, &values);
         if (c->v[TILES] == CHOSEN || (c->v[TILES] & ONLY_V) != 0) {
             fz_cache_in_tiles(f, v, 0, 1, c->v[TILES] == CHOSEN);
         }
@@ -807,7 +861,7 @@ static void print_case(const signed char *row, int number)
 
 static fz_outcome_t run_case(const signed char *row, uint64_t seed, char *text, size_t size)
 {
-    matrix_case_t c = {{0}, 0, 0, 0, {0}, {0}, {0}};
+    matrix_case_t c = {{0}, 0, 0, 0, {0}, {0}, {0}, 0};
     fz_outcome_t outcome;
     fz_t f;
 
@@ -887,6 +941,7 @@ int main(int argc, char **argv)
     run_design(decode_values, 8, seed, &n);
     run_design(latent_values, INT64_MAX, seed, &n);
     run_design(tiles_values, INT64_MAX, seed, &n);
+    run_design(cells_values, INT64_MAX, seed, &n);
     fz_check_loose(0);
     run_design(odd_values, INT64_MAX, seed, &n);
     printf("%d cases\n", n.cases);

@@ -91,6 +91,8 @@ typedef struct eltwise_table {
     void (*mix_row)(float *dst, float f, const float *src, float g, int n);
     void (*max_row)(float *dst, const float *src,
                     int n); /* dst = max(dst, src), src NaN passed over */
+    /* x[i] = otherwise, unless bit first + i of a set of bits is 1. first is a multiple of 32. */
+    void (*keep_row)(float *x, const uint64_t *set, int64_t first, int n, float otherwise);
 } eltwise_table_t;
 
 /* The best table at or below isa (the plan's, which the machine has). */

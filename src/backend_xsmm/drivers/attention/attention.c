@@ -80,10 +80,10 @@ static bool lies_in_tiles(const problem_t *p, const operand_t *o)
 
 /* Whether the rows of a token, or some of them, may be decoded apart from the others, since a mask
  * in memory may leave them other keys. */
-static bool by_token(const problem_t *problem, const known_t *n)
+static bool by_token(const problem_t *problem, const known_t *n, int most_rows)
 {
     return problem->step->p.attention.mask >= 0 && problem->step->p.attention.prob == NULL &&
-           n->S > 1 && n->rows / n->S <= DECODE_ROWS;
+           n->S > 1 && n->rows / n->S <= most_rows;
 }
 
 static const char *refuse_decode(const kernel_t *self, const problem_t *problem)
@@ -95,7 +95,8 @@ static const char *refuse_decode(const kernel_t *self, const problem_t *problem)
     if (n.D < 1 || n.D > DECODE_HEAD || n.Dv < 1 || n.Dv > DECODE_HEAD) {
         return "needs heads of 1 to 256 elements, known at compile";
     }
-    if (n.S > DECODE_ROWS || n.rows == 0 || (n.rows > DECODE_ROWS && !by_token(problem, &n))) {
+    if (n.S > DECODE_ROWS || n.rows == 0 ||
+        (n.rows > DECODE_ROWS && !by_token(problem, &n, DECODE_ROWS))) {
         return "needs 1 to 8 query rows for each K and V";
     }
     if (lies_in_tiles(problem, &p->k) || lies_in_tiles(problem, &p->v)) {
@@ -240,7 +241,8 @@ static const char *refuse_cache(const kernel_t *self, const problem_t *problem)
     if (n.D < 1 || n.D > CACHE_HEAD || n.Dv < 1 || n.Dv > ATT_CHUNK) {
         return "needs heads of 1 to 576 and values of 1 to 512 elements, known at compile";
     }
-    if (n.S > TILES_ROWS || n.rows > TILES_ROWS || n.rows == 0) {
+    if (n.S > TILES_ROWS || n.rows == 0 ||
+        (n.rows > TILES_ROWS && !by_token(problem, &n, TILES_ROWS))) {
         return "needs 1 to 16 query rows for each K and V";
     }
     if (p->prob != NULL) {
@@ -253,8 +255,9 @@ static const char *refuse_cache(const kernel_t *self, const problem_t *problem)
 static const char *refuse_cache_codes(const kernel_t *self, const problem_t *problem)
 {
     const attention_params_t *p = &problem->step->p.attention;
-    if (!lies_in_tiles(problem, &p->k) && !lies_in_tiles(problem, &p->v)) {
-        return "";
+    const char *why = refuse_cache(self, problem);
+    if (why != NULL) {
+        return why;
     }
     if (problem->step->permit.integers == NO_INTEGERS) {
         return MODE_HAS_NO_INTEGERS;
@@ -263,7 +266,7 @@ static const char *refuse_cache_codes(const kernel_t *self, const problem_t *pro
         codes_type(problem_type(problem, p->v.data)) == NULL) {
         return "the data types have no codes that are small integers";
     }
-    return refuse_cache(self, problem);
+    return NULL;
 }
 
 /* Why tiles of an operand cannot be of bytes less their zero points. */
@@ -319,16 +322,10 @@ static const char *refuse_blocks(const kernel_t *self, const problem_t *p)
 /* The size of heads from which tiles that lie call by call pay for their packing. */
 enum { BY_CALL_FROM = 128 };
 
-/* Bytes of a token of K or V that is gathered where masks in memory leave some of them; 0: none
- * is. */
-static int cell_bytes(const problem_t *p, const operand_t *o, int64_t head, int most)
+/* Bytes of a token of K or V that is gathered where masks in memory leave some of them. */
+static int cell_bytes(const problem_t *p, const operand_t *o, int64_t head)
 {
-    const attention_params_t *a = &p->step->p.attention;
-    if (a->mask < 0 || a->prob != NULL || head < 1 || head > most) {
-        return 0;
-    }
-    const int64_t codes = head * dtype_traits(problem_type(p, o->data))->bits / 8;
-    return (int)codes + CELL_BYTES_BESIDES;
+    return (int)(head * dtype_traits(problem_type(p, o->data))->bits / 8) + CELL_BYTES_BESIDES;
 }
 
 static const char *jit_rows(attention_config_t *c, int rows, int D, features_t features)
@@ -400,7 +397,7 @@ static const char *jit(attention_config_t *c, int64_t rows, int64_t D, int64_t D
  * stay in L2; those that are processed in chunks load K for one strip at a time. */
 static void size_blocks(attention_config_t *c, int64_t rows, int64_t T, int64_t D, int64_t Dv)
 {
-    const bool decode = c->decode || c->cache, chunks = D < 0 || D > ATT_HEAD;
+    const bool decode = c->few_rows, chunks = D < 0 || D > ATT_HEAD;
     c->dk = chunks ? ATT_CHUNK : round_up(D ? D : 1, 16);
     c->dv = Dv >= 0 && Dv < ATT_CHUNK ? round_up(Dv ? Dv : 1, c->decode ? 128 : 16)
                                       : ATT_CHUNK; /* decoding order: up to 128 elements */
@@ -432,7 +429,7 @@ static void size_blocks(attention_config_t *c, int64_t rows, int64_t T, int64_t 
 
 static int64_t least_part(const attention_config_t *c)
 {
-    return c->decode || c->cache ? ATT_DECODE_PART : ATT_PART;
+    return c->few_rows ? ATT_DECODE_PART : ATT_PART;
 }
 
 /* What is to be unpacked of K or V; its head is the dim `from_end` of the data. */
@@ -458,20 +455,18 @@ static void note_how(const char *of, const decode_how_t *how, textbuf_t *note)
     }
 }
 
-static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *arena,
-                             candidate_t *out)
+static sinter_status_t setup_as(const kernel_t *self, const problem_t *p, bool decode,
+                                arena_t *arena, candidate_t *out)
 {
     const known_t n = known_dims(p);
-    const bool decode =
-                   self->driver->refuse == refuse_decode || self->driver->refuse == refuse_codes,
-               cache = self->driver->refuse == refuse_cache ||
-                       self->driver->refuse == refuse_cache_codes;
+    const bool cache = self->driver->reads_cache;
     attention_config_t *c = ARENA_NEW(arena, attention_config_t, 1);
     if (c == NULL) {
         return sinter_out_of_memory;
     }
     c->decode = decode;
     c->cache = cache;
+    c->few_rows = decode || cache;
     c->needs = self->needs;
     c->all = p->plan->features;
     if (!cache) {
@@ -485,28 +480,25 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
     c->quant = quant_rows(self->needs);
     c->bf16 = self->driver->arithmetic == IN_BF16;
     c->blocks =
-        self->driver->arithmetic == IN_INT8 && !decode && !cache ? blocks_table(self->needs) : NULL;
+        self->driver->arithmetic == IN_INT8 && !c->few_rows ? blocks_table(self->needs) : NULL;
     if (decode) {
         c->k_how = how_of(self, p, false);
         c->v_how = how_of(self, p, true);
         decode_orders(&c->k_how, n.D);
         decode_orders(&c->v_how, n.Dv);
     }
-    if (!attention_in_tiles(c)) {
-        c->cell_bytes[0] = cell_bytes(p, &p->step->p.attention.k, n.D, ATT_HEAD);
-        c->cell_bytes[1] = cell_bytes(p, &p->step->p.attention.v, n.Dv, ATT_CHUNK);
+    c->lists = p->step->p.attention.mask >= 0 && p->step->p.attention.prob == NULL && n.D >= 1 &&
+               n.D <= ATT_HEAD && n.Dv >= 1 && n.Dv <= ATT_CHUNK;
+    if (c->lists && !attention_in_tiles(c)) {
+        c->cell_bytes[0] = cell_bytes(p, &p->step->p.attention.k, n.D);
+        c->cell_bytes[1] = cell_bytes(p, &p->step->p.attention.v, n.Dv);
     }
-    size_blocks(c,
-                n.rows >= 0 || !(decode || cache) ? n.rows
-                : decode                          ? DECODE_ROWS
-                                                  : TILES_ROWS,
-                n.T, n.D, n.Dv);
+    size_blocks(c, n.rows >= 0 || !c->few_rows ? n.rows : attention_most_rows(c), n.T, n.D, n.Dv);
     c->totals = p->step->p.attention.prob == NULL && (n.T < 0 || n.T > least_part(c));
     /* Masks in memory may divide rows into groups of any size. */
-    const bool groups = c->cell_bytes[0] > 0 && c->cell_bytes[1] > 0;
     const char *why =
         c->cache ? NULL
-                 : jit(c, groups ? -1 : n.rows, n.D, n.Dv, products_features(self, p, c->bf16));
+                 : jit(c, c->lists ? -1 : n.rows, n.D, n.Dv, products_features(self, p, c->bf16));
     if (c->bf16 && why) {
         return sg_fail(sinter_runtime_error, "bf16 attention: %s", why);
     }
@@ -537,6 +529,18 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
     return note.oom ? sinter_out_of_memory : sinter_success;
 }
 
+static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *arena,
+                             candidate_t *out)
+{
+    return setup_as(self, p, false, arena, out);
+}
+
+static sinter_status_t setup_decode(const kernel_t *self, const problem_t *p, arena_t *arena,
+                                    candidate_t *out)
+{
+    return setup_as(self, p, true, arena, out);
+}
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 size_t attention_buffers(const attention_config_t *c, const step_t *step, unsigned char *scratch,
@@ -551,7 +555,7 @@ size_t attention_buffers(const attention_config_t *c, const step_t *step, unsign
     const chain_t *const chains[] = {step->p.attention.score, step->p.attention.bare,
                                      step->p.attention.prob, step->p.attention.under, step->post};
     size_t at = 0, chain = 0;
-    for (int i = 0; i < 5; i++) {
+    for (size_t i = 0; i < sizeof chains / sizeof chains[0]; i++) {
         const size_t bytes = chains[i] ? chain_scratch_bytes(chains[i]) : 0;
         chain = bytes > chain ? bytes : chain;
     }
@@ -583,8 +587,8 @@ size_t attention_buffers(const attention_config_t *c, const step_t *step, unsign
     }
     if (c->cache) {
         const size_t from = at;
-        at = from +
-             cache_buffers(c->rows, at_least(c->dk, c->dv), base ? base + from : NULL, &out->cache);
+        at = from + cache_buffers((int)at_most(c->rows, TILES_ROWS), at_least(c->dk, c->dv),
+                                  base ? base + from : NULL, &out->cache);
     }
     const cache_sizes_t *const sizes[] = {&c->unpacks_k, &c->unpacks_v};
     cache_unpacked_t *const unpacked[] = {&out->k_unpacked, &out->v_unpacked};
@@ -597,7 +601,7 @@ size_t attention_buffers(const attention_config_t *c, const step_t *step, unsign
     if (c->blocks != NULL) {
         ints_buffers(c, base, &at, &out->ints);
     }
-    if (c->cell_bytes[0] > 0 && c->cell_bytes[1] > 0) {
+    if (c->lists) {
         const size_t tokens = (size_t)c->tk;
         out->cell = carve(base, &at, tokens, sizeof(int32_t));
         out->cells[0] = carve(base, &at, tokens, (size_t)c->cell_bytes[0]);
@@ -679,7 +683,7 @@ static sinter_status_t check_dims(const attention_params_t *p, const frame_t *fr
 static void choose_parts(const attention_params_t *p, const attention_config_t *c, bool lists,
                          attention_dims_t *d)
 {
-    const int most = c->decode || c->cache ? ATT_DECODE_PARTS : ATT_PARTS;
+    const int most = c->few_rows ? ATT_DECODE_PARTS : ATT_PARTS;
     d->part = p->prob != NULL ? d->T + 1 : least_part(c);
     for (int64_t tokens = 1; lists && c->decode && tokens < at_most(d->S, ATT_LIST_TOKENS);
          tokens *= 2) {
@@ -925,6 +929,11 @@ typedef struct cells_of {
     const attention_config_t *config;
 } cells_of_t;
 
+static bool both_in_tiles(const problem_t *p)
+{
+    return lies_in_tiles(p, &p->step->p.attention.k) && lies_in_tiles(p, &p->step->p.attention.v);
+}
+
 static const char *refuse_cells(int kind, const void *config, void *state)
 {
     const cells_of_t *of = config;
@@ -936,10 +945,10 @@ static const char *refuse_cells(int kind, const void *config, void *state)
     if (p->prob != NULL) {
         return "a chain follows the probabilities";
     }
-    if (attention_in_tiles(of->config)) {
-        return "K or V lies in tiles";
+    if (attention_in_tiles(of->config) && !both_in_tiles(of->problem)) {
+        return "one of K and V lies in tiles, the other one does not";
     }
-    if (of->config->cell_bytes[0] == 0 || of->config->cell_bytes[1] == 0) {
+    if (!of->config->lists) {
         return "heads of more than 576 or values of more than 512 elements, or not known at "
                "compile";
     }
@@ -947,8 +956,9 @@ static const char *refuse_cells(int kind, const void *config, void *state)
                              !is_steady_along_columns(&st->score))) {
         return "scores have other terms for each key";
     }
-    const char *why = cells_refuse_tokens(&st->k, false, d->T, d->D);
-    why = why != NULL ? why : cells_refuse_tokens(&st->v, true, d->T, d->Dv);
+    const bool gathers = !attention_in_tiles(of->config);
+    const char *why = gathers ? cells_refuse_tokens(&st->k, false, d->T, d->D) : NULL;
+    why = why != NULL || !gathers ? why : cells_refuse_tokens(&st->v, true, d->T, d->Dv);
     if (why != NULL) {
         return why;
     }
@@ -1036,9 +1046,8 @@ static sinter_status_t choose_division(const attention_params_t *p, const attent
     d->piece = d->items > 0 && d->Dv > 0 && !choice->shares_bytes ? piece_of(p, c, frame, st) : 0;
     d->prefetches = d->piece > 0 && prefetches_pieces(st);
     d->weighs = shares > 1 && d->items > 0 && d->piece == 0;
-    d->divides =
-        d->weighs && d->parts > 1 &&
-        (c->decode || c->cache || d->items < ATT_ITEMS * (int64_t)shares || limits_vary(p, frame));
+    d->divides = d->weighs && d->parts > 1 &&
+                 (c->few_rows || d->items < ATT_ITEMS * (int64_t)shares || limits_vary(p, frame));
     if (d->piece > 0) {
         add_way(choice, "heads", ways_attention_heads, NULL);
     }
@@ -1157,20 +1166,22 @@ static void tell(const void *state, char *text)
 
 /* ---- the drivers ----------------------------------------------------------------------------- */
 
-#define ATTENTION                                                                          \
-    .step = STEP_ATTENTION, .phases = 2, .setup = setup, .choose = choose, .start = start, \
-    .work = attention_work, .tell = tell
-#define DECODE ATTENTION, .takes = "1 to 8 query rows for each K and V, 16 tokens or more"
-#define CACHE                       \
-    ATTENTION, .reads_cache = true, \
+#define ATTENTION                                                                                  \
+    .step = STEP_ATTENTION, .phases = 2, .choose = choose, .start = start, .work = attention_work, \
+    .tell = tell
+#define FLASH ATTENTION, .setup = setup
+#define DECODE                        \
+    ATTENTION, .setup = setup_decode, \
+               .takes = "1 to 8 query rows for each K and V, 16 tokens or more"
+#define CACHE                                       \
+    ATTENTION, .setup = setup, .reads_cache = true, \
                .takes = "1 to 16 query rows for each K and V, which lie in tiles"
 const driver_t driver_attention_cache = {CACHE, .arithmetic = IN_F32, .refuse = refuse_cache};
 const driver_t driver_attention_cache_int8 = {CACHE, .arithmetic = IN_INT8,
                                               .refuse = refuse_cache_codes};
-const driver_t driver_attention_flash = {ATTENTION, .arithmetic = IN_F32};
-const driver_t driver_attention_flash_bf16 = {ATTENTION, .arithmetic = IN_BF16,
-                                              .refuse = refuse_bf16};
-const driver_t driver_attention_flash_int8 = {ATTENTION, .arithmetic = IN_INT8,
+const driver_t driver_attention_flash = {FLASH, .arithmetic = IN_F32};
+const driver_t driver_attention_flash_bf16 = {FLASH, .arithmetic = IN_BF16, .refuse = refuse_bf16};
+const driver_t driver_attention_flash_int8 = {FLASH, .arithmetic = IN_INT8,
                                               .refuse = refuse_blocks};
 const driver_t driver_attention_decode = {DECODE, .arithmetic = IN_F32, .refuse = refuse_decode};
 const driver_t driver_attention_decode_int8 = {DECODE, .arithmetic = IN_INT8,

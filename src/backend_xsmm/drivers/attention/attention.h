@@ -81,6 +81,7 @@ typedef struct attention_config {
     const quant_rows_t *quant;
     bool decode;                        /* else K and V go through tiles */
     bool cache;                         /* K and V lie in tiles that rows are multiplied with */
+    bool few_rows;                      /* one of both */
     cache_sizes_t unpacks_k, unpacks_v; /* of what lies in tiles and is unpacked first */
     features_t all;                     /* of the machine */
     features_t needs;
@@ -91,6 +92,7 @@ typedef struct attention_config {
     int rows, strip, tk, dk, dv;  /* of the buffers: dk, dv are multiples of 16 */
     /* Leading dimensions, padded so that rows do not fall into one cache set. */
     int ld_q, ld_k, ld_v, ld_s;
+    bool lists;                 /* a mask may become lists of cells */
     int cell_bytes[2];          /* of a token of K and of V that is gathered; 0: none is */
     int n_jit;                  /* 0: tile->gemm does the products */
     int least_height;           /* of a strip that is not the only one */
@@ -233,6 +235,12 @@ typedef struct attention_buffers {
 static inline bool attention_in_tiles(const attention_config_t *c)
 {
     return c->cache || c->unpacks_k.bits > 0 || c->unpacks_v.bits > 0;
+}
+
+/* How many query rows are decoded together. */
+static inline int attention_most_rows(const attention_config_t *c)
+{
+    return c->cache ? TILES_ROWS : DECODE_ROWS;
 }
 
 /* The height that n rows of a strip are computed at, of `rows` in all. With AVX-512, libxsmm adds

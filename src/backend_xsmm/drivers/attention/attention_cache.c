@@ -40,6 +40,7 @@ void cache_bind(features_t features, const matrices_t *op, bool is_v, bool ints,
     to->ints = ints && scaled && codes_type(m->codes.dtype) != NULL;
     to->floats = tiles_table(floats);
     to->quant = quant_rows(floats);
+    to->fn = eltwise_table(floats);
     tiled_bind(to->ints ? features : floats, &codes, rows, &to->b);
     tiles_of_codes(tiles_bits(m->codes.tiled, m->codes.dtype), rows, columns, &to->matrix);
     to->block = to->matrix / (is_v && tokens > TILES_BLOCK ? tokens / TILES_BLOCK : 1);
@@ -55,7 +56,7 @@ void cache_bind(features_t features, const matrices_t *op, bool is_v, bool ints,
     to->b.offsets = m->offsets;
     to->may_be_odd = !scaled || to->b.type->form == CODES_E5M2 || to->b.type->form == CODES_E4M3;
     for (int c = 0; c < TILES_COLUMNS; c++) {
-        to->one[c] = to->ints ? to->b.type->unit : 1;
+        to->unit[c] = to->ints ? to->b.type->unit : 1;
     }
 }
 
@@ -106,6 +107,8 @@ static void load_plane(const cache_task_t *task, const cache_plane_t *plane, flo
     side->b.table->values(&from, strip * side->groups, (int)lines * side->groups, unit, to);
 }
 
+static const float ones[TILES_COLUMNS] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+
 /* n tiles from `codes` on, without coefficients. */
 static tiles_strip_t strip_of(const cache_side_t *side, const unsigned char *codes, int n)
 {
@@ -113,7 +116,7 @@ static tiles_strip_t strip_of(const cache_side_t *side, const unsigned char *cod
                            .kept = side->b.kept,
                            .zero = side->b.zero,
                            .tiles = n,
-                           .scale = side->one,
+                           .scale = side->unit,
                            .group = n,
                            .left = n,
                            .zp_group = n,
@@ -248,16 +251,28 @@ void cache_scores(const cache_task_t *task)
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* Tokens from..to-1 of a tile become zeros; the other bits stay as they are. */
-static void clear_tokens(unsigned char *tile, int bits, int from, int to)
+/* Which tokens of a tile, of which `first` is the task's first one, may be read: a bit for each. */
+static uint32_t seen_of(const cache_task_t *task, int first)
+{
+    uint32_t seen = UINT32_MAX;
+    if (first < task->skip) {
+        seen &= task->skip - first < TILES_K ? UINT32_MAX << (task->skip - first) : 0;
+    }
+    if (first + TILES_K > task->tokens) {
+        seen &= ((uint32_t)1 << (task->tokens - first)) - 1;
+    }
+    return task->seen != NULL ? seen & cells_of_tile(task->seen, task->token + first) : seen;
+}
+
+/* Tokens of a tile that may not be read become zeros; the other bits stay as they are. */
+static void clear_unseen(unsigned char *tile, int bits, uint32_t seen)
 {
     const int in_dword = 32 / bits;
     for (int line = 0; line < bits; line++) {
         uint32_t keep = 0;
         for (int i = 0; i < in_dword; i++) {
-            const int token = line * in_dword + i;
             const uint32_t all = bits == 32 ? UINT32_MAX : (1u << bits) - 1;
-            keep |= token < from || token >= to ? all << i * bits : 0;
+            keep |= (seen >> (line * in_dword + i) & 1) != 0 ? all << i * bits : 0;
         }
         for (int c = 0; c < TILES_COLUMNS; c++) {
             uint32_t x;
@@ -309,18 +324,16 @@ static void slow_values(const cache_task_t *task, const unsigned char *codes, in
     const cache_buffers_t *b = task->buffers;
     const tiled_b_t *in = &v->b;
     const int tiles = (int)tiles_along(task->tokens);
-    float one[TILES_COLUMNS], tile[TILES_K][TILES_COLUMNS];
-    for (int c = 0; c < TILES_COLUMNS; c++) {
-        one[c] = 1;
-    }
+    float tile[TILES_K][TILES_COLUMNS];
     for (int i = from * tiles; i < to * tiles; i++) {
         const int e = i / tiles * TILES_COLUMNS, t = i % tiles,
                   columns = v->head - e < TILES_COLUMNS ? v->head - e : TILES_COLUMNS;
         tiles_strip_t strip = strip_of(v, codes + i / tiles * in->strip + t * in->tile, 1);
-        strip.scale = one;
+        strip.scale = ones;
         v->floats->load(&strip, in->type, in->values, tile[0]);
         for (int k = t * TILES_K; k < (t + 1) * TILES_K && k < task->tokens; k++) {
-            for (int c = 0; c < columns && k >= task->skip; c++) {
+            const bool seen = (seen_of(task, t * TILES_K) >> k % TILES_K & 1) != 0;
+            for (int c = 0; c < columns && seen; c++) {
                 const int at = (k / TILES_COLUMNS * v->groups + (e + c) / v->size) * TILES_COLUMNS +
                                k % TILES_COLUMNS;
                 const float code = tile[k % TILES_K][c], scale = b->scale[at],
@@ -339,7 +352,8 @@ static void slow_values(const cache_task_t *task, const unsigned char *codes, in
  * that must not be read. */
 static void order_by_group(const cache_task_t *task, const float *from, float *to)
 {
-    const int groups = task->side->groups, strips = (int)tiles_strips(task->tokens),
+    const cache_side_t *v = task->side;
+    const int groups = v->groups, strips = (int)tiles_strips(task->tokens),
               end = (int)tiles_along(task->tokens) * TILES_K;
     for (int g = 0; g < groups; g++, to += CACHE_TOKENS) {
         for (int s = 0; s < strips; s++) {
@@ -348,6 +362,9 @@ static void order_by_group(const cache_task_t *task, const float *from, float *t
         }
         memset(to, 0, (size_t)task->skip * sizeof *to);
         memset(to + task->tokens, 0, (size_t)(end - task->tokens) * sizeof *to);
+        if (task->seen != NULL) {
+            v->fn->keep_row(to, task->seen, task->token, end, 0);
+        }
     }
 }
 
@@ -380,19 +397,14 @@ static bool load_v(const cache_task_t *task)
     return true;
 }
 
-/* The last tile of a strip, or the first one, without tokens that must not be read. */
+/* A tile of a strip without tokens that must not be read. */
 static const unsigned char *without_unseen(const cache_task_t *task, const unsigned char *tile,
-                                           int first)
+                                           uint32_t seen)
 {
-    const int bytes = task->side->b.tile, end = first + TILES_K;
+    const int bytes = task->side->b.tile;
     unsigned char *to = task->buffers->ragged;
     memcpy(to, tile, (size_t)bytes);
-    if (first < task->skip) {
-        clear_tokens(to, bytes / TILES_LINE, 0, task->skip - first);
-    }
-    if (end > task->tokens) {
-        clear_tokens(to, bytes / TILES_LINE, task->tokens - first, TILES_K);
-    }
+    clear_unseen(to, bytes / TILES_LINE, seen);
     return to;
 }
 
@@ -424,22 +436,25 @@ static void add_shifted(const cache_task_t *task, const unsigned char *codes, in
     }
 }
 
-/* Some strips of V, which begin at `codes`. */
+/* Some strips of V, which begin at `codes`: tiles of which all tokens may be read together, and
+ * where codes may be infinite or NaN, each other one without those that may not. */
 static void add_strips(const cache_task_t *task, const unsigned char *codes, int strips, float *out)
 {
     const cache_side_t *v = task->side;
-    const int tiles = (int)tiles_along(task->tokens), from = v->may_be_odd && task->skip > 0,
-              to = tiles - (v->may_be_odd && task->tokens % TILES_K != 0 && tiles > from);
-    if (to > from) {
-        multiply(task, codes + from * v->b.tile, strips, from, to - from, out);
-    }
-    for (int s = 0; s < strips; s++, codes += v->b.strip, out += TILES_COLUMNS) {
-        if (from > 0) {
-            multiply(task, without_unseen(task, codes, 0), 1, 0, 1, out);
+    const int tiles = (int)tiles_along(task->tokens);
+    for (int t = 0, end; t < tiles; t = end) {
+        uint32_t seen = v->may_be_odd ? seen_of(task, t * TILES_K) : UINT32_MAX;
+        end = t + 1;
+        if (seen == UINT32_MAX) {
+            while (end < tiles && (!v->may_be_odd || seen_of(task, end * TILES_K) == UINT32_MAX)) {
+                end++;
+            }
+            multiply(task, codes + t * v->b.tile, strips, t, end - t, out);
+            continue;
         }
-        if (to < tiles) {
-            const unsigned char *last = codes + to * v->b.tile;
-            multiply(task, without_unseen(task, last, to * TILES_K), 1, to, 1, out);
+        const unsigned char *tile = codes + t * v->b.tile;
+        for (int s = 0; s < strips; s++, tile += v->b.strip) {
+            multiply(task, without_unseen(task, tile, seen), 1, t, 1, out + s * TILES_COLUMNS);
         }
     }
 }
@@ -513,9 +528,37 @@ void cache_will_unpack(matrices_t *op, bool is_v)
     }
 }
 
+/* Rows of CACHE_TOKENS elements of so many bytes: those of n tokens from `token` on that are not in
+ * a set become zeros. */
+static void clear_rows(unsigned char *rows, int64_t n_rows, int bytes, const uint64_t *seen,
+                       int64_t token, int n)
+{
+    unsigned char keep[CACHE_TOKENS * sizeof(float)];
+    for (int i = 0; i < n; i++) {
+        const bool is_seen = (cells_of_tile(seen, token + i) & 1) != 0;
+        memset(keep + i * bytes, is_seen ? UINT8_MAX : 0, (size_t)bytes);
+    }
+    for (int64_t r = 0; r < n_rows; r++, rows += (size_t)CACHE_TOKENS * (size_t)bytes) {
+        for (int i = 0; i < n * bytes; i++) {
+            rows[i] &= keep[i];
+        }
+    }
+}
+
+/* Whether a set has all of n tokens from `token` on, a multiple of 32. */
+static bool has_all(const uint64_t *seen, int64_t token, int n)
+{
+    bool all = true;
+    for (int i = 0; i < n; i += TILES_K) {
+        const uint32_t most = n - i < TILES_K ? ((uint32_t)1 << (n - i)) - 1 : UINT32_MAX;
+        all = all && (cells_of_tile(seen, token + i) & most) == most;
+    }
+    return all;
+}
+
 /* Coefficients of n tokens; g describes where they go. */
 static void unpack_coefs(const groups_t *g, int64_t head, int64_t tokens, int64_t matrix, bool is_v,
-                         int64_t token, int n, unsigned char *to, groups_t *m)
+                         int64_t token, int n, const uint64_t *seen, unsigned char *to, groups_t *m)
 {
     int64_t bytes = 0, of_matrix = 0;
     if (g->type == NULL) {
@@ -532,13 +575,16 @@ static void unpack_coefs(const groups_t *g, int64_t head, int64_t tokens, int64_
     out.column = (axis_t){1, 1};
     tiles_unpack_values(g->data + matrix * of_matrix + token / TILES_COLUMNS * bytes, g->tiled,
                         groups, n, &out);
+    if (seen != NULL) {
+        clear_rows(to, groups, g->type->bits / 8, seen, token, n);
+    }
     m->data = to;
     m->first = -token;
     m->tiled = NOT_TILED;
 }
 
 void cache_unpack(features_t features, const matrices_t *op, bool is_v, int64_t token, int n,
-                  const cache_unpacked_t *to, matrix_t *m)
+                  const uint64_t *seen, const cache_unpacked_t *to, matrix_t *m)
 {
     const groups_t *codes = &op->base.codes;
     const int64_t rows = op->dims[op->ndims - 2], columns = op->dims[op->ndims - 1],
@@ -566,9 +612,13 @@ void cache_unpack(features_t features, const matrices_t *op, bool is_v, int64_t 
         out.column = (axis_t){CACHE_TOKENS, 1};
         tiles_bulk_unpack_codes(features, from, TILED_CODES, n, some, &out);
     }
+    seen = seen != NULL && !has_all(seen, token, n) ? seen : NULL;
+    if (is_v && seen != NULL && codes->type->cls == DTYPE_FLOAT && bits % 8 == 0) {
+        clear_rows(to->codes, head, bits / 8, seen, token, n);
+    }
     m->codes.data = to->codes;
     m->codes.first = -token * (is_v ? 1 : head);
     m->codes.tiled = NOT_TILED;
-    unpack_coefs(&op->base.scale, head, tokens, matrix, is_v, token, n, to->scale, &m->scale);
-    unpack_coefs(&op->base.zp, head, tokens, matrix, is_v, token, n, to->zp, &m->zp);
+    unpack_coefs(&op->base.scale, head, tokens, matrix, is_v, token, n, seen, to->scale, &m->scale);
+    unpack_coefs(&op->base.zp, head, tokens, matrix, is_v, token, n, seen, to->zp, &m->zp);
 }

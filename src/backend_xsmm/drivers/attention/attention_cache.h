@@ -10,10 +10,12 @@
 #ifndef SINTER_SRC_KERNELS_ATTENTION_CACHE_H
 #define SINTER_SRC_KERNELS_ATTENTION_CACHE_H
 
+#include "backend_xsmm/drivers/attention/attention_cells.h"
 #include "backend_xsmm/drivers/common/matrices.h"
 #include "backend_xsmm/drivers/common/products.h"
 #include "backend_xsmm/drivers/common/tiled.h"
 #include "backend_xsmm/kernel.h"
+#include "backend_xsmm/ukernels/eltwise.h"
 #include "numeric/quant_rows.h"
 
 enum {
@@ -30,17 +32,18 @@ typedef struct cache_plane {
 
 /* K or V of one execute. */
 typedef struct cache_side {
-    tiled_b_t b;              /* its codes; of K, how its coefficients belong to tiles */
-    bool ints;                /* products are of integers */
-    int64_t matrix;           /* bytes of codes from a matrix to the next one, */
-    int64_t block;            /* and of V from a block of tokens to the next one */
-    int64_t of_matrix;        /* and elements */
-    int head, groups, size;   /* elements; groups of coefficients along it, and elements of each */
-    bool checks_tiny;         /* scales may be so small that weights lose bits to them */
-    bool may_be_odd;          /* codes may be infinite or NaN */
-    float one[TILES_COLUMNS]; /* scales of 1 */
+    tiled_b_t b;               /* its codes; of K, how its coefficients belong to tiles */
+    bool ints;                 /* products are of integers */
+    int64_t matrix;            /* bytes of codes from a matrix to the next one, */
+    int64_t block;             /* and of V from a block of tokens to the next one */
+    int64_t of_matrix;         /* and elements */
+    int head, groups, size;    /* elements; groups of coefficients along it, and elements of each */
+    bool checks_tiny;          /* scales may be so small that weights lose bits to them */
+    bool may_be_odd;           /* codes may be infinite or NaN */
+    float unit[TILES_COLUMNS]; /* of codes in integers; 1 in floats */
     const tiles_table_t *floats; /* that loads */
     const quant_rows_t *quant;
+    const eltwise_table_t *fn;
     cache_plane_t scale, zp;
 } cache_side_t;
 
@@ -71,6 +74,9 @@ typedef struct cache_task {
     /* V: the first tokens that must not be read. Their weights are 0, as are those behind the last
      * token up to a multiple of 32. */
     int skip;
+    /* A bit for each token of the cache: others must not be read, and have weights of 0. NULL: all
+     * are seen. */
+    const uint64_t *seen;
     float *out; /* K: a score for each row and token; V: sums for each row */
     int64_t ldo;
 } cache_task_t;
@@ -92,9 +98,10 @@ size_t cache_unpacked(const cache_sizes_t *of, unsigned char *scratch, cache_unp
 /* Makes the strides of a bound operand those of its unpacked tokens. */
 void cache_will_unpack(matrices_t *op, bool is_v);
 /* Unpacks n tokens from `token` on, which do not reach over the end of a block of tokens, of the
- * matrix m that matrix_at has given. m then has these tokens at their places. */
+ * matrix m that matrix_at has given. m then has these tokens at their places. Those that are not in
+ * the set `seen`, if there is one, become zeros. */
 void cache_unpack(features_t features, const matrices_t *op, bool is_v, int64_t token, int n,
-                  const cache_unpacked_t *to, matrix_t *m);
+                  const uint64_t *seen, const cache_unpacked_t *to, matrix_t *m);
 
 /* Carves buffers for heads of K and V of up to so many elements; gives the bytes. */
 size_t cache_buffers(int rows, int64_t head, unsigned char *scratch, cache_buffers_t *out);

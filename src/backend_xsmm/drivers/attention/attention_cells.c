@@ -6,15 +6,7 @@
 
 #include "base/fetch.h"
 
-enum {
-    WORD = 64,        /* columns that are looked at together */
-    FEW_LISTS = 16,   /* as many may be ragged: of runs of 8 columns, */
-    RAGGED = 8,       /* on average; */
-    EVEN = 32,        /* others, of runs of 32, */
-    LEAST_RUNS = 16,  /* but all have room for so many, */
-    MOST_RUNS = 4096, /* and none for more than so many */
-    LONG_RUN = 64     /* cells that are worth a step of their own, which copies nothing */
-};
+enum { LONG_RUN = 64 }; /* cells that are worth a step of their own, which copies nothing */
 
 /* ---- binding --------------------------------------------------------------------------------- */
 
@@ -47,11 +39,9 @@ const char *cells_bind(const bound_t *mask, const int64_t *dims, int nd, feature
             return "the mask has too many rows";
         }
     }
-    const int64_t even = number <= FEW_LISTS ? RAGGED : EVEN;
     out->lists = number;
-    out->most_runs = at_most(out->columns / even + LEAST_RUNS, MOST_RUNS);
-    if (out->columns == 0 || number == 0 || out->columns > INT32_MAX ||
-        number > (int64_t)INT32_MAX / MOST_RUNS) {
+    out->words = (out->columns + CELLS_WORD - 1) / CELLS_WORD;
+    if (out->columns == 0 || number == 0 || out->columns > INT32_MAX || number > INT32_MAX) {
         return "the mask has no elements, or too many";
     }
     out->on = true;
@@ -61,58 +51,16 @@ const char *cells_bind(const bound_t *mask, const int64_t *dims, int nd, feature
 size_t cells_bytes(const cells_t *c, int shares)
 {
     return CELLS_ALIGN + scratch_round((size_t)c->lists * sizeof(cell_list_t)) +
-           scratch_round((size_t)(c->lists * c->most_runs) * sizeof(cell_run_t)) +
-           (size_t)shares * scratch_round((size_t)c->columns / 8 + 8);
+           (size_t)(c->lists + shares) * (size_t)c->words * sizeof(uint64_t);
 }
 
 /* ---- scanning -------------------------------------------------------------------------------- */
-
-/* A list while it is made. */
-typedef struct builder {
-    cell_run_t *runs;
-    int32_t most;
-    cell_run_t open; /* the run that may grow; n 0: none */
-    cell_list_t list;
-} builder_t;
-
-static void close_run(builder_t *b)
-{
-    if (b->open.n == 0) {
-        return;
-    }
-    if (b->list.runs == b->most) {
-        cell_run_t *last = &b->runs[b->most - 1];
-        last->step = 1;
-        last->n = b->open.begin + (b->open.n - 1) * b->open.step + 1 - last->begin;
-        b->list.loose = true;
-        return;
-    }
-    b->runs[b->list.runs++] = b->open;
-}
-
-/* Adds n columns that follow each other, behind those of the list. */
-static void push(builder_t *b, int32_t column, int32_t n)
-{
-    cell_run_t *open = &b->open;
-    const int32_t next = open->begin + open->n * open->step;
-    if (open->n == 1 && n == 1) {
-        open->step = column - open->begin;
-        open->n = 2;
-    } else if (open->n > 0 && column == next && (n == 1 || open->step == 1)) {
-        open->n += n;
-    } else {
-        close_run(b);
-        *open = (cell_run_t){column, 1, n};
-    }
-    b->list.cells += n;
-    b->list.end = column + n;
-}
 
 /* Bit i is byte i, of 64 bytes of 0 or 1. */
 static uint64_t bits_of(const uint8_t *is)
 {
     uint64_t bits = 0;
-    for (int i = 0; i < WORD / 8; i++) {
+    for (int i = 0; i < CELLS_WORD / 8; i++) {
         uint64_t x = 0;
         for (int k = 0; k < 8; k++) {
             x |= (uint64_t)is[i * 8 + k] << (8 * k);
@@ -131,11 +79,11 @@ typedef struct word {
 /* Of types of 16 bits. */
 static inline word_t look_16(const unsigned char *from, uint16_t minus_inf)
 {
-    uint16_t x[WORD];
-    uint8_t is[WORD];
+    uint16_t x[CELLS_WORD];
+    uint8_t is[CELLS_WORD];
     unsigned other = 0;
     memcpy(x, from, sizeof x);
-    for (int i = 0; i < WORD; i++) {
+    for (int i = 0; i < CELLS_WORD; i++) {
         is[i] = x[i] != minus_inf;
         other |= x[i] != minus_inf ? x[i] & 0x7fffu : 0;
     }
@@ -145,10 +93,10 @@ static inline word_t look_16(const unsigned char *from, uint16_t minus_inf)
 static inline word_t look_32(const unsigned char *from)
 {
     enum { MINUS_INF_TOP = 0xff80 };
-    uint32_t x[WORD], other = 0;
-    uint8_t is[WORD];
+    uint32_t x[CELLS_WORD], other = 0;
+    uint8_t is[CELLS_WORD];
     memcpy(x, from, sizeof x);
-    for (int i = 0; i < WORD; i++) {
+    for (int i = 0; i < CELLS_WORD; i++) {
         const bool seen = x[i] != (uint32_t)MINUS_INF_TOP << 16;
         is[i] = seen;
         other |= seen ? x[i] & INT32_MAX : 0;
@@ -160,8 +108,8 @@ static inline word_t look_32(const unsigned char *from)
 static word_t look(const groups_t *mask, const unsigned char *from, int n)
 {
     const size_t bytes = (size_t)mask->type->bits / 8;
-    unsigned char some[WORD * sizeof(float)];
-    if (n < WORD) {
+    unsigned char some[CELLS_WORD * sizeof(float)];
+    if (n < CELLS_WORD) {
         memset(some, 0, sizeof some);
         memcpy(some, from, (size_t)n * bytes);
         from = some;
@@ -169,25 +117,28 @@ static word_t look(const groups_t *mask, const unsigned char *from, int n)
     word_t w = bytes == 4                   ? look_32(from)
                : mask->dtype == sinter_bf16 ? look_16(from, 0xff80)
                                             : look_16(from, 0xfc00);
-    w.seen &= n < WORD ? ((uint64_t)1 << n) - 1 : UINT64_MAX;
+    w.seen &= n < CELLS_WORD ? ((uint64_t)1 << n) - 1 : UINT64_MAX;
     return w;
 }
 
-static void scan_row(const cells_t *c, const unsigned char *row, builder_t *b)
+static cell_list_t scan_row(const cells_t *c, const unsigned char *row, uint64_t *set)
 {
     const int64_t bytes = c->mask.type->bits / 8;
-    for (int64_t i = 0; i < c->columns; i += WORD) {
-        const word_t w = look(&c->mask, row + i * bytes, (int)at_most(c->columns - i, WORD));
-        b->list.terms = b->list.terms || w.terms;
-        for (uint64_t left = w.seen; left != 0;) {
-            const int at = __builtin_ctzll(left);
-            const uint64_t behind = ~(left >> at);
-            const int n = behind == 0 ? WORD : __builtin_ctzll(behind);
-            push(b, (int32_t)i + at, n);
-            left = at + n == WORD ? 0 : left & (UINT64_MAX << (at + n));
+    cell_list_t list = {.begin = (int32_t)c->columns};
+    for (int64_t i = 0; i < c->words; i++) {
+        const int64_t column = i * CELLS_WORD;
+        const word_t w =
+            look(&c->mask, row + column * bytes, (int)at_most(c->columns - column, CELLS_WORD));
+        set[i] = w.seen;
+        list.terms = list.terms || w.terms;
+        if (w.seen != 0) {
+            list.begin = list.cells == 0 ? (int32_t)column + __builtin_ctzll(w.seen) : list.begin;
+            list.end = (int32_t)column + CELLS_WORD - __builtin_clzll(w.seen);
+            list.cells += __builtin_popcountll(w.seen);
         }
     }
-    close_run(b);
+    list.begin = list.cells == 0 ? 0 : list.begin;
+    return list;
 }
 
 /* Where the row of the mask that list i belongs to begins. */
@@ -212,10 +163,8 @@ static int64_t row_of_list(const cells_t *c, int64_t i)
 void cells_scan(const cells_t *c, unsigned char *shared, int tid, int nth)
 {
     for (int64_t i = tid; i < c->lists; i += nth) {
-        builder_t b = {.runs = cells_runs(c, shared, i), .most = (int32_t)c->most_runs};
-        scan_row(c, c->mask.data + row_of_list(c, i) * c->mask.type->bits / 8, &b);
-        b.list.begin = b.list.runs > 0 ? b.runs[0].begin : 0;
-        *cells_list(c, shared, i) = b.list;
+        const unsigned char *row = c->mask.data + row_of_list(c, i) * c->mask.type->bits / 8;
+        *cells_list(c, shared, i) = scan_row(c, row, cells_set(c, shared, i));
     }
 }
 
@@ -224,166 +173,133 @@ void cells_scan(const cells_t *c, unsigned char *shared, int tid, int nth)
 bool cells_equal(const cells_t *c, unsigned char *shared, int64_t i, int64_t k)
 {
     const cell_list_t *x = cells_list(c, shared, i), *y = cells_list(c, shared, k);
-    return i == k || (!x->loose && !x->terms && !y->loose && !y->terms && x->runs == y->runs &&
-                      x->cells == y->cells &&
-                      memcmp(cells_runs(c, shared, i), cells_runs(c, shared, k),
-                             (size_t)x->runs * sizeof(cell_run_t)) == 0);
+    return i == k || (!x->terms && !y->terms && x->cells == y->cells && x->begin == y->begin &&
+                      x->end == y->end &&
+                      memcmp(cells_set(c, shared, i), cells_set(c, shared, k),
+                             (size_t)c->words * sizeof(uint64_t)) == 0);
 }
 
-/* The bits of n columns from `column` on that are in its word. */
-static uint64_t bits_at(int64_t column, int64_t n)
+/* The bits of columns begin..end-1 that are in word i. */
+static inline uint64_t bits_between(int64_t i, int64_t begin, int64_t end)
 {
-    const int from = (int)(column % WORD);
-    const uint64_t bits = n >= WORD ? UINT64_MAX : ((uint64_t)1 << n) - 1;
-    return bits << from;
+    const int64_t from = at_least(begin - i * CELLS_WORD, 0), to = end - i * CELLS_WORD;
+    return (UINT64_MAX << from) & (to < CELLS_WORD ? ((uint64_t)1 << to) - 1 : UINT64_MAX);
 }
 
-/* The first run of a list that does not end before a column. */
-static int first_run(const cell_list_t *list, const cell_run_t *runs, int64_t column)
+int64_t cells_count(const uint64_t *x, const uint64_t *y, int64_t begin, int64_t end, bool in_tiles)
 {
-    int low = 0, high = list->runs;
-    while (low < high) {
-        const int middle = (low + high) / 2;
-        if (runs[middle].begin + (int64_t)(runs[middle].n - 1) * runs[middle].step < column) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
+    enum { TILE = CELLS_WORD / 2 };
+    int64_t n = 0;
+    for (int64_t i = begin / CELLS_WORD; i * CELLS_WORD < end; i++) {
+        const uint64_t some = (x[i] | y[i]) & bits_between(i, begin, end);
+        n += in_tiles ? ((some << TILE != 0) + (some >> TILE != 0)) * TILE
+                      : __builtin_popcountll(some);
     }
-    return low;
+    return n;
 }
 
-/* Puts the cells of a list in columns begin..end-1 into the set `to`, if there is one; gives how
- * many of them are in the set `of`, NULL: of all. */
-static inline __attribute__((always_inline)) int64_t over_cells(const cells_t *c,
-                                                                unsigned char *shared, int64_t i,
-                                                                int64_t begin, int64_t end,
-                                                                const uint64_t *of, uint64_t *to)
+void cells_join(uint64_t *to, const uint64_t *set, int64_t begin, int64_t end)
 {
-    const cell_list_t *list = cells_list(c, shared, i);
-    const cell_run_t *runs = cells_runs(c, shared, i);
-    int64_t cells = 0;
-    for (int k = first_run(list, runs, begin); k < list->runs && runs[k].begin < end; k++) {
-        const int64_t first = runs[k].begin, step = runs[k].step,
-                      skip = at_least(begin - first + step - 1, 0) / step,
-                      before = at_most(first + runs[k].n * step, end);
-        for (int64_t at = first + skip * step, n; at < before; at += n) {
-            n = step == 1 ? at_most(before - at, WORD - at % WORD) : step;
-            const uint64_t bits = bits_at(at, step == 1 ? n : 1);
-            cells += __builtin_popcountll(of != NULL ? of[at / WORD] & bits : bits);
-            if (to != NULL) {
-                to[at / WORD] |= bits;
-            }
-        }
+    for (int64_t i = begin / CELLS_WORD; i * CELLS_WORD < end; i++) {
+        to[i] |= set[i] & bits_between(i, begin, end);
     }
-    return cells;
-}
-
-void cells_add(const cells_t *c, unsigned char *shared, int64_t i, int64_t begin, int64_t end,
-               uint64_t *set)
-{
-    over_cells(c, shared, i, begin, end, NULL, set);
-}
-
-int64_t cells_count(const cells_t *c, unsigned char *shared, int64_t i, int64_t begin, int64_t end)
-{
-    return over_cells(c, shared, i, begin, end, NULL, NULL);
-}
-
-int64_t cells_common(const cells_t *c, unsigned char *shared, int64_t i, int64_t begin, int64_t end,
-                     const uint64_t *set)
-{
-    return over_cells(c, shared, i, begin, end, set, NULL);
 }
 
 /* ---- walks ----------------------------------------------------------------------------------- */
 
-cell_walk_t cells_walk(const cells_t *c, unsigned char *shared, const int64_t *idx, int nd,
-                       int64_t begin, int64_t end)
+/* The first column of a walk from `column` on; its end, if there is none. */
+static int64_t next_column(const cell_walk_t *w, int64_t column)
 {
-    const int64_t i = cells_number(c, idx, nd);
-    cell_walk_t w = {.c = c,
-                     .list = cells_list(c, shared, i),
-                     .runs = cells_runs(c, shared, i),
-                     .mask = c->mask.data + row_of_list(c, i) * c->mask.type->bits / 8,
-                     .end = end};
-    w.run = first_run(w.list, w.runs, begin);
-    if (w.run < w.list->runs && w.runs[w.run].begin < begin) {
-        const cell_run_t *run = &w.runs[w.run];
-        w.at = (int32_t)((begin - run->begin + run->step - 1) / run->step);
+    if (column >= w->end) {
+        return w->end;
     }
-    return w;
+    int64_t i = column / CELLS_WORD;
+    uint64_t word = w->set[i] & (UINT64_MAX << column % CELLS_WORD);
+    while (word == 0 && (i + 1) * CELLS_WORD < w->end) {
+        word = w->set[++i];
+    }
+    return word == 0 ? w->end : at_most(i * CELLS_WORD + __builtin_ctzll(word), w->end);
 }
 
-cell_walk_t cells_walk_set(const cells_t *c, const uint64_t *set, int64_t begin, int64_t end)
+/* How many cells from w->next on are `step` columns apart from each other, up to `most`: words are
+ * compared with what they then have. */
+static int evenly_spaced(const cell_walk_t *w, int64_t step, int most)
 {
-    return (cell_walk_t){.c = c, .set = set, .next = begin, .end = end};
-}
-
-static int next_of_set(cell_walk_t *w, int most, int32_t *cell)
-{
+    uint64_t spaced = 1; /* the bits of a word that begins with a cell */
+    int64_t at = w->next;
     int n = 0;
-    while (w->next < w->end && n < most) {
-        uint64_t word = w->set[w->next / WORD] & (UINT64_MAX << (w->next % WORD));
-        const int64_t base = w->next / WORD * WORD;
-        w->next = base + WORD;
-        for (; word != 0; word &= word - 1) {
-            const int64_t column = base + __builtin_ctzll(word);
-            if (column >= w->end) {
-                w->next = w->end;
-                break;
-            }
-            if (n == most) {
-                w->next = column;
-                break;
-            }
-            cell[n++] = (int32_t)column;
+    for (int64_t i = step; i < CELLS_WORD; i += step) {
+        spaced |= (uint64_t)1 << i;
+    }
+    while (n < most && at < w->end) {
+        const int64_t i = at / CELLS_WORD;
+        const uint64_t behind = bits_between(i, at, w->end), has = w->set[i] & behind,
+                       expected = (spaced << at % CELLS_WORD) & behind, other = has ^ expected;
+        if (other != 0) {
+            const uint64_t before = ((uint64_t)1 << __builtin_ctzll(other)) - 1;
+            n += __builtin_popcountll(expected & before);
+            return n < most ? n : most;
+        }
+        n += __builtin_popcountll(expected);
+        at += __builtin_popcountll(expected) * step;
+        if (next_column(w, (i + 1) * CELLS_WORD) < at) { /* another one before the next cell */
+            break;
         }
     }
-    return n;
-}
-
-/* Whether the mask leaves a column of a loose run to the row. */
-static bool is_seen(const cell_walk_t *w, int64_t column)
-{
-    return (look(&w->c->mask, w->mask + column * w->c->mask.type->bits / 8, 1).seen & 1) != 0;
+    return n < most ? n : most;
 }
 
 int cells_next(cell_walk_t *w, int most, int32_t *cell, int64_t *step)
 {
-    int n = 0;
-    *step = 0;
-    if (w->set != NULL) {
-        n = next_of_set(w, most, cell);
-        *step = n > 0 && cell[n - 1] - cell[0] == n - 1 ? 1 : 0;
+    w->next = next_column(w, w->next);
+    if (w->next >= w->end) {
+        return 0;
+    }
+    const int64_t first = w->next, second = next_column(w, first + 1);
+    int n = 1;
+    *step = 1;
+    if (second < w->end) {
+        *step = second - first;
+        n = evenly_spaced(w, *step, most);
+    }
+    const int64_t behind = first + (n - 1) * *step + 1;
+    if (n == most || n >= LONG_RUN || next_column(w, behind) == w->end) {
+        for (int i = 0; i < n; i++) {
+            cell[i] = (int32_t)(first + i * *step);
+        }
+        w->next = behind;
         return n;
     }
-    while (w->run < w->list->runs && n < most) {
-        const cell_run_t *run = &w->runs[w->run];
-        const bool loose = w->list->loose && w->run == w->list->runs - 1;
-        const int64_t first = run->begin + (int64_t)w->at * run->step,
-                      before = (at_least(w->end - first, 0) + run->step - 1) / run->step;
-        const int left = (int)at_most(run->n - w->at, before),
-                  take = left < most - n ? left : most - n;
-        if (take == 0 || (n > 0 && left >= LONG_RUN)) {
-            break;
+    *step = 0;
+    n = 0;
+    for (int64_t i = first / CELLS_WORD; i * CELLS_WORD < w->end && n < most; i++) {
+        uint64_t word = w->set[i] & bits_between(i, w->next, w->end);
+        if (word == UINT64_MAX && n > 0) {
+            break; /* a long run */
         }
-        *step = n == 0 && !loose ? run->step : 0;
-        for (int i = 0; i < take; i++) {
-            const int64_t column = first + i * run->step;
-            cell[n] = (int32_t)column;
-            n += !loose || is_seen(w, column);
-        }
-        w->at += take;
-        if (w->at == run->n) {
-            w->at = 0;
-            w->run++;
-        }
-        if (n >= LONG_RUN && *step > 0) {
-            break;
+        for (; word != 0 && n < most; word &= word - 1) {
+            cell[n++] = (int32_t)(i * CELLS_WORD) + __builtin_ctzll(word);
         }
     }
+    w->next = cell[n - 1] + 1;
     return n;
+}
+
+int cells_next_tiles(cell_walk_t *w, int most, int64_t *column)
+{
+    enum { TILE = CELLS_WORD / 2 };
+    const int64_t first = next_column(w, w->next) / TILE * TILE,
+                  end = at_most((first / most + 1) * most, w->end);
+    if (next_column(w, w->next) >= w->end) {
+        return 0;
+    }
+    w->next = first + TILE;
+    while (w->next < end && cells_of_tile(w->set, w->next) != 0) {
+        w->next += TILE;
+    }
+    w->next = at_most(w->next, end);
+    *column = first;
+    return (int)(w->next - first);
 }
 
 /* ---- what masks add -------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* Lists of cells: which columns of the scores, that is which tokens of a cache, rows see, where
- * that is more than one range. A list is made of runs, in the order of columns. Rows that have the
+ * that is more than one range. A list is a set of columns, one bit for each. Rows that have the
  * same list make a group, whose tokens are read together; tokens that are in no list are not read
- * at all.
+ * at all. Caches in tiles are read by whole tiles of 32 tokens, of which some are in a list.
  *
  * Lists are made from a mask in memory, once for each execute of a step, before its products: a
  * column is in the list of a row unless the mask is -inf there. */
@@ -11,19 +11,12 @@
 #include "backend_xsmm/drivers/common/matrices.h"
 #include "backend_xsmm/kernel.h"
 
-/* Columns begin, begin + step .. of a list, n of them. */
-typedef struct cell_run {
-    int32_t begin, step, n;
-} cell_run_t;
+enum { CELLS_WORD = 64 }; /* columns of a word of a set */
 
 typedef struct cell_list {
-    int32_t runs;
-    int32_t cells;      /* at least as many as there are */
+    int32_t cells;      /* as many as there are */
     int32_t begin, end; /* the first one, and behind the last one */
     bool terms;         /* the mask has other numbers than 0 for some */
-    /* There was no room for more runs: columns of the last one that the mask makes -inf are not in
-     * the list. */
-    bool loose;
 } cell_list_t;
 
 enum { CELLS_ALIGN = 64 }; /* bytes */
@@ -34,7 +27,7 @@ typedef struct cells {
     groups_t mask;
     /* By batch dim and row: elements of the mask, and numbers of lists. */
     int64_t stride[SINTER_MAX_NDIMS], list[SINTER_MAX_NDIMS];
-    int64_t lists, columns, most_runs;
+    int64_t lists, columns, words; /* words: of a set */
     features_t features;
     size_t at; /* of the lists in shared memory */
 } cells_t;
@@ -71,48 +64,40 @@ static inline cell_list_t *cells_list(const cells_t *c, unsigned char *shared, i
     return (cell_list_t *)(void *)cells_begin(c, shared) + i;
 }
 
-static inline cell_run_t *cells_runs(const cells_t *c, unsigned char *shared, int64_t i)
+/* The columns of list i; behind all of these, sets of shares have the numbers from c->lists on. */
+static inline uint64_t *cells_set(const cells_t *c, unsigned char *shared, int64_t i)
 {
     const size_t lists = scratch_round((size_t)c->lists * sizeof(cell_list_t));
-    return (cell_run_t *)(void *)(cells_begin(c, shared) + lists) + i * c->most_runs;
-}
-
-/* A share's set of columns, one bit for each. */
-static inline uint64_t *cells_set(const cells_t *c, unsigned char *shared, int share)
-{
-    const size_t runs = scratch_round((size_t)(c->lists * c->most_runs) * sizeof(cell_run_t)),
-                 set = scratch_round((size_t)c->columns / 8 + 8);
-    return (uint64_t *)(void *)((unsigned char *)cells_runs(c, shared, 0) + runs +
-                                (size_t)share * set);
+    return (uint64_t *)(void *)(cells_begin(c, shared) + lists) + i * c->words;
 }
 
 bool cells_equal(const cells_t *c, unsigned char *shared, int64_t i, int64_t k);
-/* Puts the cells of a list in columns begin..end-1 into a set; and how many there are. */
-void cells_add(const cells_t *c, unsigned char *shared, int64_t i, int64_t begin, int64_t end,
-               uint64_t *set);
-int64_t cells_count(const cells_t *c, unsigned char *shared, int64_t i, int64_t begin, int64_t end);
-/* How many of them are in a set. */
-int64_t cells_common(const cells_t *c, unsigned char *shared, int64_t i, int64_t begin, int64_t end,
-                     const uint64_t *set);
 
-/* A walk over the columns of a list, or of a set, from `next` on and before `end`. */
+/* How many of the columns begin..end-1 are in one of two sets; in_tiles: or lie in a tile with one
+ * that is. */
+int64_t cells_count(const uint64_t *x, const uint64_t *y, int64_t begin, int64_t end,
+                    bool in_tiles);
+/* Puts those columns of a set into another one. */
+void cells_join(uint64_t *to, const uint64_t *set, int64_t begin, int64_t end);
+/* The bits of 32 columns from `column` on, a multiple of 32. */
+static inline uint32_t cells_of_tile(const uint64_t *set, int64_t column)
+{
+    return (uint32_t)(set[column / CELLS_WORD] >> column % CELLS_WORD);
+}
+
+/* A walk over the columns of a set from `next` on and before `end`. */
 typedef struct cell_walk {
-    const cells_t *c;
-    const cell_list_t *list;
-    const cell_run_t *runs;
-    const unsigned char *mask; /* of the list: its row of the mask */
-    const uint64_t *set;       /* NULL: of a list */
+    const uint64_t *set;
     int64_t next, end;
-    int run;    /* the list's next run, */
-    int32_t at; /* and its next cell */
 } cell_walk_t;
 
-cell_walk_t cells_walk(const cells_t *c, unsigned char *shared, const int64_t *idx, int nd,
-                       int64_t begin, int64_t end);
-cell_walk_t cells_walk_set(const cells_t *c, const uint64_t *set, int64_t begin, int64_t end);
 /* The next cells of a walk, at most so many; gives their number, 0 at the end. *step: from each
  * one to the next; 0: they are not evenly spaced. */
 int cells_next(cell_walk_t *w, int most, int32_t *cell, int64_t *step);
+/* The same by whole tiles of 32 columns that are a multiple of 32 and have some cells, as many as
+ * follow each other before a multiple of `most` columns. Gives their number of columns, the last
+ * of them before the end of the walk, and *column, the first one. */
+int cells_next_tiles(cell_walk_t *w, int most, int64_t *column);
 
 /* The mask at n cells of the row at idx. raw: memory for as many of its elements. */
 void cells_terms(const cells_t *c, const int64_t *idx, int nd, const int32_t *cell, int n,

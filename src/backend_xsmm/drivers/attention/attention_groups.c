@@ -8,14 +8,15 @@
 typedef struct row_group {
     int r0, n;
     bool mixed; /* some see cells that others do not */
+    bool masks; /* so that cells are masked, as where whole tiles are read */
     cell_walk_t walk;
 } row_group_t;
 
 /* Some tokens of a group: a tile of K and V. */
 typedef struct token_tile {
-    int64_t t0; /* of a tile where tokens lie; lists: 0 */
+    int64_t t0; /* the first one, where they follow each other; 0 where t->b.cell has them */
     int n;
-    int64_t step; /* lists: as cells_next says */
+    int64_t step; /* in t->b.cell, as cells_next says */
 } token_tile_t;
 
 /* ---- groups ---------------------------------------------------------------------------------- */
@@ -43,31 +44,51 @@ static int equal_rows(const task_t *t, int r0, int end)
     return r - r0;
 }
 
+/* The columns that row r sees. */
+static const uint64_t *set_of(const task_t *t, int r)
+{
+    return cells_set(&t->st->cells, t->worker->shared, number_of(t, r));
+}
+
+/* The set of this share. */
+static uint64_t *own_set(const task_t *t)
+{
+    const cells_t *c = &t->st->cells;
+    return cells_set(c, t->worker->shared, c->lists + t->worker->tid);
+}
+
+/* Puts what row r sees of a span into the set of this share. */
+static void join_row(const task_t *t, int r, span_t span)
+{
+    const span_t sees = t->sees[r];
+    cells_join(own_set(t), set_of(t, r), at_least(span.begin, sees.begin),
+               at_most(span.end, sees.end));
+}
+
 /* Lets rows before `end` join a group as long as reading their cells of a span together is less
  * work than reading those of each on their own. To load a tile, or to decode tokens, takes as long
- * as some rows of products with it. */
+ * as some rows of products with it. The set of this share becomes what the group sees. */
 static void join_rows(task_t *t, row_group_t *group, bool decoded, int end, span_t span)
 {
     const int loading = decoded ? 8 : 16;
-    const cells_t *c = &t->st->cells;
-    unsigned char *shared = t->worker->shared;
-    const int64_t a = span.begin, z = span.end, number = number_of(t, group->r0);
-    uint64_t *set = cells_set(c, shared, t->worker->tid);
-    int64_t cells = cells_count(c, shared, number, a, z);
+    const bool in_tiles = attention_in_tiles(t->c);
+    const int64_t a = span.begin, z = span.end;
+    uint64_t *set = own_set(t);
+    memset(set + a / CELLS_WORD, 0,
+           (size_t)((z - 1) / CELLS_WORD - a / CELLS_WORD + 1) * sizeof *set);
+    join_row(t, group->r0, span);
+    int64_t cells = cells_count(set, set, a, z, in_tiles);
     for (int more; group->r0 + group->n < end; group->n += more) {
         const int r = group->r0 + group->n;
-        const int64_t own = cells_count(c, shared, number_of(t, r), a, z);
-        if (!group->mixed) {
-            memset(set + a / 64, 0, (size_t)((z + 63) / 64 - a / 64) * sizeof *set);
-            cells_add(c, shared, number, a, z, set);
-        }
+        const uint64_t *other = set_of(t, r);
+        const int64_t own = cells_count(other, other, a, z, in_tiles),
+                      both = cells_count(set, other, a, z, in_tiles);
         more = equal_rows(t, r, end);
-        const int64_t both = cells + own - cells_common(c, shared, number_of(t, r), a, z, set);
         if ((loading + group->n + more) * both >
             (loading + group->n) * cells + (loading + more) * own) {
             return;
         }
-        cells_add(c, shared, number_of(t, r), a, z, set);
+        join_row(t, r, span);
         cells = both;
         group->mixed = true;
     }
@@ -79,22 +100,19 @@ static row_group_t group_of(task_t *t, int r0, int end, span_t span)
     const bool decoded = is_decoded(&t->st->k_side) || is_decoded(&t->st->v_side);
     const cells_t *c = &t->st->cells;
     row_group_t group = {.r0 = r0};
-    end = decoded ? (int)at_most(end, r0 + DECODE_ROWS) : end;
+    end = decoded ? (int)at_most(end, r0 + attention_most_rows(t->c)) : end;
     group.n = c->on ? equal_rows(t, r0, end) : end - r0;
     if (c->on) {
         join_rows(t, &group, decoded, end, span);
     }
+    group.masks = group.mixed || (c->on && attention_in_tiles(t->c));
     const span_t sees = attention_columns(t, r0, group.n);
-    const int64_t begin = at_least(span.begin, group.mixed ? sees.begin : t->sees[r0].begin),
-                  before = at_most(span.end, sees.end);
-    if (!c->on) {
-        group.walk = (cell_walk_t){.next = at_least(span.begin, sees.begin), .end = before};
-    } else if (group.mixed) {
-        group.walk =
-            cells_walk_set(c, cells_set(c, t->worker->shared, t->worker->tid), begin, before);
-    } else {
-        group.walk = cells_walk(c, t->worker->shared, t->idx[r0], t->st->d.nb + 2, begin, before);
-    }
+    group.walk = (cell_walk_t){
+        .set = !c->on        ? NULL
+               : group.masks ? own_set(t)
+                             : set_of(t, r0),
+        .next = at_least(span.begin, c->on && !group.masks ? t->sees[r0].begin : sees.begin),
+        .end = at_most(span.end, sees.end)};
     return group;
 }
 
@@ -162,6 +180,10 @@ static bool next_tile(task_t *t, row_group_t *group, next_tokens_t *next, token_
         w->next += tile->n;
         return tile->n > 0;
     }
+    if (attention_in_tiles(t->c)) {
+        tile->n = cells_next_tiles(w, t->c->tk, &tile->t0);
+        return tile->n > 0;
+    }
     tile->t0 = 0;
     tile->n = cells_next(w, t->c->tk, t->b.cell, &tile->step);
     if (tile->n == 0) {
@@ -179,6 +201,9 @@ static bool next_tile(task_t *t, row_group_t *group, next_tokens_t *next, token_
 /* The first of the cells of a tile that is not before `column`. */
 static int place_of(const task_t *t, const token_tile_t *tile, int64_t column)
 {
+    if (attention_in_tiles(t->c)) {
+        return (int)at_most(at_least(column - tile->t0, 0), tile->n);
+    }
     int low = 0, high = tile->n;
     while (low < high) {
         const int middle = (low + high) / 2;
@@ -196,7 +221,7 @@ static span_t columns_of(const task_t *t, const row_group_t *group, const strip_
                          const token_tile_t *tile)
 {
     int64_t begin = INT32_MAX, end = 0;
-    if (!group->mixed) {
+    if (!group->masks) {
         return (span_t){0, tile->n};
     }
     for (int r = strip->r0; r < strip->r0 + strip->n; r++) {
@@ -204,7 +229,8 @@ static span_t columns_of(const task_t *t, const row_group_t *group, const strip_
         begin = at_most(begin, at_least(list->begin, t->sees[r].begin));
         end = at_least(end, at_most(list->end, t->sees[r].end));
     }
-    return (span_t){place_of(t, tile, begin) / ATT_GRAIN * ATT_GRAIN, place_of(t, tile, end)};
+    const int grain = attention_in_tiles(t->c) ? TILES_K : ATT_GRAIN;
+    return (span_t){place_of(t, tile, begin) / grain * grain, place_of(t, tile, end)};
 }
 
 /* ---- masks ----------------------------------------------------------------------------------- */
@@ -220,7 +246,16 @@ static void hide(float *x, int64_t from, int64_t to)
 static bool is_range(const task_t *t, int r)
 {
     const cell_list_t *list = list_of(t, r);
-    return !list->terms && !list->loose && list->cells == list->end - list->begin;
+    return !list->terms && list->cells == list->end - list->begin;
+}
+
+/* What the mask of row r has at the tokens of a tile. */
+static void load_terms(const task_t *t, int r, const token_tile_t *tile)
+{
+    const bool in_tiles = attention_in_tiles(t->c);
+    const int32_t first = (int32_t)tile->t0;
+    cells_terms(&t->st->cells, t->idx[r], t->st->d.nb + 2, in_tiles ? &first : t->b.cell, tile->n,
+                in_tiles ? 1 : tile->step, t->b.mask, t->b.terms);
 }
 
 /* What the mask says about the columns of a tile: of cells that a row does not see scores become
@@ -228,8 +263,6 @@ static bool is_range(const task_t *t, int r)
 static void apply_mask(task_t *t, const row_group_t *group, const strip_t *strip,
                        const token_tile_t *tile, span_t columns)
 {
-    const cells_t *c = &t->st->cells;
-    const int nd = t->st->d.nb + 2;
     bool terms = false;
     t->scale = t->st->scale;
     for (int r = strip->r0; r < strip->r0 + strip->n; r++) {
@@ -243,25 +276,27 @@ static void apply_mask(task_t *t, const row_group_t *group, const strip_t *strip
         t->scale = 1;
     }
     int64_t loaded = -1;
-    for (int i = 0; i < strip->n && (terms || group->mixed); i++) {
+    for (int i = 0; i < strip->n && (terms || group->masks); i++) {
         const int r = strip->r0 + i;
         const cell_list_t *list = list_of(t, r);
         span_t sees = t->sees[r];
         float *x = t->b.s + i * t->c->ld_s;
         if (is_range(t, r)) {
             sees = (span_t){at_least(sees.begin, list->begin), at_most(sees.end, list->end)};
-        } else if (group->mixed || list->terms) {
+        } else if (attention_in_tiles(t->c) && !list->terms) {
+            t->c->fn->keep_row(x + columns.begin, set_of(t, r), tile->t0 + columns.begin,
+                               (int)(columns.end - columns.begin), -INFINITY);
+        } else if (group->masks || list->terms) {
             if (number_of(t, r) != loaded) {
                 loaded = number_of(t, r);
-                cells_terms(c, t->idx[r], nd, t->b.cell, tile->n, tile->step, t->b.mask,
-                            t->b.terms);
+                load_terms(t, r, tile);
             }
             const float *term = t->b.terms;
             for (int64_t k = columns.begin; k < columns.end; k++) {
                 x[k] = term[k] == -INFINITY ? -INFINITY : x[k] + term[k];
             }
         }
-        if (group->mixed) {
+        if (group->masks) {
             hide(x, columns.begin, at_most(place_of(t, tile, sees.begin), columns.end));
             hide(x, at_least(place_of(t, tile, sees.end), columns.begin), columns.end);
         }
@@ -272,6 +307,10 @@ static void apply_mask(task_t *t, const row_group_t *group, const strip_t *strip
 
 static void load_queries(task_t *t, const row_group_t *group)
 {
+    if (t->c->cache) {
+        attention_cache_queries(t, group->r0, group->n);
+        return;
+    }
     if (is_decoded(&t->st->k_side)) {
         decode_query(&t->st->k_side, &t->b.decode, group->n,
                      t->b.q + (int64_t)group->r0 * t->c->ld_q, t->c->ld_q);
@@ -316,6 +355,7 @@ static void run_group(task_t *t, row_group_t *group, next_tokens_t *next)
             load_queries(t, group);
             loaded = true;
         }
+        t->seen = group->masks && attention_in_tiles(t->c) ? group->walk.set : NULL;
         attention_load(t, tile.t0, tile.n, true);
         for (int i = 0; i < group->n; i += t->c->strip) {
             const strip_t strip = attention_strip_of(t, group->r0 + i, group->n - i);
@@ -345,5 +385,6 @@ bool attention_groups(task_t *t, int r0, int n, span_t span)
     t->k_next = next.k_next;
     t->v_next = next.v_next;
     t->scale = t->st->scale;
+    t->seen = NULL;
     return mixed;
 }

@@ -58,7 +58,10 @@ typedef struct task {
     bool resumes;     /* m, l and acc hold the sums of earlier columns of the part */
     int64_t until;    /* columns up to this one follow in the same item */
     int tile;         /* tokens in it */
-    int rows;         /* in this block */
+    /* Caches in tiles: the columns that some row sees, where that is not all of the tile. NULL: it
+     * is. */
+    const uint64_t *seen;
+    int rows; /* in this block */
     int64_t row0, dv0;
     int dv;                                  /* columns of this chunk of Dv */
     int64_t idx[ATT_ROWS][SINTER_MAX_NDIMS]; /* [batch.., s, -] of each row */
@@ -99,6 +102,8 @@ void attention_index(const attention_dims_t *d, int64_t kv, int64_t row, int64_t
 void attention_take(task_t *t, int64_t item);
 /* The same, and loads the queries where the item is decoded. */
 void attention_start(task_t *t, int64_t item);
+/* Prepares n rows of Q from r0 on, which are loaded, for products with caches in tiles. */
+void attention_cache_queries(task_t *t, int r0, int n);
 /* Loads n rows of Q from r0 on, unless D is so long that products load it chunk by chunk. */
 void attention_queries(task_t *t, int r0, int n);
 /* Columns from the first to the last one that n rows from r0 on see, from a whole grain on. */
@@ -144,7 +149,7 @@ static inline bool attention_by_groups(const task_t *t)
 {
     const attention_state_t *st = t->st;
     const bool decodes = is_decoded(&st->k_side) || is_decoded(&st->v_side);
-    return st->cells.on || (st->d.rows > DECODE_ROWS && decodes && !t->c->cache);
+    return st->cells.on || (decodes && st->d.rows > attention_most_rows(t->c));
 }
 
 /* The sums of n rows from r0 on over the columns of a span, added to those of earlier columns where

@@ -88,8 +88,9 @@ void attention_take(task_t *t, int64_t item)
     t->v_first = t->v.codes.first;
 }
 
-/* Tokens token..token+nt-1 of a cache in tiles, against the queries. */
-static cache_task_t cache_task(const task_t *t, const cache_side_t *side, int64_t token, int nt)
+/* Tokens token..token+nt-1 of a cache in tiles, against some rows of queries. */
+static cache_task_t cache_task(const task_t *t, const cache_side_t *side, int64_t token, int nt,
+                               int rows)
 {
     return (cache_task_t){.side = side,
                           .buffers = &t->b.cache,
@@ -98,21 +99,26 @@ static cache_task_t cache_task(const task_t *t, const cache_side_t *side, int64_
                           .limbs = limbs_of(t->c->kind),
                           .token = token,
                           .tokens = nt,
-                          .rows = t->rows,
-                          .x = t->b.q,
-                          .ldx = t->c->ld_q};
+                          .seen = t->seen,
+                          .rows = rows};
+}
+
+void attention_cache_queries(task_t *t, int r0, int n)
+{
+    cache_task_t task = cache_task(t, &t->st->k_cache, 0, 0, n);
+    task.x = t->b.q + (int64_t)r0 * t->c->ld_q;
+    task.ldx = t->c->ld_q;
+    cache_queries(&task);
 }
 
 void attention_start(task_t *t, int64_t item)
 {
     attention_take(t, item);
-    if (t->c->cache) {
-        const cache_task_t task = cache_task(t, &t->st->k_cache, 0, 0);
+    if (is_decoded(&t->st->k_side)) {
         attention_queries(t, 0, t->rows);
-        cache_queries(&task);
-    } else if (is_decoded(&t->st->k_side)) {
-        attention_queries(t, 0, t->rows);
-        if (!attention_by_groups(t)) {
+        if (t->c->cache && !attention_by_groups(t)) {
+            attention_cache_queries(t, 0, t->rows);
+        } else if (!attention_by_groups(t)) {
             decode_query(&t->st->k_side, &t->b.decode, t->rows, t->b.q, t->c->ld_q);
         }
     }
@@ -261,11 +267,11 @@ void attention_load(task_t *t, int64_t t0, int nt, bool with_v)
     const attention_config_t *c = t->c;
     if (c->unpacks_k.bits > 0) {
         t->k.codes.first = t->k_first;
-        cache_unpack(c->all, &t->st->k, false, t0, nt, &t->b.k_unpacked, &t->k);
+        cache_unpack(c->all, &t->st->k, false, t0, nt, t->seen, &t->b.k_unpacked, &t->k);
     }
     if (c->unpacks_v.bits > 0 && with_v) {
         t->v.codes.first = t->v_first;
-        cache_unpack(c->all, &t->st->v, true, t0, nt, &t->b.v_unpacked, &t->v);
+        cache_unpack(c->all, &t->st->v, true, t0, nt, t->seen, &t->b.v_unpacked, &t->v);
     }
     t->tile = nt;
     t->k_floats = t->v_floats = false;
@@ -339,7 +345,7 @@ void attention_scores(task_t *t, const strip_t *strip, int64_t t0, int at, int n
     const attention_config_t *c = t->c;
     const int64_t D = t->st->d.D;
     if (t->c->cache) {
-        cache_task_t task = cache_task(t, &t->st->k_cache, t0 + at, nt);
+        cache_task_t task = cache_task(t, &t->st->k_cache, t0 + at, nt, strip->n);
         task.out = t->b.s + at;
         task.ldo = c->ld_s;
         cache_scores(&task);
@@ -411,7 +417,7 @@ void attention_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, i
     }
     if (c->cache) {
         const int skip = at % TILES_K, end = (at + nt + TILES_K - 1) / TILES_K * TILES_K;
-        cache_task_t task = cache_task(t, &t->st->v_cache, t0 + at - skip, nt + skip);
+        cache_task_t task = cache_task(t, &t->st->v_cache, t0 + at - skip, nt + skip, strip->n);
         for (int r = 0; r < strip->n; r++) {
             zero_columns(b->s + r * c->ld_s, at - skip, at);
             zero_columns(b->s + r * c->ld_s, at + nt, end);
@@ -419,7 +425,7 @@ void attention_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, i
         task.x = b->s + at - skip;
         task.ldx = c->ld_s;
         task.skip = skip;
-        task.out = b->acc;
+        task.out = b->acc + (int64_t)strip->r0 * c->ld_v;
         task.ldo = c->ld_v;
         cache_accumulate(&task);
     } else if (is_decoded(&t->st->v_side)) {

@@ -671,6 +671,7 @@ void attention_work(const kernel_t *self, const problem_t *p, const void *config
     t.scale = st->scale;
     t.resumes = t.has_queries = false;
     t.k_next.at = t.v_next.at = NULL;
+    t.seen = NULL;
     attention_buffers(t.c, p->step, w->scratch, &t.b);
     if (st->d.piece > 0 && phase == 0) {
         pieces_in_range(&t, w->tid, w->nth);
