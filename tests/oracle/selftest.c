@@ -320,6 +320,12 @@ static void test_softmax(void)
         EXPECT("masked softmax", r, false, 0, 0, 1, 0);
     }
     orc_result_free(r);
+    if (run_one(CALL(softmax, f32, ATTRS(STR(mode, "inf_as_zero"), S64S(axis, -1)),
+                     TENSOR(1, f32, DIMS(1, 3), -INFINITY, NAN, -INFINITY)),
+                r)) {
+        EXPECT("softmax of -inf and NaN", r, false, NAN, NAN, NAN);
+    }
+    orc_result_free(r);
     if (run_one(CALL(softmax, f32, ATTRS(S64S(axis, -1)),
                      TENSOR(1, f32, DIMS(1, 2), -INFINITY, -INFINITY)),
                 r)) {

@@ -38,17 +38,19 @@ static void add_error(row_t *r, double x, double y, double d)
 /* y = e^(x - max) / sum, and the denominator's errors. False for a row that is -inf throughout. */
 static bool exponentials(row_t *r)
 {
+    bool has_nan = false;
     double terms;
 
     r->max = r->sink;
     r->sum = r->less = r->more = 0;
     for (int64_t i = 0; i < r->n; i++) {
         r->max = r->x[i] > r->max ? r->x[i] : r->max;
+        has_nan = has_nan || isnan(r->x[i]);
     }
     for (int64_t i = 0; i < r->n; i++) {
         r->sum += r->y[i] = exp(r->x[i] - r->max);
     }
-    if (r->max == -INFINITY && r->n && !isnan(r->x[0])) {
+    if (r->max == -INFINITY && r->n && !has_nan) {
         return false;
     }
     r->sum += r->sink == -INFINITY ? 0 : exp(r->sink - r->max);

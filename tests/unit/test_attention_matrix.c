@@ -247,8 +247,8 @@ static const property_t cells_values[N_PROPERTIES] = {
                {1 << 8 | 1, 4 << 8 | 1, 8 << 8 | 2, 12 << 8 | 4, 16 << 8 | 2, 17 << 8 | 1}},
     [K_TYPE] = {"K", 10, 0, {TYPES}},
     [V_TYPE] = {"V", 10, 0, {TYPES}},
-    [K_GROUP] = {"K groups", 5, 0, {16, 32, 64, TOKEN, CHANNEL}},
-    [V_GROUP] = {"V groups", 5, 0, {16, 32, 64, TOKEN, CHANNEL}},
+    [K_GROUP] = {"K groups", 5, 0, {16, 32, 64, TOKEN, 24}},
+    [V_GROUP] = {"V groups", 5, 0, {16, 32, 64, TOKEN, 48}},
     [SCALE] = {"scales", 5, 0, {sinter_f16, sinter_f32, sinter_bf16, sinter_e8m0, sinter_f8_e4m3}},
     [ZP] = {"zero points", 5, 0, {0, 8, 4, FLOAT_ZPS, OFFSETS}},
     [MASK] = {"mask", 1, 0, {ADDED}},
@@ -256,10 +256,10 @@ static const property_t cells_values[N_PROPERTIES] = {
     [QUERY] = {"query", 3, 0, {sinter_f32, sinter_f16, sinter_bf16}},
     [STORED] = {"stored", 3, 0, {TOKEN_ROWS, TRANSPOSED_K, SIDE_BY_SIDE}},
     [DYNAMIC] = {"dynamic", 1, 0, {0}},
-    [Q_BATCH] = {"Q batches", 4, 0, {ONE, SEVERAL, OPEN_ONE, OPEN_SEVERAL}},
+    [Q_BATCH] = {"Q batches", 2, 0, {ONE, SEVERAL}},
     [K_BATCH] = {"K batches", 2, 0, {ONE, SEVERAL}},
     [V_BATCH] = {"V batches", 2, 0, {ONE, SEVERAL}},
-    [MASK_BATCH] = {"mask batches", 4, 0, {ONE, SEVERAL, OPEN_ONE, OPEN_SEVERAL}},
+    [MASK_BATCH] = {"mask batches", 2, 0, {ONE, SEVERAL}},
     [TILES] = {"tiles", 2, 0, {BOTH, CHOSEN}},
     [NUMBERS] = {"numbers", 1, 0, {USUAL}},
     [CELLS] = {"cells",
@@ -355,8 +355,8 @@ static int is_feasible(const signed char *row)
         !tiles_fit(row)) {
         return 0;
     }
-    /* Where masks hide tokens from all rows, what is not a number is for other tests. */
-    if (has(row, NUMBERS, ODD_QUERIES) && (has(row, MASK, DEAD_ROWS) || has(row, MASK, WINDOW))) {
+    /* What lists of cells leave out is no NaN, whatever the queries are. */
+    if (has(row, NUMBERS, ODD_QUERIES) && has(row, MASK, DEAD_ROWS)) {
         return 0;
     }
     v[D] = row[D] < 0 ? least(D) : v[D];
@@ -717,6 +717,13 @@ static int masked(fz_t *f, matrix_case_t *c, int x)
         const int mask = fz_input(f, (sinter_data_type_t)c->v[QUERY], 5, dims);
         f->tensors[mask].dead_rows = c->v[MASK] == DEAD_ROWS ? 5 : 0;
         f->tensors[mask].cells = (fz_cells_t)c->v[CELLS];
+        if (c->v[CELLS] != FZ_NO_CELLS) { /* lists of cells are made of contiguous columns */
+            fz_no_gaps(f, mask);
+            memset(f->tensors[mask].repeat, 0, sizeof f->tensors[mask].repeat);
+            for (int d = 0; d < 5; d++) {
+                f->tensors[mask].order[d] = d;
+            }
+        }
         c->mask = mask;
         return fz_binary(f, sinter_op_add, sinter_f32, x, mask);
     }
@@ -733,10 +740,11 @@ static int masked(fz_t *f, matrix_case_t *c, int x)
     return keep_where(f, row, column, x);
 }
 
-/* Tokens of a cache that the mask leaves to no row become odd numbers. */
+/* Tokens of a cache that the mask leaves to no row become odd numbers, where there surely are lists
+ * of cells. */
 static void hide(fz_t *f, const matrix_case_t *c, const cache_t *x)
 {
-    for (int i = 0; i < x->n && c->v[CELLS] != FZ_NO_CELLS; i++) {
+    for (int i = 0; i < x->n && c->v[CELLS] != FZ_NO_CELLS && c->v[TILES] == BOTH; i++) {
         f->tensors[x->in[i]].hidden_by = c->mask + 1;
         f->tensors[x->in[i]].token_dim = 7 - x->head_dim;
     }
