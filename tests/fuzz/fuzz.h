@@ -31,9 +31,9 @@ typedef enum fz_declare { FZ_ALL, FZ_NO_LAYOUT, FZ_NO_DIMS, FZ_NO_RANK } fz_decl
 typedef enum fz_brink { FZ_NO_BRINK, FZ_BRINK_SCALES, FZ_BRINK_ZPS, FZ_BRINK_OFFSETS } fz_brink_t;
 
 /* Masks of 0 and -inf, the last two dims rows and columns: what they leave. Columns up to a length,
- * the same for all rows; every fourth column, or a fourth of all columns, to rows in turn; one; all;
- * none; random ones; such with other numbers than 0, or with NaN here and there. But for a length
- * and all, some rows see nothing. */
+ * the same for all rows; every fourth column, or a fourth of all columns, to rows in turn; one
+ * column; all; none; random ones; these with other numbers than 0, or with NaN here and there. But
+ * for a length and all, some rows see nothing. */
 typedef enum fz_cells {
     FZ_NO_CELLS,
     FZ_LENGTH,

@@ -1,6 +1,7 @@
 """A part of make_models.py: decoding of several sequences that share one cache, whose mask is a
 tensor of 0 and -inf, beside the same sequences in caches of their own; the list that checks it at
 small sizes, and the one that measures it from memory. Lines rewrite shapes of their graph."""
+from attention_models import TILED, TILES
 from graph_json import Graph
 
 KV_HEADS, PER_KV, HEAD, GROUP = 8, 4, 128, 32
@@ -12,39 +13,46 @@ STORED = {
 }
 TOKENS, SMALL_TOKENS = 16384, 256  # of all sequences together
 SEQUENCES = (4, 8)
+# Caches in tiles are multiples of 256 tokens, of which a mask leaves one in five, or in nine, to
+# each of 4 or 8 sequences; and as many tokens for each of these alone.
+TILES_OF_ALL, SMALL_TILES_OF_ALL = 16384, 256
+TILES_ALONE = {4: 3328, 8: 1792}
 
 
-def layout(axis, b, t, elements):
-    """Shape and strides of K or V, or of its scales: a token has its heads side by side. axis:
-    that of the head, of so many elements."""
+def layout(axis, b, t, elements, tiles):
+    """Shape and strides of K or V, or of its scales: a token has its heads side by side, or there
+    are tiles. axis: that of the head, of so many elements."""
     row = KV_HEADS * elements
     if axis == 3:
-        return [b, KV_HEADS, 1, elements, t], [t * row, elements, elements, 1, row]
-    return [b, KV_HEADS, 1, t, elements], [t * row, elements, elements, row, 1]
+        dims, strides = [b, KV_HEADS, 1, elements, t], [t * row, elements, elements, 1, row]
+    else:
+        dims, strides = [b, KV_HEADS, 1, t, elements], [t * row, elements, elements, row, 1]
+    return dims, None if tiles else strides
 
 
-def side(g, stored, axis, b, t):
+def side(g, stored, axis, b, t, tiles):
     dtype, scale, _ = STORED[stored]
-    codes = g.input(dtype, *layout(axis, b, t, HEAD))
+    codes, values = TILES[axis] if tiles else (None, None)
+    codes = g.input(dtype, *layout(axis, b, t, HEAD, tiles), layout_id=codes)
     if not scale:
         return g.op("TypeCast", [codes], "f32")
     sizes = [1, 1, 1, 1, 1]
     sizes[axis] = GROUP
-    return g.op("DynamicDequantize", [codes, g.input(scale, *layout(axis, b, t, HEAD // GROUP))],
-                "f32", qtype="per_group", group_shape=sizes)
+    scales = g.input(scale, *layout(axis, b, t, HEAD // GROUP, tiles), layout_id=values)
+    return g.op("DynamicDequantize", [codes, scales], "f32", qtype="per_group", group_shape=sizes)
 
 
-def attention(stored, b, s, t):
+def attention(stored, b, s, t, tiles=False):
     """b caches of t tokens, s sequences in each."""
     g = Graph(apply_to_int=True)
     q = g.input("f32", [b, KV_HEADS, PER_KV, s, HEAD])
-    scores = g.op("MatMul", [q, side(g, stored, 3, b, t)], "f32", transpose_a=False,
+    scores = g.op("MatMul", [q, side(g, stored, 3, b, t, tiles)], "f32", transpose_a=False,
                   transpose_b=False)
     scores = g.op("Multiply", [scores, g.input("f32", [1])], "f32", auto_broadcast="numpy")
     mask = g.op("TypeCast", [g.input("f16", [b, 1, 1, s, t])], "f32")
     scores = g.op("Add", [scores, mask], "f32", auto_broadcast="numpy")
     p = g.op("SoftMax", [scores], "f32", axis=-1, mode="inf_as_zero")
-    return g.output(g.op("MatMul", [p, side(g, stored, 4, b, t)], "f32", transpose_a=False,
+    return g.output(g.op("MatMul", [p, side(g, stored, 4, b, t, tiles)], "f32", transpose_a=False,
                          transpose_b=False))
 
 
@@ -60,28 +68,36 @@ PATTERNS = {
     "interleaved": (lambda n: ["0"] + ["-inf"] * (n - 1), 1),
     "fragmented": (fragmented, 16),
 }
+IN_TILES = (lambda n: ["0"] + ["-inf"] * n, 0)
 
 
 def models():
     """Name -> graph."""
-    return {f"serving/unified-decode-{stored}": attention(stored, 1, 4, TOKENS + 1)
-            for stored in STORED}
+    return {f"serving/unified-decode-{stored}{TILED * tiles}":
+            attention(stored, 1, 4, TILES_OF_ALL if tiles else TOKENS + 1, tiles)
+            for stored in STORED for tiles in (False, True)}
 
 
-def line(stored, n, pattern, mode, small):
+def line(stored, n, pattern, mode, small, tiles=False):
     """n sequences in one cache, or (pattern None) in caches of their own."""
     mask, k, k_scale, v, v_scale = STORED[stored][2]
-    all_tokens = SMALL_TOKENS if small else TOKENS
-    values, more = PATTERNS[pattern] if pattern else (lambda n: ["0"], 0)
-    b, s, t = (1, n, all_tokens + more) if pattern else (n, 1, all_tokens // n)
+    values, more = pattern or (lambda n: ["0"], 0)
+    if tiles:
+        alone = SMALL_TILES_OF_ALL if small else TILES_ALONE[n]
+        all_tokens = SMALL_TILES_OF_ALL if small else TILES_OF_ALL
+    else:
+        all_tokens = SMALL_TOKENS if small else TOKENS
+        alone = all_tokens // n
+    b, s, t = (1, n, all_tokens + more) if pattern else (n, 1, alone)
     shapes = [f"0:{b}x{KV_HEADS}x{PER_KV}x{s}x{HEAD}", f"{mask}:{b}x1x1x{s}x{t}"]
     for tensor, axis, elements in ((k, 3, HEAD), (k_scale, 3, HEAD // GROUP), (v, 4, HEAD),
                                    (v_scale, 4, HEAD // GROUP)):
         if tensor is not None:
-            dims, strides = layout(axis, b, t, elements)
-            shapes.append(f"{tensor}:{'x'.join(map(str, dims))}*{'x'.join(map(str, strides))}")
+            dims, strides = layout(axis, b, t, elements, tiles)
+            shapes.append(f"{tensor}:{'x'.join(map(str, dims))}" +
+                          ("" if tiles else f"*{'x'.join(map(str, strides))}"))
     words = [f"--mode={'C' if small else 'P'}",
-             f"--case=../../models/serving/unified-decode-{stored}.json",
+             f"--case=../../models/serving/unified-decode-{stored}{TILED * tiles}.json",
              "--in-shapes=" + "+".join(shapes), f"--in={mask}:={','.join(values(n))}",
              "--expected-n-partitions=1", f"--partition-fpmath=0:{mode}:true"]
     return " ".join(words + ([] if small else ["--cold-cache", "--min-time=0.3"]))
@@ -93,7 +109,8 @@ def lists():
     speed = ["# Decoding of 4 and 8 sequences in one cache, and in caches of their own."]
     for texts in (check, speed):
         texts[0] += " Written by tools/dev/make_models.py."
-        texts += [line(stored, n, pattern, mode, texts is check) for stored in STORED
-                  for n in SEQUENCES for pattern in (*PATTERNS, None)
+        texts += [line(stored, n, pattern, mode, texts is check, tiles)
+                  for tiles in (False, True) for stored in STORED for n in SEQUENCES
+                  for pattern in (*([IN_TILES] if tiles else PATTERNS.values()), None)
                   for mode in (("strict", ) if stored == "f16" else ("strict", "int8"))]
     return {"unified.list": "\n".join(check) + "\n", "perf_unified.list": "\n".join(speed) + "\n"}

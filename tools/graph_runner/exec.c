@@ -420,6 +420,7 @@ static int read_values(const char *text, gr_buffer_t *b, gr_error_t *err)
 {
     const int64_t n = gr_elements(&b->lt);
     const char *p = text; /* before a value */
+    bool again = false;
     int64_t i = 0;
 
     do {
@@ -429,7 +430,7 @@ static int read_values(const char *text, gr_buffer_t *b, gr_error_t *err)
         if (end == p + 1 || (*end && *end != ',')) {
             return gr_fail(err, "--in: expected a number at \"%s\"", p + 1);
         }
-        if (i > 0 && i >= n) {
+        if (i > 0 && i >= n && !again) {
             return gr_fail(err, "--in: more than the tensor's %lld values at \"%s\"", (long long)n,
                            text);
         }
@@ -437,8 +438,9 @@ static int read_values(const char *text, gr_buffer_t *b, gr_error_t *err)
             orc_encode(b->lt.data_type, b->data, gr_offset(&b->lt, i), value);
         }
         i++;
+        again = again || !*end;
         p = *end ? end : text;
-    } while (i < n || p != text);
+    } while (i < n || !again);
     return 0;
 }
 
