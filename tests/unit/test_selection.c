@@ -142,8 +142,9 @@ typedef struct selection_case {
 #define NO_INT8 " " MODE_HAS_NO_INTEGERS
 #define NO_INT8_ATTENTION "attention_decode_int8_vnni" NO_INT8
 #define NO_INT8_ATTENTION_AVX2 "attention_decode_int8_avxvnni" NO_INT8
-#define MODE_HAS_NO_INTEGERS \
-    "refused: the fpmath mode does not allow products of integers with floats"
+#define MODE_HAS_NO_INTEGERS                                                            \
+    "refused: the fpmath mode does not allow products of integers with floats, or rows" \
+    " are of codes, not floats"
 #define IDLE(mode, reason) "  fpmath " mode " changes nothing: " reason "\n"
 #define BYTES_IN_FLOATS "without VNNI, codes of 8 bits are faster in floats"
 #define NO_CODES "the data type has no codes that are small integers"
@@ -264,6 +265,15 @@ static const selection_case_t cases[] = {
             AVX2_VNNI = {"attention_decode_int8_avxvnni", {"K by 8-bit integers"}},
             AVX512 = {"attention_decode_f32_avx512", {0}},
             VNNI = {"attention_decode_int8_vnni", {"K by 8-bit integers"}}}},
+    {.what = "decode, codes, int8, with queries that are codes, too",
+     .graph = "DynamicDequantize qtype=per_group group_shape=1,1,1,64 20:s8:1x4x1x64 "
+              "21:f32:1x4x1x1 -> 1:f32:1x4x1x64; " CODES("1", "96"),
+     .mode = sinter_fpmath_mode_int8,
+     .apply_to_int = true,
+     .at = {GENERIC = {"attention_flash_f32_generic", {0}},
+            AVX2 = {"attention_decode_f32_avx2", {"attention_decode_int8_avx2" NO_INT8}},
+            AVX512 = {"attention_decode_f32_avx512", {0}},
+            VNNI = {"attention_decode_f32_avx512", {NO_INT8_ATTENTION}}}},
     {.what = "decode, codes, a mode that does not apply to integers",
      .graph = CODES("1", "96"),
      .mode = sinter_fpmath_mode_f16,

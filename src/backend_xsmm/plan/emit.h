@@ -45,6 +45,9 @@ sinter_status_t emit_reg(emitter_t *e, int v, int *reg);
 sinter_status_t emit_operand(lowering_t *lo, const node_t *n, int port, operand_t *op);
 /* The node before that dequantises a value, or what it is a view or another type of; NULL: none. */
 const node_t *emit_dequant_before(const lowering_t *lo, int v);
+/* An input of a product is codes times scales, whether this step dequantises them or an earlier one
+ * has. Codes are not rounded to other integers. */
+bool emit_is_of_codes(const lowering_t *lo, const node_t *product, int port);
 /* The mode of a product: the partition's, unless that does not apply to integers. */
 sinter_fpmath_mode_t emit_mode(const lowering_t *lo, const node_t *product);
 /* The chain that computes value `to` from value `from`, which the kernel hands in, by nodes of

@@ -365,6 +365,12 @@ const node_t *emit_dequant_before(const lowering_t *lo, int v)
     return NULL;
 }
 
+bool emit_is_of_codes(const lowering_t *lo, const node_t *product, int port)
+{
+    return (product->in_dequant != NULL && product->in_dequant[port] != NULL) ||
+           emit_dequant_before(lo, product->in[port]) != NULL;
+}
+
 /* The operand is dequantised from integers, by this step or by an earlier one. */
 static bool from_int(const lowering_t *lo, const node_t *n, int port)
 {

@@ -203,6 +203,9 @@ static sinter_status_t emit_inner(emitter_t *e, step_t *step)
     }
     const sinter_fpmath_mode_t k_mode = emit_mode(lo, qk), v_mode = emit_mode(lo, pv);
     step->permit = permit_of(k_mode == v_mode ? k_mode : sinter_fpmath_mode_strict, false);
+    if (emit_is_of_codes(lo, qk, 0) || emit_is_of_codes(lo, pv, 0)) {
+        step->permit.integers = NO_INTEGERS;
+    }
     return sinter_success;
 }
 

@@ -369,6 +369,7 @@ static sinter_status_t emit_inner(emitter_t *e, step_t *step)
     const node_t *down = &lo->g->nodes[parts->down];
     sinter_fpmath_mode_t mode = emit_mode(lo, down);
     int result[MLP_UPPER];
+    bool of_codes = false;
     p->halves = parts->half[0] >= 0;
     p->in_turn = parts->in_turn;
     p->n_upper = p->halves ? 2 : parts->n_upper;
@@ -377,6 +378,7 @@ static sinter_status_t emit_inner(emitter_t *e, step_t *step)
         const node_t *n = &lo->g->nodes[upper];
         result[i] = p->halves ? parts->half[i] : n->out[0];
         mode = emit_mode(lo, n) == mode ? mode : sinter_fpmath_mode_strict;
+        of_codes = of_codes || emit_is_of_codes(lo, n, 0);
         if (i > 0 && p->halves) {
             p->product[i] = p->product[0];
         } else {
@@ -388,6 +390,9 @@ static sinter_status_t emit_inner(emitter_t *e, step_t *step)
     memcpy(p->tables, parts->tables, sizeof p->tables);
     p->out_dims = lo->g->nodes[parts->sum].out[0];
     step->permit = permit_of(mode, false);
+    if (of_codes || emit_is_of_codes(lo, down, 0)) {
+        step->permit.integers = NO_INTEGERS;
+    }
     for (int i = 0; i <= p->n_upper; i++) {
         p->product[i]->permit = step->permit;
     }

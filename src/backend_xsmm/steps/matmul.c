@@ -115,10 +115,11 @@ static sinter_status_t emit(emitter_t *e, const cluster_t *cl, step_t *step)
     const bool convolution = op_class(n->kind) == OP_CONVOLUTION;
     matmul_params_t *p = &step->p.matmul;
     SG_TRY(product_describe(lo, n, p));
-    /* Codes of the image that a chain dequantises are floats now, but none to make integers of. */
-    const bool floats = convolution && p->a.scale < 0 && emit_dequant_before(lo, n->in[0]) != NULL;
-    step->permit = permit_of(floats ? sinter_fpmath_mode_strict : emit_mode(lo, n),
-                             blocks_of_codes(&(problem_t){.plan = lo->plan, .step = step}));
+    step->permit =
+        permit_of(emit_mode(lo, n), blocks_of_codes(&(problem_t){.plan = lo->plan, .step = step}));
+    if (p->a.scale < 0 && emit_is_of_codes(lo, n, 0)) { /* they are floats now */
+        step->permit.integers = NO_INTEGERS;
+    }
     return convolution ? emit_convolution(e, n, p) : emit_matmul(e, n);
 }
 

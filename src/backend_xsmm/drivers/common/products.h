@@ -51,7 +51,9 @@ static inline const char *integers_name(integers_t kind)
     }
 #define INTEGER_WAYS(refuse) {EXACT_CODES_NAME, refuse, EXACT_CODES}, LIMB_WAYS(refuse)
 
-#define MODE_HAS_NO_INTEGERS "the fpmath mode does not allow products of integers with floats"
+#define MODE_HAS_NO_INTEGERS                                                   \
+    "the fpmath mode does not allow products of integers with floats, or rows" \
+    " are of codes, not floats"
 #define A_HAS_NO_INTEGERS \
     "A is not made of integers of 8 bits or fewer, or its zero points are no integers"
 #define BYTES_NEED_VNNI "without VNNI, codes of 8 bits are faster in floats"
