@@ -495,8 +495,7 @@ static double second_order(const norms_t *a, const norms_t *b)
 }
 
 /* Whether an order of summation in f32 may overflow that another does not, or to the other side.
- * most: what the magnitudes of the finite terms add up to at most. Attention adds products with
- * exp(x - max), and divides by their sum, the number of keys at most, at the end. */
+ * most: what the magnitudes of the finite terms add up to at most. */
 static bool may_overflow(double v, double bound, double most)
 {
     if (!(most > FLT_MAX) || isnan(v)) {
@@ -533,7 +532,12 @@ static void bound_row(const shape_t *s, const operand_t *oa, const norms_t *a, c
             bound[j] = gamma * (a->v2 + ea) * (b->v2 + eb) + (random < certain ? random : certain) +
                        second_order(a, b) + terms * ORC_UNDERFLOW;
         }
-        const double most = (a->v2 + ea) * (b->v2 + eb) * (oa->t->probabilities ? terms : 1);
+        /* Attention adds products with exp(x - max), where x may be above the maximum in use by 4,
+         * and divides at the end. */
+        const double of_values = oa->t->probabilities   ? b->v2 + eb
+                                 : ob->t->probabilities ? a->v2 + ea
+                                                        : 0,
+                     most = fmax((a->v2 + ea) * (b->v2 + eb), exp(4) * sqrt(terms) * of_values);
         if (may_overflow(v[j], bound[j], most) || (!isfinite(v[j]) && (a->unsure || b->unsure))) {
             bound[j] = INFINITY;
         }

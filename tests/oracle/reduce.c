@@ -1,7 +1,12 @@
 /* Reductions over axes.
  *
  * Errors: a sum has those of its terms and its rounding; a product (1 + e_i / |x_i|) for each
- * factor, and a rounding for each; an extreme lies between those of the ends of all intervals. */
+ * factor, and a rounding for each; an extreme lies between those of the ends of all intervals.
+ *
+ * Factors are multiplied in double, in whatever order. Where some of them, without the others, have
+ * a product that double cannot hold, the result is open. */
+#include <float.h>
+
 #include "internal.h"
 
 typedef struct fold {
@@ -9,6 +14,7 @@ typedef struct fold {
         high; /* low, high: extremes of the ends; of a product, its least and largest size */
     double sizes, errors, relative;
     double n;
+    double up, down; /* of a product: log2 of its factors above 1, of those below 1 */
 } fold_t;
 
 static double sum_error(double n)
@@ -31,6 +37,10 @@ static void add_term(sinter_op_kind_t kind, fold_t *f, double x, double e)
         f->v *= x;
         f->high *= fabs(x) + e;
         f->relative += ORC_U;
+        if (x != 0 && isfinite(x)) {
+            f->up += fmax(log2(fabs(x) + e), 0);
+            f->down += fmin(log2(fmax(fabs(x) - e, 0x1p-1074)), 0);
+        }
         break;
     case sinter_op_reduce_l2:
         f->v += x * x;
@@ -53,7 +63,9 @@ static double result(sinter_op_kind_t kind, const fold_t *f, double *bound)
         *bound = orc_reach(f->v, f->low, f->high);
         return f->v;
     case sinter_op_reduce_prod:
-        *bound = (f->high - fabs(f->v)) + f->high * f->relative * 2 + ORC_UNDERFLOW * f->n;
+        *bound = f->up > DBL_MAX_EXP - 1 || f->down < DBL_MIN_EXP - 1
+                     ? INFINITY
+                     : (f->high - fabs(f->v)) + f->high * f->relative * 2 + ORC_UNDERFLOW * f->n;
         return f->v;
     case sinter_op_reduce_l2: {
         const double y = sqrt(f->v), low = f->v - sum;
