@@ -182,6 +182,58 @@ static int64_t rows_of_a_result(const tensor_t *t)
     return is_into_result(t) ? t->ne[1] : 0;
 }
 
+/* How DynamicQuantize makes the codes of a type, one row each. They are those of ggml's functions
+ * but for elements near the middle of two codes: ggml makes codes with scales that are not yet
+ * rounded to f16. */
+typedef struct formula {
+    enum ggml_type type;
+    const char *kind;
+    int64_t code_bits; /* 0: all that the codes' type has */
+} formula_t;
+
+static const formula_t formulas[] = {
+    {GGML_TYPE_Q8_0, "dynamic_symmetric", 0},  {GGML_TYPE_Q4_0, "dynamic_signed", 0},
+    {GGML_TYPE_Q4_1, "dynamic_asymmetric", 0}, {GGML_TYPE_Q5_0, "dynamic_signed", 5},
+    {GGML_TYPE_Q5_1, "dynamic_asymmetric", 5}, {GGML_TYPE_IQ4_NL, "dynamic_iq4_nl", 0},
+    {GGML_TYPE_MXFP4, "dynamic_mx", 0},
+};
+
+/* NULL: ggml's own functions make them. */
+static const formula_t *formula_of(enum ggml_type type)
+{
+    for (size_t i = 0; i < sizeof(formulas) / sizeof(formulas[0]); i++) {
+        if (formulas[i].type == type) {
+            return &formulas[i];
+        }
+    }
+    return NULL;
+}
+
+/* new[plane] = the codes, scales and offsets of rows. */
+static bool quantise(gs_builder_t *b, const tensor_t *t, const lt_t *rows, lt_t *new)
+{
+    static const int64_t groups[2] = {1, 32};
+    const gs_layout_t *layout = gs_layout_of(t->type);
+    const formula_t *formula = formula_of(t->type);
+    sinter_op_part_t parts[9];
+    int n = 0;
+    parts[n++] = sinter_in(rows);
+    for (int p = 0; p < GS_PLANES && layout->planes[p].type != sinter_data_type_undef; p++) {
+        new[p] = gs_inner(b, layout->planes[p].type);
+        parts[n++] = sinter_out(&new[p]);
+    }
+    parts[n++] = sinter_attr_str(sinter_op_attr_quantization_kind, formula->kind);
+    parts[n++] = sinter_attr_str(sinter_op_attr_qtype, "per_group");
+    parts[n++] = sinter_attr_s64s(sinter_op_attr_group_shape, 2, groups);
+    if (layout->planes[GS_OFFSETS].type != sinter_data_type_undef) {
+        parts[n++] = sinter_attr_str(sinter_op_attr_zps_kind, "offsets");
+    }
+    if (formula->code_bits > 0) {
+        parts[n++] = sinter_attr_s64(sinter_op_attr_code_bits, formula->code_bits);
+    }
+    return gs_add_parts(b, sinter_op_dynamic_quantize, n, parts);
+}
+
 /* Whether a SET_ROWS needs a loop: ggml has to make the codes, or the rows do not belong to one
  * table that is written as a whole. */
 static bool set_rows_takes_loop(const tensor_t *t)
@@ -191,8 +243,7 @@ static bool set_rows_takes_loop(const tensor_t *t)
         return false;
     }
     const bool direct =
-        gs_is_float(t) || (!gs_has_blocks(t) && !gs_in_tiles(gs_root(t)) &&
-                           (t->type == GGML_TYPE_Q8_0 || t->type == GGML_TYPE_MXFP4));
+        gs_is_float(t) || (!gs_has_blocks(t) && !gs_in_tiles(gs_root(t)) && formula_of(t->type));
     return !direct || t->ne[2] != 1 || t->ne[3] != 1 || rows->ne[2] != 1 || rows->ne[3] != 1 ||
            ggml_nrows(slots) != 1 || !ggml_is_contiguous(t) || gs_root(t)->ne[0] != t->ne[0];
 }
@@ -201,8 +252,8 @@ static const char *refuse_set_rows(const tensor_t *t)
 {
     const tensor_t *rows = t->src[0], *slots = t->src[1];
     const bool loop = set_rows_takes_loop(t);
-    if (rows->type != GGML_TYPE_F32 && (loop || rows->type != GGML_TYPE_F16 || !gs_is_float(t))) {
-        return "rows that are not f32";
+    if (rows->type != GGML_TYPE_F32 && rows->type != GGML_TYPE_F16) {
+        return "rows that are neither f32 nor f16";
     }
     if (slots->type != GGML_TYPE_I64 && slots->type != GGML_TYPE_I32) {
         return "the slots' type";
@@ -302,20 +353,12 @@ static bool translate_set_rows(gs_builder_t *b, const tensor_t *t)
     if (root_index < 0 || gs_version_of(b, t) || gs_in_graph(b, t->src[2])) {
         return gs_fail(b, "memory that is written twice");
     }
-    lt_t rows, slots, y, new[2], after[2];
+    lt_t rows, slots, y, new[GS_PLANES], after[GS_PLANES];
     if (!gs_use_plain(b, t->src[0], 2, &rows) || !gs_use_plain(b, t->src[1], 1, &slots)) {
         return false;
     }
     if (layout) {
-        static const int64_t groups[2] = {1, 32};
-        const char *kind =
-            layout->planes[GS_SCALES].type == sinter_e8m0 ? "dynamic_mx" : "dynamic_symmetric";
-        new[0] = gs_inner(b, layout->planes[GS_CODES].type);
-        new[1] = gs_inner(b, layout->planes[GS_SCALES].type);
-        if (!gs_add(b, sinter_op_dynamic_quantize, sinter_in(&rows), sinter_out(&new[0]),
-                    sinter_out(&new[1]), sinter_attr_str(sinter_op_attr_quantization_kind, kind),
-                    sinter_attr_str(sinter_op_attr_qtype, "per_group"),
-                    sinter_attr_s64s(sinter_op_attr_group_shape, 2, groups))) {
+        if (!quantise(b, t, &rows, new)) {
             return false;
         }
     } else if (rows.data_type == gs_plain_type(t->type)) {
@@ -326,7 +369,9 @@ static bool translate_set_rows(gs_builder_t *b, const tensor_t *t)
             return false;
         }
     }
-    for (int p = 0; p < (layout ? 2 : 1); p++) {
+    for (int p = 0; p == 0 || (layout && p < GS_PLANES &&
+                               layout->planes[p].type != sinter_data_type_undef);
+         p++) {
         gs_input_t in = gs_input_in_order(b, t, layout ? p : -1, 2, order);
         lt_t before;
         if (reader) {
@@ -368,7 +413,8 @@ static bool loop_set_rows(const tensor_t *t)
     const tensor_t *from = t->src[0], *slots = t->src[1];
     const size_t bytes = ggml_row_size(t->type, t->ne[0]);
     void *blocks = malloc(bytes);
-    bool ok = blocks != NULL;
+    float *floats = malloc((size_t)t->ne[0] * sizeof(*floats));
+    bool ok = blocks != NULL && floats != NULL;
     for (int64_t i = 0; i < ggml_nrows(from) && ok; i++) {
         const size_t i1 = (size_t)(i % from->ne[1]), i2 = (size_t)(i / from->ne[1] % from->ne[2]),
                      i3 = (size_t)(i / from->ne[1] / from->ne[2]);
@@ -377,7 +423,12 @@ static bool loop_set_rows(const tensor_t *t)
                          i3 % (size_t)slots->ne[2] * slots->nb[2];
         const int64_t slot =
             slots->type == GGML_TYPE_I64 ? *(const int64_t *)at : *(const int32_t *)at;
-        const float *x = (const float *)((const char *)from->data + row_offset(from, from, i));
+        const void *row = (const char *)from->data + row_offset(from, from, i);
+        const float *x = row;
+        if (from->type == GGML_TYPE_F16) {
+            ggml_get_type_traits(GGML_TYPE_F16)->to_float(row, floats, t->ne[0]);
+            x = floats;
+        }
         ok = slot >= 0 && slot < t->ne[1];
         if (ok && t->type == GGML_TYPE_F32) {
             memcpy(blocks, x, bytes);
@@ -389,6 +440,7 @@ static bool loop_set_rows(const tensor_t *t)
                                     (size_t)slot * t->nb[1] + i2 * t->nb[2] + i3 * t->nb[3], bytes);
         }
     }
+    free(floats);
     free(blocks);
     return ok;
 }

@@ -265,6 +265,7 @@ typedef struct dynquant_params {
     operand_t out;    /* codes, scales and zero points that the step makes */
     int tensor_scale; /* dynamic_nv: the scale of all scales, an input; -1: 1 */
     int kind;         /* quant_kind_t */
+    int code_bits;    /* of integer codes; 0: all that their type has */
 } dynquant_params_t;
 
 /* What is multiplied in integers; EXACT_CODES: both operands are codes. */

@@ -187,8 +187,9 @@ CARD card_dyn_quantize = {
     ATTRS(
         QTYPE_GROUP, MAY_MANY(axis), MAY_MANY(groups), MAY(group_shape), SPLIT,
         WORD(quantization_kind, "static",
-             "static|dynamic_mx|dynamic_mx_rceil|dynamic_symmetric|dynamic_asymmetric|dynamic_nv"),
-        ZPS_KIND),
+             "static|dynamic_mx|dynamic_mx_rceil|dynamic_symmetric|dynamic_asymmetric|dynamic_nv|"
+             "dynamic_signed|dynamic_iq4_nl"),
+        ZPS_KIND, MAY_MIN(code_bits, 2)),
     .check = check_quant, .flags = OP_QUANT};
 CARD card_dyn_dequantize = {
     IN(2, 3, CODES, SCALES, ANY_ZPS | HIGH),

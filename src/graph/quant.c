@@ -13,6 +13,8 @@ static const char *const kind_names[] = {
     [QUANT_DYNAMIC_SYMMETRIC] = "dynamic_symmetric",
     [QUANT_DYNAMIC_ASYMMETRIC] = "dynamic_asymmetric",
     [QUANT_DYNAMIC_NV] = "dynamic_nv",
+    [QUANT_DYNAMIC_SIGNED] = "dynamic_signed",
+    [QUANT_DYNAMIC_IQ4_NL] = "dynamic_iq4_nl",
 };
 
 static const char *const type_names[] = {
@@ -54,10 +56,10 @@ static sinter_status_t read_kind(const node_t *node, quant_t *q)
     return sinter_success;
 }
 
-/* MX and NV formats have groups of a fixed size unless the attributes say otherwise. */
+/* MX, NV and IQ4_NL formats have groups of a fixed size unless the attributes say otherwise. */
 static bool has_default_group(quant_kind_t kind)
 {
-    return quant_by_powers(kind) || kind == QUANT_DYNAMIC_NV;
+    return quant_by_powers(kind) || kind == QUANT_DYNAMIC_NV || kind == QUANT_DYNAMIC_IQ4_NL;
 }
 
 static sinter_status_t read_type(const node_t *node, quant_t *q)
@@ -136,6 +138,25 @@ static sinter_status_t read_split(const node_t *node, bool quantises, quant_t *q
     return sinter_success;
 }
 
+/* Only kinds that compute scales have codes of fewer bits than their type. */
+static sinter_status_t read_code_bits(const node_t *node, quant_t *q)
+{
+    const attr_t *attr = node_attr(node, sinter_op_attr_code_bits);
+    if (attr == NULL) {
+        return sinter_success;
+    }
+    if (q->kind != QUANT_DYNAMIC_SYMMETRIC && q->kind != QUANT_DYNAMIC_ASYMMETRIC &&
+        q->kind != QUANT_DYNAMIC_SIGNED) {
+        return FAIL_OP(node, "code_bits needs quantization_kind %s",
+                       "dynamic_symmetric, dynamic_asymmetric or dynamic_signed");
+    }
+    if (attr->s64[0] > 8) {
+        return FAIL_OP(node, "code_bits is %" PRId64 ", more than 8", attr->s64[0]);
+    }
+    q->code_bits = (int)attr->s64[0];
+    return sinter_success;
+}
+
 static bool says_offsets(const node_t *node)
 {
     const attr_t *kind = node_attr(node, sinter_op_attr_zps_kind);
@@ -198,6 +219,7 @@ sinter_status_t quant_read(const node_t *node, quant_t *q)
                    .n_readers = -1};
     if (op == sinter_op_dynamic_quantize) {
         SG_TRY(read_kind(node, q));
+        SG_TRY(read_code_bits(node, q));
     }
     SG_TRY(read_type(node, q));
     SG_TRY(read_groups(node, q));

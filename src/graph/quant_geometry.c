@@ -14,6 +14,7 @@ typedef struct kind_rule {
     /* The size along the last axis where attributes and shapes say nothing; 0: none. */
     int64_t default_group;
     bool has_zp;
+    bool by_sign; /* scales may be negative */
 } kind_rule_t;
 
 /* A node, its tensors, and what is known about them so far. */
@@ -68,6 +69,16 @@ static bool is_nv_element(sinter_data_type_t type)
     return type == sinter_f4_e2m1;
 }
 
+static bool is_signed_element(sinter_data_type_t type)
+{
+    return is_narrow_int(type) && dtype_traits(type)->min < 0;
+}
+
+static bool is_iq4_nl_element(sinter_data_type_t type)
+{
+    return type == sinter_s8;
+}
+
 static bool is_scale_type(sinter_data_type_t type)
 {
     return type == sinter_f32 || type == sinter_f16 || type == sinter_bf16 || type == sinter_e8m0 ||
@@ -95,6 +106,10 @@ static const kind_rule_t kind_rules[] = {
     [QUANT_DYNAMIC_ASYMMETRIC] = {"dynamic_asymmetric", is_narrow_int, sinter_data_type_undef, 0,
                                   true},
     [QUANT_DYNAMIC_NV] = {"dynamic_nv", is_nv_element, sinter_f8_e4m3, 16, false},
+    [QUANT_DYNAMIC_SIGNED] = {"dynamic_signed", is_signed_element, sinter_data_type_undef, 0,
+                              false, .by_sign = true},
+    [QUANT_DYNAMIC_IQ4_NL] = {"dynamic_iq4_nl", is_iq4_nl_element, sinter_data_type_undef, 32,
+                              false, .by_sign = true},
 };
 
 static sinter_status_t check_scale_type(const reader_t *r, const lt_t *scales)
@@ -108,6 +123,11 @@ static sinter_status_t check_scale_type(const reader_t *r, const lt_t *scales)
         return FAIL_TYPE(r->node, "scales of %s, tensor %" PRIu64 ", must be %s, not %s",
                          r->kind->name, scales->id, dtype_traits(r->kind->scale_type)->name,
                          dtype_traits(scales->data_type)->name);
+    }
+    if (r->kind->by_sign && scales->data_type == sinter_e8m0) {
+        return FAIL_TYPE(r->node,
+                         "scales of %s, tensor %" PRIu64 ", may be negative, which e8m0 has not",
+                         r->kind->name, scales->id);
     }
     return sinter_success;
 }
@@ -610,6 +630,11 @@ static sinter_status_t bind_computed(const reader_t *r, const lt_t *in, const lt
         return FAIL_TYPE(r->node,
                          "quantization_kind %s does not make %s, the type of tensor %" PRIu64,
                          r->kind->name, dtype_traits(r->code_type)->name, r->codes->id);
+    }
+    const dtype_traits_t *codes = dtype_traits(r->code_type);
+    if (r->q->code_bits > 0 && (codes->cls != DTYPE_INT || r->q->code_bits > codes->bits)) {
+        return FAIL_TYPE(r->node, "code_bits %d does not suit %s, the type of tensor %" PRIu64,
+                         r->q->code_bits, codes->name, r->codes->id);
     }
     SG_TRY(read_scales(r, &out[1]));
     if (!r->kind->has_zp) {

@@ -225,9 +225,11 @@ NOT_INLINED bool derive_chunk(const dtype_blocks_t *b, int64_t first, int n, con
     case QUANT_DYNAMIC_NV:
         return derive_kind(QUANT_DYNAMIC_NV, b, gain, first, n, at_top, at_bottom, to);
     case QUANT_STATIC:
+    case QUANT_DYNAMIC_SIGNED: /* no way in registers takes these */
+    case QUANT_DYNAMIC_IQ4_NL:
         break;
     }
-    return false; /* static scales are not made here */
+    return false;
 }
 
 #endif

@@ -309,6 +309,12 @@ TARGET static void scales(const quant_formula_t *f, int n, int32_t *top, int32_t
     case QUANT_DYNAMIC_NV:
         scales_of_kind(QUANT_DYNAMIC_NV, f, n, top, bottom, scale, special);
         break;
+    case QUANT_DYNAMIC_SIGNED:
+        scales_of_kind(QUANT_DYNAMIC_SIGNED, f, n, top, bottom, scale, special);
+        break;
+    case QUANT_DYNAMIC_IQ4_NL:
+        scales_of_kind(QUANT_DYNAMIC_IQ4_NL, f, n, top, bottom, scale, special);
+        break;
     case QUANT_DYNAMIC_SYMMETRIC:
     case QUANT_STATIC: /* whose scales are not made here */
         scales_of_kind(QUANT_DYNAMIC_SYMMETRIC, f, n, top, bottom, scale, special);
@@ -379,6 +385,7 @@ TARGET static void quantise(const quant_formula_t *f, const float *x, int size, 
                             const float *by, const float *zp, float *q)
 {
     const float least = -f->elem_max;
+    const int count = size * n_groups;
     if (zp != NULL && f->zps == ZPS_FLOATS) {
         quantise_rows(DTYPE_ADDED, x, size, n_groups, by, zp, q);
     } else if (zp != NULL && f->zps == ZPS_OFFSETS) {
@@ -391,6 +398,91 @@ TARGET static void quantise(const quant_formula_t *f, const float *x, int size, 
         quantise_rows(DTYPE_MULTIPLIED, x, size, n_groups, by, by, q);
     } else {
         quantise_rows(DTYPE_DIVIDED, x, size, n_groups, by, by, q);
+    }
+    const vf lowest = vf_set1(f->elem_min), highest = vf_set1(f->elem_max);
+    for (int i = 0; f->clamps && i < count; i += LANES) {
+        const vf y = vf_min(highest, vf_max(lowest, (vf)load_some(q + i, count - i)));
+        store_some(q + i, (vu)y, count - i);
+    }
+}
+
+/* The number of IQ4_NL next to each, of two the larger one. */
+OP vf nearest_number(vf x)
+{
+    static const float number[] = QUANT_IQ4_NL_NUMBERS;
+    const vu at = ordered_bits((vu)x);
+    vf q = vf_set1(number[0]);
+    UNROLL
+    for (int i = 1; i < 16; i++) {
+        const vu between = ordered_bits((vu)vf_set1((number[i - 1] + number[i]) / 2));
+        q = (vf)vu_select(vu_gt(between, at), (vu)q, (vu)vf_set1(number[i]));
+    }
+    return q;
+}
+
+/* Groups of one element. */
+OP void single_numbers(const float *x, int n, const float *by, float *q, float *num, float *den)
+{
+    for (int i = 0; i < n; i += LANES) {
+        const int k = n - i;
+        const vf t = (vf)load_some(x + i, k) / (vf)load_some(by + i, k),
+                 code = nearest_number(t), w = t * code;
+        store_some(q + i, (vu)code, k);
+        store_some(num + i, (vu)((vf)load_some(num + i, k) + w * t * t), k);
+        store_some(den + i, (vu)((vf)load_some(den + i, k) + w * w), k);
+    }
+}
+
+/* In a tree that is the same for all numbers of lanes. */
+static inline float sum_of_16(const float *x)
+{
+    float half[8];
+    for (int i = 0; i < 8; i++) {
+        half[i] = x[i] + x[i + 8];
+    }
+    return ((half[0] + half[4]) + (half[2] + half[6])) +
+           ((half[1] + half[5]) + (half[3] + half[7]));
+}
+
+/* One group. */
+OP void group_numbers(const float *x, int size, float by, float *q, float *num, float *den)
+{
+    enum { VECTORS_OF_16 = 16 / LANES };
+    vf above[VECTORS_OF_16], below[VECTORS_OF_16];
+    float sums[2][16];
+    for (int v = 0; v < VECTORS_OF_16; v++) {
+        above[v] = below[v] = vf_set1(0);
+    }
+    for (int i = 0; i < size; i += 16) {
+        UNROLL
+        for (int v = 0; v < VECTORS_OF_16; v++) {
+            const int at = i + v * LANES, k = size - at;
+            if (k > 0) { /* lanes without an element add 0 */
+                const vf t = (vf)load_some(x + at, k) / vf_set1(by), code = nearest_number(t),
+                         w = t * code;
+                store_some(q + at, (vu)code, k);
+                above[v] += w * t * t;
+                below[v] += w * w;
+            }
+        }
+    }
+    for (int v = 0; v < VECTORS_OF_16; v++) {
+        vf_store(sums[0] + v * LANES, above[v]);
+        vf_store(sums[1] + v * LANES, below[v]);
+    }
+    *num += sum_of_16(sums[0]);
+    *den += sum_of_16(sums[1]);
+}
+
+TARGET static void numbers(const float *x, int size, int n_groups, const float *by, float *q,
+                           float *num, float *den)
+{
+    if (size == 1) {
+        single_numbers(x, n_groups, by, q, num, den);
+        return;
+    }
+    for (int g = 0; g < n_groups; g++, x += size, q += size) {
+        group_numbers(x, size, by[g], q, num + g, den + g);
     }
 }
 
@@ -444,7 +536,7 @@ TARGET static void zps_of_offsets(float *scale, float *offset, int64_t n)
 
 const quant_rows_t QUANT_ROWS = {widen,    widen_open,  widen_rows, widen_f16,  widen_bf16,
                                  merge,    halve,       scales,     factors,    zero_points,
-                                 quantise, dequant_run, quant_run,  offset_run, zps_of_offsets,
-                                 spread,   stream,      end_stream};
+                                 quantise, numbers,     dequant_run, quant_run, offset_run,
+                                 zps_of_offsets, spread, stream, end_stream};
 
 #endif

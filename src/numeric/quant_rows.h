@@ -58,9 +58,14 @@ typedef struct quant_rows {
     void (*zero_points)(const quant_formula_t *f, int n, const int32_t *bottom, const float *scale,
                         float *zp);
     /* q = x / by, or x * by for the kinds of powers of two, then at least -elem_max where elem_min
-     * is less; zp not NULL: q = round(q) + zp. One factor and zero point for each group. */
+     * is less; zp not NULL: q = round(q) + zp. f->clamps: not beyond elem_min and elem_max. One
+     * factor and zero point for each group. */
     void (*quantise)(const quant_formula_t *f, const float *x, int size, int n_groups,
                      const float *by, const float *zp, float *q);
+    /* The elements of dynamic_iq4_nl: q = the number next to t = x / by. Adds the sums of t^3 q and
+     * t^2 q^2 to num[i] and den[i], of which the scale is made. */
+    void (*numbers)(const float *x, int size, int n_groups, const float *by, float *q, float *num,
+                    float *den);
     /* n elements by given scales: to = (x - zp) * scale; to = round(x / scale) + zp, without zp
      * (NULL) x / scale. to may be x. */
     void (*dequant_run)(const float *x, int n, const quant_param_t *scale, const quant_param_t *zp,

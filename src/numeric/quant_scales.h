@@ -6,6 +6,8 @@
 #ifndef SINTER_SRC_NUMERIC_QUANT_SCALES_H
 #define SINTER_SRC_NUMERIC_QUANT_SCALES_H
 
+#include <math.h>
+
 #include "numeric/dtype.h"
 #include "numeric/dtype_bits.h"
 #include "numeric/quant_formula.h"
@@ -106,12 +108,29 @@ OP vf asymmetric_scales(const quant_formula_t *f, bool quick, vf top, vf bottom)
     return vf_of_vd(s[0], s[1]);
 }
 
+/* m / the least code, m the element of largest magnitude, of which x and -x count as x. Of
+ * dynamic_iq4_nl these are the first scales, and infinite for groups that are taken for zeros. */
+OP vf signed_scales(const quant_formula_t *f, vu top, vu bottom)
+{
+    const bool refits = f->kind == QUANT_DYNAMIC_IQ4_NL;
+    const vf amax = (vf)vu_max(top, bottom), least = vf_set1(f->elem_min);
+    vf s = amax / -least;
+    s = refits ? s : vf_min(vf_set1((float)f->scale_max), s);
+    const vf with_sign = (vf)vu_select(vu_gt(bottom, top), (vu)s, (vu)-s);
+    return refits ? (vf)vu_select(vu_gt((vu)vf_set1(QUANT_IQ4_NL_LEAST), (vu)amax),
+                                  (vu)vf_set1(INFINITY), (vu)with_sign)
+                  : (vf)vu_select(vu_eq((vu)amax, vu_set1(0)), (vu)vf_set1(1), (vu)with_sign);
+}
+
 /* The other kinds: scales before they are stored. The scale of zeros is 1. Another one that
  * underflows is 0 here, and the type that stores it decides what it becomes: e8m0 has no 0.
  * quick: where the result is subnormal it may be off. */
 OP vf exact_scales(const quant_formula_t *f, bool quick, vu top, vu bottom)
 {
     const vf max = vf_set1(f->elem_max), one = vf_set1(1);
+    if (quant_by_sign(f->kind)) {
+        return signed_scales(f, top, bottom);
+    }
     if (f->kind == QUANT_DYNAMIC_ASYMMETRIC) {
         const vu range = f->zps == ZPS_INTEGERS ? top | bottom : (vu)((vf)top + (vf)bottom);
         return (vf)vu_select(vu_eq(range, vu_set1(0)), (vu)one,

@@ -10,6 +10,8 @@
  *   point as stored
  *   elements of the mx kinds             saturate to the largest number with either sign: -127
  *   is the least s8
+ *   elements of dynamic_iq4_nl           the numbers of a table next to x / (m / -127); the scale is
+ *                                        made after them, and 0 where all |x| are below 1e-15
  *
  * Inexact inputs make the scale uncertain: it is then computed from both ends of the interval of
  * the group's extremes, and the elements from both ends of the scale. */
@@ -29,6 +31,7 @@ typedef struct params {
     sinter_data_type_t type, scale_type, zp_type;       /* of elements, scales, zero points */
     double lowest, max;                                 /* of the element type */
     double least;                                       /* the lowest number that the kind stores */
+    bool clamps; /* elements end before their type does: at lowest and max */
     enum { ZPS_INTEGERS, ZPS_FLOATS, ZPS_OFFSETS } zps; /* the last two: groups without a 0 */
     double tensor_scale;                                /* dynamic_nv */
 } params_t;
@@ -131,7 +134,7 @@ static quantum_t derive_symmetric(const group_stats_t *g, const params_t *p)
 
 static double stored_zp(const params_t *p, double zp)
 {
-    return orc_round(p->zp_type, orc_round(p->type, zp));
+    return orc_round(p->zp_type, fmax(p->lowest, fmin(p->max, orc_round(p->type, zp))));
 }
 
 static range_t zero_point(const params_t *p, range_t min, range_t scale)
@@ -209,11 +212,33 @@ static quantum_t derive_nv(const group_stats_t *g, const params_t *p)
     return q;
 }
 
+/* m / the lowest code: m is the element of largest magnitude, of which x and -x count as x. */
+static double signed_scale(const params_t *p, double max, double min)
+{
+    const double top = fmax(0, max), bottom = fmax(0, -min),
+                 exact = fmax(top, bottom) / -p->lowest, s = stored_scale(p, exact);
+    return top >= bottom && !stores_zero(p, exact) ? -s : s;
+}
+
+static quantum_t derive_signed(const group_stats_t *g, const params_t *p)
+{
+    quantum_t q = {.zeros = g->amax.high == 0};
+    q.scale = order(signed_scale(p, g->max.v, g->min.v),
+                    signed_scale(p, g->max.low, g->min.low),
+                    signed_scale(p, g->max.high, g->min.high));
+    /* Either end may be the one of largest magnitude, and then the sign is open. */
+    if (g->max.high >= -g->min.high && g->max.low < -g->min.low) {
+        q.loose = g->amax.high != g->amax.low;
+    }
+    q.loose = q.loose || (g->amax.low != g->amax.high && stores_zero(p, g->amax.low / -p->lowest));
+    return q;
+}
+
 static quantum_t derive(const kind_t *kind, const group_stats_t *g, const params_t *p)
 {
     static const group_stats_t none = {.special = false};
     quantum_t q = kind->derive(g->special ? &none : g, p);
-    q.loose = g->loose && !g->special;
+    q.loose = (q.loose || g->loose) && !g->special;
     if (g->special) {
         q.scale = (range_t){NAN, NAN, NAN};
     }
@@ -226,6 +251,9 @@ static quantum_t derive(const kind_t *kind, const group_stats_t *g, const params
 static double element(const params_t *p, double t, double zp)
 {
     if (orc_class(p->type) == ORC_INT) {
+        if (p->clamps) {
+            return fmax(p->lowest, fmin(p->max, rint(t) + zp));
+        }
         return fmax(p->least, orc_round(p->type, rint(t) + zp));
     }
     return orc_round(p->type, t > p->max ? p->max : t < -p->max ? -p->max : t);
@@ -237,7 +265,6 @@ static range_t quotient(double x, double xb, range_t s)
 {
     const double a = x - xb, b = x + xb;
     const double low = a / (a < 0 ? s.low : s.high), high = b / (b < 0 ? s.high : s.low);
-
     return (range_t){x / s.v, low - 2 * ORC_U * fabs(low), high + 2 * ORC_U * fabs(high)};
 }
 
@@ -279,6 +306,11 @@ static void quantize_element(const params_t *p, const quantum_t *q, double x, do
     }
     s.low -= error;
     s.high += error;
+    if (s.v < 0) { /* as if both had the other sign */
+        s = (range_t){-s.v, -s.high, -s.low};
+        x = -x;
+        scale = -scale;
+    }
     if (s.low < s.high && s.low > 0) {
         ends = quotient(x, xb, s);
         t = ends.v;
@@ -328,12 +360,34 @@ static void visit_group(const geometry_t *g, size_t group, visit_fn_t *fn, void 
     } while (d >= 0);
 }
 
+/* ---- IQ4_NL ---------------------------------------------------------------------------------- */
+
+/* A code, and by how much it may be off where x / s may be on either side of two numbers' middle. */
+static double nearest_number(double low, double t, double high, double *bound)
+{
+    static const double number[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                      1,    13,   25,  38,  53,  69,  89,  113};
+    double at[3] = {low, t, high}, found[3];
+    for (int k = 0; k < 3; k++) {
+        int i = 0;
+        while (i < 15 && at[k] >= (number[i] + number[i + 1]) / 2) {
+            i++;
+        }
+        found[k] = number[i];
+    }
+    *bound = fmax(found[1] - found[0], found[2] - found[1]);
+    return found[1];
+}
+
 typedef struct group_work {
     const orc_value_t *in;
     orc_value_t *out;
     group_stats_t stats;
     const params_t *params;
     quantum_t quantum;
+    double first, num, den; /* dynamic_iq4_nl: the first scale, and sums over the codes */
+    int64_t n;
+    bool open;
 } group_work_t;
 
 static void widen(range_t *r, double v, double low, double high, int sign)
@@ -373,6 +427,47 @@ static void quantize_at(size_t offset, void *arg)
                      &w->out->b[offset]);
 }
 
+/* One group of dynamic_iq4_nl: codes by the first scale, which add to the sums of the second. */
+static void quantize_number(size_t offset, void *arg)
+{
+    group_work_t *w = arg;
+    const double x = w->in->v[offset], b = w->in->b ? w->in->b[offset] : 0,
+                 t = (float)(x / w->first), off = b > 0 ? (b / fabs(w->first)) + 4 * ORC_U * 127 : 0;
+    double bound, q = nearest_number(t - off, t, t + off, &bound);
+    w->out->v[offset] = q;
+    w->out->b[offset] = bound;
+    w->num += t * t * t * q;
+    w->den += t * t * q * q;
+    w->n++;
+    w->open = w->open || bound > 0;
+}
+
+/* A code of 0 does not exist: zeros have a scale of 0. Rounding errors of f32 sums are within n u
+ * of their terms, all of which count as positive. */
+static void run_numbers(const geometry_t *g, size_t i, group_work_t *w)
+{
+    const params_t *p = w->params;
+    const double amax = w->stats.amax.v, slack = w->stats.amax.high - w->stats.amax.low;
+    range_t *scale = &w->quantum.scale;
+    if (w->stats.special) {
+        visit_group(g, i, quantize_at, w);
+        return;
+    }
+    const bool top = w->stats.max.v >= -w->stats.min.v;
+    w->first = amax < 1e-15f ? INFINITY : (double)(float)((top ? amax : -amax) / -127);
+    visit_group(g, i, quantize_number, w);
+    const double most = orc_type_max(p->scale_type),
+                 s = w->den > 0 ? fmax(-most, fmin(most, w->first * (w->num / w->den))) : 0;
+    /* An element may be the other one of largest magnitude, or the group may be zeros. */
+    w->quantum.loose = w->stats.loose || (slack > 0 && w->open) ||
+                       (slack > 0 && amax < 1.1e-15) ||
+                       (slack > 0 && fabs(w->stats.max.v + w->stats.min.v) <= 2 * slack);
+    const double error = (2 * (double)w->n + 8) * ORC_U * fabs(s) +
+                         (amax > 0 ? 4 * slack / amax * fabs(s) : 0);
+    *scale = order(orc_round(p->scale_type, s), orc_round(p->scale_type, s - error),
+                   orc_round(p->scale_type, s + error));
+}
+
 /* ---- the op ---------------------------------------------------------------------------------- */
 
 static const kind_t kinds[] = {
@@ -381,6 +476,8 @@ static const kind_t kinds[] = {
     {"dynamic_symmetric", derive_symmetric, 0},
     {"dynamic_asymmetric", derive_asymmetric, 0},
     {"dynamic_nv", derive_nv, 16},
+    {"dynamic_signed", derive_signed, 0},
+    {"dynamic_iq4_nl", NULL, 32},
 };
 
 /* Number of groups of each dim from the attributes, for a scales output of unknown shape. */
@@ -509,8 +606,13 @@ static void run_groups(orc_ctx_t *c, const kind_t *kind, const geometry_t *g, co
         group_work_t w = {.in = c->in[0], .out = c->out[0], .params = p};
         w.stats.open = p->zps != ZPS_INTEGERS;
         visit_group(g, i, measure, &w);
-        w.quantum = derive(kind, &w.stats, p);
-        visit_group(g, i, quantize_at, &w);
+        if (kind->derive != NULL) {
+            w.quantum = derive(kind, &w.stats, p);
+            visit_group(g, i, quantize_at, &w);
+        } else {
+            w.quantum = (quantum_t){.scale = {NAN, NAN, NAN}, .zeros = true};
+            run_numbers(g, i, &w);
+        }
         put_range(c->out[1], i, w.quantum.scale, w.quantum.loose);
         if (c->n_out > 2) {
             put_range(c->out[2], i, w.quantum.zp, w.quantum.loose);
@@ -554,6 +656,12 @@ static int whole_codes(orc_ctx_t *c, const char *name)
     }
     p.max = orc_type_max(p.type);
     p.lowest = orc_round(p.type, -0x1p62);
+    const orc_attr_t *bits = orc_attr(c, sinter_op_attr_code_bits);
+    if (bits && ldexp(1, (int)bits->s64[0]) < p.max - p.lowest + 1) {
+        p.clamps = true;
+        p.lowest = p.lowest < 0 ? -ldexp(1, (int)bits->s64[0] - 1) : 0;
+        p.max = p.lowest + ldexp(1, (int)bits->s64[0]) - 1;
+    }
     p.least = kind->derive == derive_mx || kind->derive == derive_mx_rceil ? -p.max : p.lowest;
     if (kind->derive == derive_nv && c->n_in > 1) {
         p.tensor_scale = c->in[1]->v[0] == 0 ? NAN : c->in[1]->v[0];

@@ -17,7 +17,7 @@ typedef struct node {
     sinter_op_kind_t kind;
     int n_in, n_out, n_attrs;
     sinter_logical_tensor_t in[3], out[3];
-    orc_attr_t attrs[4];
+    orc_attr_t attrs[5];
 } node_t;
 
 static inline void node_add(sinter_graph_t *graph, const node_t *n, uint64_t id)

@@ -15,6 +15,7 @@ typedef struct kind {
     const char *name;
     sinter_data_type_t types[10], scales[5], zps[5]; /* undef ends a list */
     int offsets;
+    int64_t code_bits; /* 0: all that the type has */
 } kind_t;
 
 #define FLOATS                                                                              \
@@ -24,26 +25,45 @@ typedef struct kind {
     {                                                                    \
         sinter_f32, sinter_f16, sinter_bf16, sinter_e8m0, sinter_f8_e4m3 \
     }
+#define SIGNED_SCALES                                       \
+    {                                                       \
+        sinter_f32, sinter_f16, sinter_bf16, sinter_f8_e4m3 \
+    }
 static const kind_t kinds[] = {
-    {"dynamic_mx", {FLOATS, sinter_s8}, {sinter_e8m0}, {0}, 0},
-    {"dynamic_mx_rceil", {FLOATS, sinter_s8}, {sinter_e8m0}, {0}, 0},
-    {"dynamic_symmetric", {FLOATS, sinter_s8, sinter_s4}, SCALES, {0}, 0},
+    {"dynamic_mx", {FLOATS, sinter_s8}, {sinter_e8m0}, {0}, 0, 0},
+    {"dynamic_mx_rceil", {FLOATS, sinter_s8}, {sinter_e8m0}, {0}, 0, 0},
+    {"dynamic_symmetric", {FLOATS, sinter_s8, sinter_s4}, SCALES, {0}, 0, 0},
     {"dynamic_asymmetric",
      {sinter_u8, sinter_s8, sinter_u4, sinter_s4},
      SCALES,
      {sinter_s32, sinter_u8, sinter_s8, sinter_u4, sinter_s4},
+     0,
      0},
     {"dynamic_asymmetric",
      {sinter_u8, sinter_s8, sinter_u4, sinter_s4},
      SCALES,
      {sinter_f32, sinter_f16, sinter_bf16},
+     0,
      0},
     {"dynamic_asymmetric",
      {sinter_u8, sinter_s8, sinter_u4, sinter_s4},
      SCALES,
      {sinter_f32, sinter_f16, sinter_bf16},
-     1},
-    {"dynamic_nv", {sinter_f4_e2m1}, {sinter_f8_e4m3}, {0}, 0},
+     1,
+     0},
+    {"dynamic_nv", {sinter_f4_e2m1}, {sinter_f8_e4m3}, {0}, 0, 0},
+    {"dynamic_signed", {sinter_s8, sinter_s4}, SIGNED_SCALES, {0}, 0, 0},
+    {"dynamic_signed", {sinter_s8}, SIGNED_SCALES, {0}, 0, 5},
+    {"dynamic_symmetric", {sinter_s8, sinter_s4}, SCALES, {0}, 0, 3},
+    {"dynamic_asymmetric", {sinter_u8, sinter_s8}, SCALES, {sinter_u8, sinter_s32}, 0, 5},
+    {"dynamic_asymmetric", {sinter_u8, sinter_s8}, SCALES, {sinter_f16, sinter_f32}, 1, 5},
+    {"dynamic_asymmetric",
+     {sinter_u8, sinter_s8},
+     {sinter_f32, sinter_f16, sinter_bf16},
+     {sinter_f16, sinter_f32},
+     0,
+     6},
+    {"dynamic_iq4_nl", {sinter_s8}, SIGNED_SCALES, {0}, 0, 0},
 };
 
 /* 2-D data and the shape of its groups. */
@@ -179,11 +199,12 @@ static void run(const kind_t *k, sinter_data_type_t from, const sinter_data_type
     const int64_t groups[2] = {dims[0] / group[0], dims[1] / group[1]};
     const int n_out = to[2] ? 3 : 2;
     node_t n = {
-        sinter_op_dynamic_quantize, 1, n_out, 4,
+        sinter_op_dynamic_quantize, 1, n_out, k->code_bits > 0 ? 5 : 4,
         .attrs = {{.id = sinter_op_attr_quantization_kind, .str = k->name},
                   {.id = sinter_op_attr_qtype, .str = "per_group"},
                   {.id = sinter_op_attr_group_shape, .n = 2, .s64 = group},
-                  {.id = sinter_op_attr_zps_kind, .str = k->offsets ? "offsets" : "zero_points"}}};
+                  {.id = sinter_op_attr_zps_kind, .str = k->offsets ? "offsets" : "zero_points"},
+                  {.id = sinter_op_attr_code_bits, .n = 1, .s64 = &k->code_bits}}};
     orc_tensor_t in, out[3];
     char what[128];
 
@@ -191,7 +212,8 @@ static void run(const kind_t *k, sinter_data_type_t from, const sinter_data_type
      * less than they are rounded; and differences from an offset may leave f32. */
     const int floats = to[2] == sinter_f32 || to[2] == sinter_f16 || to[2] == sinter_bf16;
     const double most = to[1] == sinter_f16 ? 65504 : to[1] == sinter_f8_e4m3 ? 448 : 0x1p117;
-    fill(from, floats ? 256 * most : INFINITY, input, dims, group);
+    const double levels = k->code_bits > 0 ? (double)(1 << k->code_bits) : 256;
+    fill(from, floats ? levels * most : INFINITY, input, dims, group);
     CHECK_THAT(sinter_logical_tensor_init(&n.in[0], 0, from, 2, dims,
                                           sinter_tensor_property_undef) == sinter_success);
     in = (orc_tensor_t){n.in[0], input};

@@ -417,6 +417,7 @@ void emit_dynquant(const lowering_t *lo, int node, dynquant_params_t *p)
                                      .split = q->split,
                                      .offsets = q->offsets},
                              .kind = (int)q->kind,
+                             .code_bits = q->code_bits,
                              .tensor_scale = scaled_twice ? n->in[1] : -1};
     map_groups(q, &p->out);
 }

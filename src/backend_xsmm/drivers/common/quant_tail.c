@@ -108,10 +108,20 @@ static quant_span_t step_of(const quant_tail_t *t, int d)
 static void put_row(const quantiser_t *q, quant_span_t *at, const quant_span_t *along, int size,
                     int n, float *row, const group_values_t *m)
 {
-    q->fn->quantise(&q->formula, row, size, n, m->inverse_scale, q->zp != NULL ? m->zp : NULL, row);
+    quantiser_quantise(q, row, size, n, 0, m, row);
     quantiser_clear_specials(m, size, n, row);
     at->n = (int64_t)size * n;
     quantiser_put_codes(q, at, along, row, m->codes);
+}
+
+/* After the codes of n groups, from which scales may be made. */
+static void put_scales(const quantiser_t *q, const quant_span_t *at, const quant_span_t *along,
+                       int n, group_values_t *m)
+{
+    if (quantiser_refits(q)) {
+        quantiser_refit(q, n, m);
+    }
+    quantiser_put_groups(q, at, along, n, m);
 }
 
 /* n groups of `size` columns from index idx on. */
@@ -129,10 +139,11 @@ static void run_groups(const quant_tail_t *t, const int64_t *idx, int rows, int 
         quantiser_widen(q, x + r * ld, size, n, &m);
     }
     quantiser_derive(q, n, &m);
-    quantiser_put_groups(q, &at, &along, n, &m);
+    const quant_span_t first = at;
     for (int r = 0; r < rows; r++, span_move(&at, &down, 1)) {
         put_row(q, &at, &along, size, n, x + r * ld, &m);
     }
+    put_scales(q, &first, &along, n, &m);
 }
 
 void quant_tail_run(const quant_tail_t *t, const int64_t *idx, int rows, int cols, float *x,
@@ -163,11 +174,12 @@ void quant_tail_long_group(const quant_tail_t *t, const int64_t *idx, int64_t n,
         quantiser_widen(q, x + i, (int)at_most(n - i, TAIL_COLUMNS), 1, &m);
     }
     quantiser_derive(q, 1, &m);
-    quantiser_put_groups(q, &at, &along, 1, &m);
+    const quant_span_t first = at;
     for (int64_t i = 0; i < n; i += TAIL_COLUMNS) {
         const int part = (int)at_most(n - i, TAIL_COLUMNS);
         put_row(q, &at, &along, part, 1, x + i, &m);
         at.to[IN_CODES] += part * along.to[IN_CODES];
         at.to[IN_HIGH] += part * along.to[IN_HIGH];
     }
+    put_scales(q, &first, &along, 1, &m);
 }

@@ -40,6 +40,15 @@ sinter_status_t quantiser_bind(const dynquant_params_t *p, const frame_t *frame,
                                    .elem_min = (float)elem->min,
                                    .scale_max = base->scale.type->max,
                                    .tensor_scale = 1};
+    if (p->code_bits > 0 && p->code_bits < elem->bits) {
+        const float levels = (float)(1 << p->code_bits);
+        q->formula.elem_min = elem->min < 0 ? -levels / 2 : 0;
+        q->formula.elem_max = q->formula.elem_min + levels - 1;
+        q->formula.clamps = true;
+    }
+    if (q->formula.kind == QUANT_DYNAMIC_IQ4_NL) {
+        q->formula.elem_min = -127;
+    }
     if (base->zp.type != NULL && base->zp.type->cls != DTYPE_INT) {
         q->formula.zps = p->out.offsets ? ZPS_OFFSETS : ZPS_FLOATS;
         q->formula.zp_max = (float)base->zp.type->max;
@@ -71,8 +80,10 @@ size_t group_values_carve(unsigned char *base, int most, const quantiser_t *q, g
     m->scale = carve(base, &at, n, sizeof *m->scale);
     m->inverse_scale = carve(base, &at, n, sizeof *m->inverse_scale);
     m->zp = carve(base, &at, n, sizeof *m->zp);
+    m->num = carve(base, &at, n, sizeof *m->num);
+    m->den = carve(base, &at, n, sizeof *m->den);
     m->codes = carve(base, &at, n, sizeof(float));
-    m->bottom = q != NULL && q->zp != NULL ? m->bottom : NULL;
+    m->bottom = q != NULL && quantiser_has_sides(q) ? m->bottom : NULL;
     m->none = q != NULL && quantiser_is_open(q) ? INT32_MIN : 0;
     m->any_special = false;
     return at;
@@ -86,6 +97,12 @@ void group_values_clear(const group_values_t *m, int64_t n)
     for (int64_t i = 0; m->bottom != NULL && i < n; i++) {
         m->bottom[i] = m->none;
     }
+}
+
+void group_values_clear_sums(const group_values_t *m, int64_t n)
+{
+    memset(m->num, 0, (size_t)n * sizeof *m->num);
+    memset(m->den, 0, (size_t)n * sizeof *m->den);
 }
 
 void quantiser_widen(const quantiser_t *q, const float *x, int size, int n, group_values_t *m)
@@ -103,10 +120,15 @@ static void round_trip(const dtype_bulk_t *type, int n, float *x, unsigned char 
 void quantiser_derive(const quantiser_t *q, int n, group_values_t *m)
 {
     q->fn->scales(&q->formula, n, m->top, m->bottom, m->scale, m->special);
-    round_trip(q->scale, n, m->scale, m->codes);
+    if (!quantiser_refits(q)) {
+        round_trip(q->scale, n, m->scale, m->codes);
+    }
     m->any_special = q->fn->factors(&q->formula, n, m->scale, m->inverse_scale, m->special) != 0;
     if (q->zp != NULL) {
         q->fn->zero_points(&q->formula, n, m->bottom, m->scale, m->zp);
+        for (int g = 0; q->formula.clamps && !quantiser_is_open(q) && g < n; g++) {
+            m->zp[g] = fminf(fmaxf(m->zp[g], q->formula.elem_min), q->formula.elem_max);
+        }
         if (!quantiser_is_open(q)) {
             round_trip(q->codes, n, m->zp, m->codes);
         }
@@ -115,6 +137,28 @@ void quantiser_derive(const quantiser_t *q, int n, group_values_t *m)
     for (int g = 0; m->any_special && g < n; g++) {
         m->scale[g] = m->special[g] ? NAN : m->scale[g];
     }
+}
+
+void quantiser_quantise(const quantiser_t *q, const float *x, int size, int n, int first,
+                        const group_values_t *m, float *to)
+{
+    if (quantiser_refits(q)) {
+        q->fn->numbers(x, size, n, m->inverse_scale + first, to, m->num + first, m->den + first);
+    } else {
+        q->fn->quantise(&q->formula, x, size, n, m->inverse_scale + first,
+                        q->zp != NULL ? m->zp + first : NULL, to);
+    }
+}
+
+void quantiser_refit(const quantiser_t *q, int n, group_values_t *m)
+{
+    const float most = (float)q->formula.scale_max;
+    for (int g = 0; g < n; g++) {
+        const bool some = !m->special[g] && m->den[g] > 0;
+        const float s = some ? m->scale[g] * (m->num[g] / m->den[g]) : m->special[g] ? NAN : 0;
+        m->scale[g] = s > most ? most : s < -most ? -most : s;
+    }
+    round_trip(q->scale, n, m->scale, m->codes);
 }
 
 void quantiser_clear_specials(const group_values_t *m, int64_t size, int64_t n, float *x)

@@ -32,7 +32,10 @@ static const char *refuse_quantiser(const quantiser_t *q)
 {
     return quantiser_splits(q)    ? "split codes"
            : quantiser_is_open(q) ? "zero points are floats or offsets"
-                                  : NULL;
+           : quant_by_sign(q->formula.kind)
+               ? "scales have the sign of the largest element"
+           : q->formula.clamps ? "codes have fewer bits than their type"
+                               : NULL;
 }
 
 /* Runs of groups that lie one after the other in all tensors, computed in registers. */
@@ -199,7 +202,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     choice->shares_bytes = st->n_short > 0 && quant_boxes_share_bytes(&st->q.out);
     quant_box_bind(in, &st->q.out, st->groups, 0, &box);
     bind_space(&box, choice->shares_bytes ? 1 : frame->shares, st);
-    st->s.by_pieces = st->s.by_pieces && !choice->shares_bytes;
+    st->s.by_pieces = st->s.by_pieces && !choice->shares_bytes && !quantiser_refits(&st->q);
     choose_ways(st, choice);
     if (st->s.by_pieces) {
         choice->shared_bytes = (size_t)quant_slabs(&st->s) * (size_t)frame->shares * 2 *

@@ -102,6 +102,8 @@ void dynquant_measure(const dynquant_state_t *st, const quant_span_t *at, int64_
                       int64_t end, dynquant_scratch_t *m);
 void dynquant_derive(const dynquant_state_t *st, const quant_span_t *at, bool store,
                      dynquant_scratch_t *m);
+/* After the second walk: the scales of groups that are made from their codes. */
+void dynquant_refit(const dynquant_state_t *st, const quant_span_t *at, dynquant_scratch_t *m);
 void dynquant_encode(const dynquant_state_t *st, const quant_span_t *at, int64_t begin, int64_t end,
                      dynquant_scratch_t *m);
 

@@ -227,12 +227,12 @@ void dynquant_derive(const dynquant_state_t *st, const quant_span_t *at, bool st
     const bool zps = st->q.zp != NULL;
     if (st->column_groups) {
         merge_columns(st, n, m->m.top);
-        if (zps) {
+        if (m->m.bottom != NULL) {
             merge_columns(st, n, m->m.bottom);
         }
     }
     quantiser_derive(&st->q, n, &m->m);
-    if (store) {
+    if (store && !quantiser_refits(&st->q)) {
         quantiser_put_groups(&st->q, at, &st->s.group, n, &m->m);
     }
     if (st->column_groups && st->s.column.n > 1) {
@@ -241,6 +241,28 @@ void dynquant_derive(const dynquant_state_t *st, const quant_span_t *at, bool st
             spread(st, n, m->m.zp, m->y);
         }
     }
+    if (quantiser_refits(&st->q)) {
+        group_values_clear_sums(&m->m, dynquant_extremes(st, at));
+    }
+}
+
+void dynquant_refit(const dynquant_state_t *st, const quant_span_t *at, dynquant_scratch_t *m)
+{
+    const int n = (int)at->n, each = st->column_groups ? (int)st->s.column.n : 1;
+    if (!quantiser_refits(&st->q)) {
+        return;
+    }
+    for (int g = 0; each > 1 && g < n; g++) {
+        float num = 0, den = 0;
+        for (int i = g * each; i < (g + 1) * each; i++) {
+            num += m->m.num[i];
+            den += m->m.den[i];
+        }
+        m->m.num[g] = num;
+        m->m.den[g] = den;
+    }
+    quantiser_refit(&st->q, n, &m->m);
+    quantiser_put_groups(&st->q, at, &st->s.group, n, &m->m);
 }
 
 /* ---- the second walk ------------------------------------------------------------------------- */
@@ -320,9 +342,8 @@ static void quantise_rows(const dynquant_state_t *st, const quant_span_t *p, con
         x = x == NULL ? read_row(st, p, m->x) : x;
         span_move(&part, &st->s.column, fused);
         part.n = p->n - fused;
-        st->q.fn->quantise(&st->q.formula, x + fused, shape.size, (int)(part.n / shape.size),
-                           m->m.inverse_scale + fused, st->q.zp != NULL ? m->m.zp + fused : NULL,
-                           m->y);
+        quantiser_quantise(&st->q, x + fused, shape.size, (int)(part.n / shape.size), (int)fused,
+                           &m->m, m->y);
         quantiser_clear_specials(&m->m, group, part.n / group, m->y);
         write_row(st, &part, m->y, m->m.codes);
     }

@@ -33,6 +33,7 @@ static void one_slab(const dynquant_state_t *st, const quant_span_t *at, dynquan
     dynquant_measure(st, at, 0, st->s.rows * st->s.pieces, m);
     dynquant_derive(st, at, true, m);
     dynquant_encode(st, at, 0, st->s.rows * st->s.pieces, m);
+    dynquant_refit(st, at, m);
 }
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
