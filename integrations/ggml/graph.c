@@ -15,7 +15,8 @@ bool gs_builder_open(gs_builder_t *b, const gs_tensors_t *tensors, int first, in
     *b = (gs_builder_t){.tensors = tensors, .first = first, .end = end, .node = first};
     b->values = calloc((size_t)tensors->count + 1, sizeof(*b->values));
     b->versions = calloc((size_t)tensors->count + 1, sizeof(*b->versions));
-    return b->values && b->versions &&
+    b->slots = calloc((size_t)tensors->count + 1, sizeof(*b->slots));
+    return b->values && b->versions && b->slots &&
            sinter_graph_create_with_fpmath_mode(
                &b->graph, gs_engine(), sinter_cpu, gs_fpmath(false),
                gs_fpmath(false) != sinter_fpmath_mode_strict) == sinter_success;
@@ -27,6 +28,7 @@ void gs_builder_free(gs_builder_t *b)
     gs_ports_free(&b->ports);
     free(b->values);
     free(b->versions);
+    free(b->slots);
     free(b->exact);
     *b = (gs_builder_t){0};
 }
@@ -198,7 +200,9 @@ static int plane_group(const tensor_t *t, int plane)
 
 static sinter_data_type_t type_in_plane(const tensor_t *t, int plane)
 {
-    return plane < 0 ? gs_plain_type(t->type) : gs_layout_of(t->type)->planes[plane].type;
+    return plane == GS_LOWER_HALVES ? sinter_s32
+           : plane < 0              ? gs_plain_type(t->type)
+                                    : gs_layout_of(t->type)->planes[plane].type;
 }
 
 /* The blocks of a plane lie next to each other, so its strides, counted in blocks, equal ggml's.
@@ -206,7 +210,8 @@ static sinter_data_type_t type_in_plane(const tensor_t *t, int plane)
 static sinter_dim_t stride_in_plane(const tensor_t *t, int plane, int dim)
 {
     if (plane < 0) {
-        return (sinter_dim_t)(t->nb[dim] / ggml_type_size(t->type));
+        return (sinter_dim_t)(t->nb[dim] / (plane == GS_LOWER_HALVES ? sizeof(int32_t)
+                                                                     : ggml_type_size(t->type)));
     }
     const gs_layout_t *layout = gs_layout_of(t->type);
     const sinter_dim_t numbers = layout->elements / plane_group(t, plane);

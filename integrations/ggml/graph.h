@@ -12,13 +12,16 @@ typedef sinter_logical_tensor_t lt_t;
 
 enum { GS_MAX_RANK = 6 };
 
+/* In place of a plane: the lower half of each integer of 64 bits. */
+enum { GS_LOWER_HALVES = -2 };
+
 /* An input, and where an execute finds it: dim i is ne[size_dim[i]] of tensor number size_of[i] of
  * the list; its stride is nb[stride_dim[i]] of tensor number strides_of. A size_dim below 0 is a
  * dim of 1, a stride_dim below 0 a stride of stride[i] elements. */
 typedef struct gs_input {
     uint64_t id;
     int tensor;     /* in the list; -1: constants of the graph's own */
-    int plane;      /* -1: plain elements */
+    int plane;      /* -1: plain elements; or GS_LOWER_HALVES */
     void *own;      /* f32 or s32 */
     int rank;       /* of constants: how many */
     int strides_of; /* the tensor, or another one that sees its memory with more dims */
@@ -52,8 +55,15 @@ typedef struct gs_value {
     int64_t ne[GGML_MAX_DIMS];
     int perm[GGML_MAX_DIMS];
     const void *begin; /* of rows that SET_ROWS has written */
+    bool columns;      /* these are columns: the cells of an element lie side by side */
     uint64_t sorted;   /* of indices that sorting gave: the elements in that order, f32; else 0 */
 } gs_value_t;
+
+/* Slots of a cache that has a part for each sequence, as slots within the part, in the graph. */
+typedef struct gs_slots {
+    uint64_t id; /* 0: none */
+    int64_t streams, first, cells, columns;
+} gs_slots_t;
 
 /* The graph while it is being built. */
 typedef struct gs_builder {
@@ -64,6 +74,7 @@ typedef struct gs_builder {
     uint64_t ids;
     gs_value_t *values;   /* of each tensor */
     gs_value_t *versions; /* of roots that a node of the graph has written */
+    gs_slots_t *slots;    /* of tensors that are slots */
     gs_ports_t ports;
     uint64_t *exact; /* the ops whose nodes ask for f32 */
     int n_exact, exact_capacity;

@@ -210,9 +210,9 @@ static const formula_t *formula_of(enum ggml_type type)
 }
 
 /* new[plane] = the codes, scales and offsets of rows. */
-static bool quantise(gs_builder_t *b, const tensor_t *t, const lt_t *rows, lt_t *new)
+static bool quantise(gs_builder_t *b, const tensor_t *t, int rank, const lt_t *rows, lt_t *new)
 {
-    static const int64_t groups[2] = {1, 32};
+    static const int64_t groups[3] = {1, 1, 32};
     const gs_layout_t *layout = gs_layout_of(t->type);
     const formula_t *formula = formula_of(t->type);
     sinter_op_part_t parts[9];
@@ -224,7 +224,7 @@ static bool quantise(gs_builder_t *b, const tensor_t *t, const lt_t *rows, lt_t 
     }
     parts[n++] = sinter_attr_str(sinter_op_attr_quantization_kind, formula->kind);
     parts[n++] = sinter_attr_str(sinter_op_attr_qtype, "per_group");
-    parts[n++] = sinter_attr_s64s(sinter_op_attr_group_shape, 2, groups);
+    parts[n++] = sinter_attr_s64s(sinter_op_attr_group_shape, (size_t)rank, groups + 3 - rank);
     if (layout->planes[GS_OFFSETS].type != sinter_data_type_undef) {
         parts[n++] = sinter_attr_str(sinter_op_attr_zps_kind, "offsets");
     }
@@ -245,7 +245,8 @@ static bool set_rows_takes_loop(const tensor_t *t)
     const bool direct =
         gs_is_float(t) || (!gs_has_blocks(t) && !gs_in_tiles(gs_root(t)) && formula_of(t->type));
     return !direct || t->ne[2] != 1 || t->ne[3] != 1 || rows->ne[2] != 1 || rows->ne[3] != 1 ||
-           ggml_nrows(slots) != 1 || !ggml_is_contiguous(t) || gs_root(t)->ne[0] != t->ne[0];
+           ggml_nrows(slots) != 1 || !ggml_is_contiguous(t) ||
+           (gs_root(t)->ne[0] != t->ne[0] && t->ne[0] != 1);
 }
 
 static const char *refuse_set_rows(const tensor_t *t)
@@ -264,12 +265,52 @@ static const char *refuse_set_rows(const tensor_t *t)
     return loop && ggml_is_quantized(t->type) ? gs_broken_blocks(t) : NULL;
 }
 
-/* The first node of the graph that reads what SET_ROWS writes, if it reads the first of these rows
- * and nothing else, and which of its dims they are. NULL where nobody reads them, or in another
- * way. */
-static const tensor_t *reader_of(const gs_builder_t *b, const tensor_t *t, int *dim)
+/* What a SET_ROWS writes, as the first node of the graph that reads it sees it. */
+typedef struct seen {
+    const tensor_t *view; /* NULL: nobody reads it, or in another way */
+    bool columns;         /* the cells of each element lie side by side */
+    int perm[GGML_MAX_DIMS];
+} seen_t;
+
+/* Which dim of the view has this number, see gs_rows_t. */
+static int dim_of(const seen_t *seen, int base)
+{
+    int dim = 0;
+    while (seen->perm[dim] != base) {
+        dim++;
+    }
+    return dim;
+}
+
+/* Whether a view sees the first rows of t, or, where the root has a part for each sequence, the
+ * first rows of some parts, or the same as columns, which SET_ROWS writes element by element. */
+static bool sees(const tensor_t *view, const tensor_t *t, seen_t *seen)
 {
     const tensor_t *root = gs_root(t);
+    const size_t begin = (size_t)((const char *)view->data - (const char *)root->data);
+    gs_rows_t rows;
+    *seen = (seen_t){.view = view, .columns = t->ne[0] == 1 && gs_root(t)->ne[0] > 1};
+    if (seen->columns) {
+        return ggml_nelements(root) == ggml_nelements(t) && ggml_nelements(root) <= INT32_MAX &&
+               gs_view_of_columns(view, seen->perm);
+    }
+    if (gs_view_of_rows(view, &rows)) {
+        return false;
+    }
+    memcpy(seen->perm, rows.perm, sizeof(seen->perm));
+    const int64_t count = view->ne[dim_of(seen, 2)];
+    if (root->ne[2] > 1 && ggml_nelements(root) == ggml_nelements(t)) {
+        return ggml_nrows(root) <= INT32_MAX && begin % root->nb[2] == 0 && root->ne[3] == 1 &&
+               count <= root->ne[1];
+    }
+    return view->data == t->data && count > 1 && count <= t->ne[1] &&
+           view->ne[dim_of(seen, 3)] == 1;
+}
+
+static seen_t seen_of(const gs_builder_t *b, const tensor_t *t)
+{
+    const tensor_t *root = gs_root(t);
+    seen_t seen = {0};
     for (int i = b->node + 1; i < b->end; i++) {
         const tensor_t *node = b->tensors->list[i];
         for (int s = 0; s < GGML_MAX_SRC; s++) {
@@ -278,23 +319,13 @@ static const tensor_t *reader_of(const gs_builder_t *b, const tensor_t *t, int *
                 gs_op(src) == GS_OP_NONE) {
                 continue;
             }
-            gs_rows_t rows;
-            while (gs_turns(src) && gs_view_of_rows(src, &rows)) {
+            while (!sees(src, t, &seen) && gs_turns(src)) {
                 src = src->src[0];
             }
-            if (src->data != t->data || gs_view_of_rows(src, &rows)) {
-                return NULL;
-            }
-            for (int d = 1; d < GGML_MAX_DIMS; d++) {
-                if (rows.perm[d] == 2 && src->ne[d] > 1 && src->ne[d] <= t->ne[1]) {
-                    *dim = d;
-                    return src;
-                }
-            }
-            return NULL;
+            return sees(src, t, &seen) ? seen : (seen_t){0};
         }
     }
-    return NULL;
+    return seen;
 }
 
 /* *before = the tables: a value, or memory that is written in place. */
@@ -340,6 +371,126 @@ static bool translate_set_result(gs_builder_t *b, const tensor_t *t)
     return gs_done(b, &after, 4, gs_plain_order(4));
 }
 
+/* *y = slots of parts of a cache, each from the begin of its part on: [streams, columns, tokens], or
+ * [streams, tokens] where columns is 0. They must be known to be within these parts, which the
+ * bounds of ScatterRows check. All layers have the same. */
+static bool slots_of_parts(gs_builder_t *b, const tensor_t *slots, const gs_slots_t *parts, lt_t *y)
+{
+    const int64_t each = parts->columns > 0 ? parts->columns : 1, n = parts->streams * each;
+    gs_slots_t *known = &b->slots[gs_tensors_find(b->tensors, slots)];
+    *y = gs_inner(b, sinter_s32);
+    if (known->id && known->streams == parts->streams && known->first == parts->first &&
+        known->cells == parts->cells && known->columns == parts->columns) {
+        y->id = known->id;
+        return true;
+    }
+    lt_t all, split, first, begin, x, z;
+    int32_t *begins = malloc((size_t)n * sizeof(*begins));
+    for (int64_t i = 0; i < n && begins; i++) {
+        begins[i] = (int32_t)((parts->first * each + i) * parts->cells);
+    }
+    const int plane = slots->type == GGML_TYPE_I64 ? GS_LOWER_HALVES : -1;
+    const sinter_dim_t ones[1] = {n}, dims[3] = {parts->streams, 1, each};
+    const int64_t shape[3] = {parts->streams, -1, each}, turn[3] = {0, 2, 1};
+    split = gs_inner(b, sinter_s32);
+    x = gs_inner(b, sinter_s32);
+    z = gs_inner(b, sinter_s32);
+    const bool ok =
+        begins && gs_integers(b, begins, (int)n, &first) &&
+        gs_add_input(b, gs_input_in_order(b, slots, plane, 1, gs_plain_order(1)), &all) &&
+        gs_add(b, sinter_op_static_reshape, sinter_in(&all), sinter_out(&split),
+               sinter_attr_s64s(sinter_op_attr_shape, 3, shape),
+               sinter_attr_bool(sinter_op_attr_special_zero, false)) &&
+        gs_reshape(b, &first, ones, 1, dims, 3, &begin) &&
+        gs_add(b, sinter_op_subtract, sinter_in(&split), sinter_in(&begin), sinter_out(&x)) &&
+        gs_add(b, sinter_op_static_transpose, sinter_in(&x), sinter_out(&z),
+               sinter_attr_s64s(sinter_op_attr_order, 3, turn));
+    free(begins);
+    const int64_t lines[3] = {parts->streams, parts->columns > 0 ? each : -1, -1};
+    if (!ok || !gs_add(b, sinter_op_static_reshape, sinter_in(&z), sinter_out(y),
+                       sinter_attr_s64s(sinter_op_attr_shape, parts->columns > 0 ? 3 : 2, lines),
+                       sinter_attr_bool(sinter_op_attr_special_zero, false))) {
+        return false;
+    }
+    *known = *parts;
+    known->id = y->id;
+    return true;
+}
+
+/* A cache as the first node that reads it sees it: [rows, elements]; with parts for sequences
+ * [streams, rows, elements]; as columns [streams, elements, rows]. */
+typedef struct table {
+    seen_t seen;
+    gs_slots_t parts; /* columns: elements, or 0 */
+    int rank;         /* 2, or 3: slots are those of parts */
+} table_t;
+
+static table_t table_of(const gs_builder_t *b, const tensor_t *t)
+{
+    const tensor_t *root = gs_root(t);
+    table_t table = {.seen = seen_of(b, t), .rank = 2};
+    const tensor_t *view = table.seen.view;
+    if (view && (table.seen.columns || root->ne[2] > 1)) {
+        table.rank = 3;
+        table.parts = (gs_slots_t){
+            .streams = view->ne[dim_of(&table.seen, 3)],
+            .first = (int64_t)((size_t)((const char *)view->data - (const char *)root->data) /
+                               root->nb[2]),
+            .cells = root->ne[1],
+            .columns = table.seen.columns ? root->ne[0] : 0};
+    }
+    return table;
+}
+
+/* The input that is a plane of a table. */
+static gs_input_t input_of(const gs_builder_t *b, const tensor_t *t, const table_t *table,
+                           int plane)
+{
+    const seen_t *seen = &table->seen;
+    if (!seen->view) {
+        return gs_input_in_order(b, t, plane, 2, gs_plain_order(2));
+    }
+    const int rows = seen->columns ? 0 : dim_of(seen, 2), streams = dim_of(seen, 3);
+    const int order[3] = {streams, rows, 0}, columns[3] = {streams, dim_of(seen, 1), rows};
+    gs_input_t in =
+        gs_input_in_order(b, seen->view, plane, table->rank,
+                          seen->columns ? columns : order + 3 - table->rank);
+    const int elements = seen->columns ? 1 : table->rank - 1;
+    in.size_of[elements] = gs_tensors_find(b->tensors, seen->columns ? gs_root(t) : t);
+    in.size_dim[elements] = 0;
+    if (seen->columns && seen->view->ne[dim_of(seen, 1)] == 1) {
+        in.stride_dim[1] = dim_of(seen, 2);
+    }
+    return in;
+}
+
+/* Rows as the table has them. */
+static bool use_rows(gs_builder_t *b, const tensor_t *t, const table_t *table, lt_t *rows)
+{
+    const tensor_t *from = t->src[0];
+    const gs_slots_t *parts = &table->parts;
+    lt_t x, y;
+    if (!gs_use_plain(b, from, 2, &x)) {
+        return false;
+    }
+    if (table->rank == 2) {
+        *rows = x;
+        return true;
+    }
+    const int64_t elements = parts->columns > 0 ? parts->columns : t->ne[0],
+                  shape[3] = {parts->streams, -1, elements}, turn[3] = {0, 2, 1};
+    y = gs_inner(b, x.data_type);
+    if (!gs_add(b, sinter_op_static_reshape, sinter_in(&x), sinter_out(&y),
+                sinter_attr_s64s(sinter_op_attr_shape, 3, shape),
+                sinter_attr_bool(sinter_op_attr_special_zero, false))) {
+        return false;
+    }
+    *rows = parts->columns > 0 ? gs_inner(b, x.data_type) : y;
+    return parts->columns == 0 ||
+           gs_add(b, sinter_op_static_transpose, sinter_in(&y), sinter_out(rows),
+                  sinter_attr_s64s(sinter_op_attr_order, 3, turn));
+}
+
 static bool translate_set_rows(gs_builder_t *b, const tensor_t *t)
 {
     if (is_into_result(t)) {
@@ -347,18 +498,20 @@ static bool translate_set_rows(gs_builder_t *b, const tensor_t *t)
     }
     const tensor_t *root = gs_root(t);
     const gs_layout_t *layout = gs_layout_of(t->type);
-    const int root_index = gs_tensors_find(b->tensors, root), *order = gs_plain_order(2);
-    int dim = 1;
-    const tensor_t *reader = reader_of(b, t, &dim);
+    const int root_index = gs_tensors_find(b->tensors, root);
+    const table_t table = table_of(b, t);
+    const int axis = table.rank == 2 ? 0 : table.seen.columns ? 2 : 1;
     if (root_index < 0 || gs_version_of(b, t) || gs_in_graph(b, t->src[2])) {
         return gs_fail(b, "memory that is written twice");
     }
     lt_t rows, slots, y, new[GS_PLANES], after[GS_PLANES];
-    if (!gs_use_plain(b, t->src[0], 2, &rows) || !gs_use_plain(b, t->src[1], 1, &slots)) {
+    if (!use_rows(b, t, &table, &rows) ||
+        !(table.rank == 2 ? gs_use_plain(b, t->src[1], 1, &slots)
+                          : slots_of_parts(b, t->src[1], &table.parts, &slots))) {
         return false;
     }
     if (layout) {
-        if (!quantise(b, t, &rows, new)) {
+        if (!quantise(b, t, table.rank, &rows, new)) {
             return false;
         }
     } else if (rows.data_type == gs_plain_type(t->type)) {
@@ -372,13 +525,8 @@ static bool translate_set_rows(gs_builder_t *b, const tensor_t *t)
     for (int p = 0; p == 0 || (layout && p < GS_PLANES &&
                                layout->planes[p].type != sinter_data_type_undef);
          p++) {
-        gs_input_t in = gs_input_in_order(b, t, layout ? p : -1, 2, order);
         lt_t before;
-        if (reader) {
-            in.size_of[0] = gs_tensors_find(b->tensors, reader);
-            in.size_dim[0] = dim;
-        }
-        if (!gs_add_input(b, in, &before)) {
+        if (!gs_add_input(b, input_of(b, t, &table, layout ? p : -1), &before)) {
             return false;
         }
         before.property = sinter_tensor_property_undef;
@@ -386,24 +534,33 @@ static bool translate_set_rows(gs_builder_t *b, const tensor_t *t)
         after[p].id = ++b->ids;
         if (!gs_add(b, sinter_op_scatter_rows, sinter_in(&before), sinter_in(&slots),
                     sinter_in(&new[p]), sinter_out(&after[p]),
-                    sinter_attr_s64(sinter_op_attr_axis, 0)) ||
+                    sinter_attr_s64(sinter_op_attr_axis, axis),
+                    sinter_attr_s64(sinter_op_attr_batch_dims, axis)) ||
             !gs_add_output(b, after[p].id, -1)) {
             return false;
         }
     }
     y = after[0];
-    if (layout && !gs_dequantise_planes(b, t, 2, order, after, &y)) {
+    if (layout && !gs_dequantise_planes(b, t, table.rank, gs_plain_order(table.rank), after, &y)) {
         return false;
     }
     /* Nobody but readers of the cache may use the result, which has fewer rows: the node itself has
      * no value. */
-    b->versions[root_index] =
-        (gs_value_t){.known = true,
-                     .id = y.id,
-                     .type = y.data_type,
-                     .rank = 2,
-                     .dims = {reader ? gs_dim(b, reader, dim) : gs_dim(b, t, 1), t->ne[0]},
-                     .begin = t->data};
+    const seen_t *seen = &table.seen;
+    const tensor_t *view = seen->view;
+    gs_value_t version = {.known = true,
+                          .id = y.id,
+                          .type = y.data_type,
+                          .rank = table.rank,
+                          .begin = view ? view->data : t->data,
+                          .columns = seen->columns};
+    const sinter_dim_t cells = seen->columns ? gs_dim(b, view, 0)
+                               : view        ? gs_dim(b, view, dim_of(seen, 2))
+                                             : gs_dim(b, t, 1);
+    version.dims[0] = table.parts.streams;
+    version.dims[table.rank - 2] = seen->columns ? root->ne[0] : cells;
+    version.dims[table.rank - 1] = seen->columns ? cells : t->ne[0];
+    b->versions[root_index] = version;
     return true;
 }
 

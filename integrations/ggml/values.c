@@ -278,6 +278,7 @@ const char *gs_view_of_rows(const tensor_t *t, gs_rows_t *rows)
     for (int i = 1; i < GGML_MAX_DIMS; i++) {
         const int base = rows->heads > 1 && t->nb[i] == head && t->ne[i] == rows->heads ? 1
                          : t->nb[i] == row && t->ne[i] > 1                              ? 2
+                         : t->nb[i] == root->nb[2] && t->ne[i] > 1 && root->ne[2] > 1   ? 3
                                                                                         : 0;
         if (base && !found[base]) {
             perm[i] = base;
@@ -296,12 +297,69 @@ const char *gs_view_of_rows(const tensor_t *t, gs_rows_t *rows)
     return NULL;
 }
 
+bool gs_view_of_columns(const tensor_t *t, int *perm)
+{
+    const tensor_t *root = gs_root(t);
+    const size_t bytes = ggml_type_size(root->type), column = bytes * (size_t)root->ne[1],
+                 begin = (size_t)((const char *)t->data - (const char *)root->data);
+    int64_t ne[GGML_MAX_DIMS] = {t->ne[0], 1, 1, 1};
+    int left[GGML_MAX_DIMS], n = 0;
+    if (t->type != root->type || ggml_is_quantized(t->type) || t->nb[0] != bytes ||
+        t->ne[0] > root->ne[1] || root->ne[0] < 2 || begin % root->nb[2] != 0) {
+        return false;
+    }
+    for (int i = 1; i < GGML_MAX_DIMS; i++) {
+        ne[1] = t->nb[i] == column && t->ne[i] > 1 ? t->ne[i] : ne[1];
+    }
+    bool found[GGML_MAX_DIMS] = {true};
+    perm[0] = 0;
+    for (int i = 1; i < GGML_MAX_DIMS; i++) {
+        const int base = t->nb[i] == column                     ? 1
+                         : t->nb[i] == column * (size_t)ne[1]    ? 2
+                         : t->nb[i] == root->nb[2]               ? 3
+                                                                 : 0;
+        if (t->ne[i] == 1) {
+            left[n++] = i;
+        } else if (base == 0 || found[base]) {
+            return false;
+        } else {
+            perm[i] = base;
+            ne[base] = t->ne[i];
+            found[base] = true;
+        }
+    }
+    for (int base = 1; base < GGML_MAX_DIMS; base++) {
+        if (!found[base]) {
+            perm[left[--n]] = base;
+        }
+    }
+    return ne[1] * ne[2] == root->ne[0];
+}
+
+/* The same of columns. */
+static bool columns_of_version(gs_builder_t *b, const tensor_t *t, const gs_value_t *version,
+                               gs_value_t *v)
+{
+    int perm[GGML_MAX_DIMS];
+    if (!gs_view_of_columns(t, perm) || t->data != version->begin) {
+        return gs_fail(b, "memory that an earlier node writes");
+    }
+    *v = *version;
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        v->perm[i] = perm[i];
+        v->ne[perm[i]] = gs_dim(b, t, i);
+    }
+    return (v->ne[0] == v->dims[2] && v->ne[3] == v->dims[0]) ||
+           gs_fail(b, "other cells than an earlier node writes");
+}
+
 /* A view of the rows of a cache, of which an earlier node has written some. */
 static bool rows_of_version(gs_builder_t *b, const tensor_t *t, const gs_value_t *version,
                             gs_value_t *v)
 {
     gs_rows_t rows;
-    *v = (gs_value_t){.known = true, .id = version->id, .type = version->type, .rank = 2};
+    const int rank = version->rank;
+    *v = (gs_value_t){.known = true, .id = version->id, .type = version->type, .rank = rank};
     const char *why = gs_view_of_rows(t, &rows);
     if (why || version->id == 0 ||
         (const char *)t->data !=
@@ -312,24 +370,24 @@ static bool rows_of_version(gs_builder_t *b, const tensor_t *t, const gs_value_t
     memcpy(v->perm, rows.perm, sizeof(v->perm));
     v->ne[0] = t->ne[0];
     v->ne[1] = rows.heads;
-    v->ne[2] = version->dims[0];
-    v->ne[3] = 1;
+    v->ne[2] = version->dims[rank - 2];
+    v->ne[3] = rank == 3 ? version->dims[0] : 1;
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
-        if (v->perm[i] == 2 && gs_dim(b, t, i) != version->dims[0]) {
+        if (v->perm[i] >= 2 && gs_dim(b, t, i) != v->ne[v->perm[i]]) {
             return gs_fail(b, "other rows than an earlier node writes");
         }
     }
-    if (rows.heads * t->ne[0] == version->dims[1]) {
+    if (rows.heads * t->ne[0] == version->dims[rank - 1]) {
         return true;
     }
     lt_t all, part;
     sinter_logical_tensor_init_unknown(&all, v->id, v->type, SINTER_UNKNOWN_NDIMS,
                                        sinter_tensor_property_undef);
-    if (!gs_slice(b, &all, 1, rows.start, t->ne[0], &part)) {
+    if (!gs_slice(b, &all, rank - 1, rows.start, t->ne[0], &part)) {
         return false;
     }
     v->id = part.id;
-    v->dims[1] = t->ne[0];
+    v->dims[rank - 1] = t->ne[0];
     return true;
 }
 
@@ -453,7 +511,7 @@ static bool is_of_result(const tensor_t *t)
     return !gs_is_view(t);
 }
 
-uint64_t gs_kind_of_view(const tensor_t *t)
+static uint64_t kind_of_view(const tensor_t *t)
 {
     gs_rows_t rows;
     int dim = 0;
@@ -476,6 +534,18 @@ uint64_t gs_kind_of_view(const tensor_t *t)
     return part == GS_PART_OF_DIM
                ? (kind << 2 | (uint64_t)dim) << 48 ^ (uint64_t)start << 24 ^ (uint64_t)count
                : kind << 48;
+}
+
+uint64_t gs_kind_of_view(const tensor_t *t)
+{
+    gs_rows_t rows;
+    const bool columns = gs_view_of_columns(t, rows.perm),
+               streams = gs_root(t)->ne[2] > 1 && (columns || !gs_view_of_rows(t, &rows));
+    uint64_t kind = gs_mix(kind_of_view(t), (uint64_t)columns);
+    for (int i = 1; i < GGML_MAX_DIMS && streams; i++) {
+        kind = gs_mix(kind, rows.perm[i] == 3 ? (uint64_t)t->ne[i] : 0);
+    }
+    return kind;
 }
 
 static bool value_of(gs_builder_t *b, const tensor_t *t, gs_value_t *v);
@@ -571,8 +641,9 @@ static bool value_of(gs_builder_t *b, const tensor_t *t, gs_value_t *v)
         }
     } else if (version) {
         gs_rows_t rows;
-        const bool turned = gs_turns(t) && gs_view_of_rows(t, &rows);
-        if (turned ? !view_of_value(b, t, v) : !rows_of_version(b, t, version, v)) {
+        const bool turned = gs_turns(t) && !version->columns && gs_view_of_rows(t, &rows);
+        if (version->columns ? !columns_of_version(b, t, version, v)
+            : turned ? !view_of_value(b, t, v) : !rows_of_version(b, t, version, v)) {
             return false;
         }
     } else if (gs_layout_of(t->type)) {

@@ -149,18 +149,20 @@ typedef enum represent { AT_ONCE, ONE_BY_ONE, SMALLEST } represent_t;
 
 /* Chooses a number for an unknown dim, and lets the rules say which others it decides. Where a
  * known dim follows from this one, as from the dim that a window slides over, the first number that
- * leads to it is taken; 1 comes last, as it has properties that other numbers lack. before: room
- * for a copy of lts. */
+ * leads to it is taken. Multiples of the usual number come first: the rows of all sequences are one
+ * of the rows of a sequence. 1 comes last, as it has properties that other numbers lack. before:
+ * room for a copy of lts. */
 static sinter_status_t choose_dim(const graph_t *g, lt_t *lts, int v, int d, int64_t usual,
                                   represent_t how, lt_t *before)
 {
-    enum { MOST = 4096 };
+    enum { MULTIPLES = 16, MOST = 4096 };
     sinter_status_t status = sinter_invalid_shape;
     memcpy(before, lts, sizeof(lt_t) * (size_t)g->n_values);
-    for (int64_t n = how == SMALLEST ? 2 : 1; n <= MOST + 1 && status == sinter_invalid_shape;
-         n++) {
+    for (int64_t n = how == SMALLEST ? MULTIPLES + 1 : 1;
+         n <= MULTIPLES + MOST && status == sinter_invalid_shape; n++) {
+        const int64_t small = n - MULTIPLES + 1;
         memcpy(lts, before, sizeof(lt_t) * (size_t)g->n_values);
-        lts[v].dims[d] = n == 1 ? usual : n <= MOST ? n : 1;
+        lts[v].dims[d] = n <= MULTIPLES ? n * usual : small <= MOST ? small : 1;
         status = solve(g, lts);
     }
     return status;

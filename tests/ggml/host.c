@@ -84,11 +84,11 @@ struct llama_model *open_model(const char *path, const char *devices, int layers
     return model;
 }
 
-static enum ggml_type type_of(const char *name)
+static enum ggml_type type_of(const char *name, size_t length)
 {
     for (int i = 0; i < GGML_TYPE_COUNT; i++) {
         const char *other = ggml_type_name((enum ggml_type)i);
-        if (other && !strcmp(other, name)) {
+        if (other && strlen(other) == length && !strncmp(other, name, length)) {
             return (enum ggml_type)i;
         }
     }
@@ -108,8 +108,13 @@ struct llama_context *open_context(struct llama_model *model, const context_opti
     params.kv_unified = false;
     params.offload_kqv = !options->cache_in_host;
     params.n_threads = params.n_threads_batch = options->threads;
-    params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
-    params.type_k = params.type_v = type_of(options->cache_type);
+    const bool plain = !strncmp(options->cache_type, "plain:", 6);
+    const char *k = options->cache_type + (plain ? 6 : 0), *comma = strchr(k, ','),
+               *v = comma ? comma + 1 : k;
+    params.flash_attn_type =
+        plain ? LLAMA_FLASH_ATTN_TYPE_DISABLED : LLAMA_FLASH_ATTN_TYPE_ENABLED;
+    params.type_k = type_of(k, comma ? (size_t)(comma - k) : strlen(k));
+    params.type_v = type_of(v, strlen(v));
     struct llama_context *context = llama_init_from_model(model, params);
     if (!context) {
         fail("no context");

@@ -27,13 +27,14 @@ enum { ALL_LAYERS = 999 };
 
 typedef struct context_options {
     int tokens, threads;
+    /* The name of a type; "K,V": two types; before either "plain:": without flash attention, where
+     * V lies transposed in the cache. */
     const char *cache_type;
     bool cache_in_host; /* in memory of the host, which computes attention then */
     int sequences;      /* each with a cache for so many tokens; 0 is one */
     int taken_back;     /* the most tokens that a sequence may take back */
 } context_options_t;
 
-/* A context with flash attention. */
 struct llama_context *open_context(struct llama_model *model, const context_options_t *options);
 
 /* The tokens of a text file, at least one; the caller frees them. */
