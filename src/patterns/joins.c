@@ -462,7 +462,20 @@ static sinter_status_t join_above(joiner_t *j, const join_row_t *row, int lower)
     return sinter_success;
 }
 
-/* Joins into `part` the partitions behind it that read the same tensor. */
+/* Which of the users of v this node is; a node that reads v in another way is none, and counts as
+ * the first. */
+static int place_of_user(const matcher_t *m, int v, int node)
+{
+    const int n = value_n_users(m, v);
+    int u = 0;
+    while (u < n && value_users(m, v)[u] != node) {
+        u++;
+    }
+    return u < n ? u : 0;
+}
+
+/* Joins into `part` the partitions behind it that read the same tensor. Of many readers, as the
+ * slots of a cache have in all layers, those next to the one of `part`. */
 static sinter_status_t join_beside(joiner_t *j, const join_row_t *row, int part)
 {
     enum { MOST_USERS = 64 };
@@ -476,7 +489,9 @@ static sinter_status_t join_beside(joiner_t *j, const join_row_t *row, int part)
             continue;
         }
         bool joined = false;
-        for (int u = 0; u < value_n_users(m, v) && u < MOST_USERS && !joined; u++) {
+        const int n_users = value_n_users(m, v), own = place_of_user(m, v, node),
+                  begin = own > MOST_USERS / 2 ? own - MOST_USERS / 2 : 0;
+        for (int u = begin; u < n_users && u < begin + MOST_USERS && !joined; u++) {
             const int other = m->owner[value_users(m, v)[u]];
             if (other != part && (j->parts[other].classes & row->lower) != 0 &&
                 fits(j, other, part) && reads(j, other, v, row)) {
