@@ -235,7 +235,7 @@ static bool quantise(gs_builder_t *b, const tensor_t *t, int rank, const lt_t *r
 }
 
 /* Whether a SET_ROWS needs a loop: ggml has to make the codes, or the rows do not belong to one
- * table that is written as a whole. */
+ * table. */
 static bool set_rows_takes_loop(const tensor_t *t)
 {
     const tensor_t *rows = t->src[0], *slots = t->src[1];
@@ -244,9 +244,9 @@ static bool set_rows_takes_loop(const tensor_t *t)
     }
     const bool direct =
         gs_is_float(t) || (!gs_has_blocks(t) && !gs_in_tiles(gs_root(t)) && formula_of(t->type));
+    const bool whole = gs_is_float(t) ? !gs_unreadable_plain(t) : !gs_broken_blocks(t);
     return !direct || t->ne[2] != 1 || t->ne[3] != 1 || rows->ne[2] != 1 || rows->ne[3] != 1 ||
-           ggml_nrows(slots) != 1 || !ggml_is_contiguous(t) ||
-           (gs_root(t)->ne[0] != t->ne[0] && t->ne[0] != 1);
+           ggml_nrows(slots) != 1 || !whole;
 }
 
 static const char *refuse_set_rows(const tensor_t *t)
@@ -303,7 +303,7 @@ static bool sees(const tensor_t *view, const tensor_t *t, seen_t *seen)
         return ggml_nrows(root) <= INT32_MAX && begin % root->nb[2] == 0 && root->ne[3] == 1 &&
                count <= root->ne[1];
     }
-    return view->data == t->data && count > 1 && count <= t->ne[1] &&
+    return t->ne[0] == root->ne[0] && view->data == t->data && count > 1 && count <= t->ne[1] &&
            view->ne[dim_of(seen, 3)] == 1;
 }
 
@@ -545,11 +545,11 @@ static bool translate_set_rows(gs_builder_t *b, const tensor_t *t)
         return false;
     }
     /* Nobody but readers of the cache may use the result, which has fewer rows: the node itself has
-     * no value. */
+     * no value. After parts of rows the cache has none either, so that readers begin a graph. */
     const seen_t *seen = &table.seen;
     const tensor_t *view = seen->view;
     gs_value_t version = {.known = true,
-                          .id = y.id,
+                          .id = seen->columns || t->ne[0] == root->ne[0] ? y.id : 0,
                           .type = y.data_type,
                           .rank = table.rank,
                           .begin = view ? view->data : t->data,

@@ -1087,8 +1087,30 @@ static struct ggml_tensor *view_of(struct ggml_context *context, struct ggml_ten
                         ggml_row_size(tensor->type, v->begin));
 }
 
+/* Whether blocks are others only within a row that begins at element `at`, and lose no more of its
+ * numbers there: codes may differ where a number lies near the middle of two. */
+static bool as_good(enum ggml_type type, const uint8_t *got, const uint8_t *wanted, size_t size,
+                    int64_t at, int64_t count, const float *values)
+{
+    const size_t begin = ggml_row_size(type, at), end = begin + ggml_row_size(type, count);
+    float *mine = malloc((size_t)count * sizeof(*mine)), *ggmls = malloc((size_t)count * sizeof(*mine));
+    must(mine && ggmls, "no memory");
+    ggml_get_type_traits(type)->to_float(got + begin, mine, count);
+    ggml_get_type_traits(type)->to_float(wanted + begin, ggmls, count);
+    float most = 0, error = 0, bound = 0;
+    for (int64_t i = 0; i < count; i++) {
+        most = fmaxf(most, fabsf(values[i]));
+        error = fmaxf(error, fabsf(mine[i] - values[i]));
+        bound = fmaxf(bound, fabsf(ggmls[i] - values[i]));
+    }
+    free(mine);
+    free(ggmls);
+    return !memcmp(got, wanted, begin) && !memcmp(got + end, wanted + end, size - end) &&
+           error <= 1.05f * bound + most / 512;
+}
+
 /* One row of the view is written by SET_ROWS, or all of them by a copy: the blocks of the whole
- * tensor are those that ggml's own functions make. */
+ * tensor are those that ggml's own functions make, but for codes of Sinter's own. */
 static void check_written(enum ggml_type type, const viewed_t *v, bool in_host, bool by_copy)
 {
     struct ggml_context *context = make_context(), *memory = make_context();
@@ -1125,7 +1147,12 @@ static void check_written(enum ggml_type type, const viewed_t *v, bool in_host, 
     snprintf(what, sizeof(what), "%s: %s %dx%d of %dx%d%s", ggml_type_name(type),
              by_copy ? "a copy to" : "SET_ROWS into", (int)v->view_columns, (int)v->view_rows,
              (int)v->columns, (int)v->rows, in_host ? " in a buffer of the host" : "");
-    check(status == GGML_STATUS_SUCCESS && !memcmp(got, bytes, size), what);
+    const bool same = !memcmp(got, bytes, size);
+    check(status == GGML_STATUS_SUCCESS &&
+              (same || (!by_copy && !in_host &&
+                        as_good(type, got, bytes, size, v->begin + v->pitch * number,
+                                v->view_columns, values))),
+          what);
     free(bytes);
     free(got);
     free(values);
@@ -1187,10 +1214,7 @@ static void check_views(enum ggml_type type, int64_t unit)
     for (size_t i = 0; i < sizeof(views) / sizeof(views[0]); i++) {
         check_read(type, &views[i]);
         for (int way = 0; way < 4; way++) {
-            /* Sinter's own codes of whole rows may differ from ggml's in the last bit. */
-            if (i > 0 || way > 0 || (type != GGML_TYPE_Q8_0 && type != GGML_TYPE_MXFP4)) {
-                check_written(type, &views[i], way & 1, way & 2);
-            }
+            check_written(type, &views[i], way & 1, way & 2);
         }
     }
 }
