@@ -349,9 +349,11 @@ SINTER_API sinter_status_t sinter_tensor_set_dims(sinter_tensor_t *tensor, int n
                                                   const sinter_dim_t *strides);
 
 /* Copies all elements of `from` into `to`, of which one has an opaque layout and the other one
- * strides; data type and dims must be the same. 16 columns (the dim that is not K) from a multiple
- * of 16 on lie together in an opaque layout, codes and values alike, so that ranges of columns can
- * be converted one by one, each as a tensor of its own. The caller's thread does it.
+ * strides; data type and dims must be the same. But the one with strides may have fewer columns, or
+ * tokens of codes in blocks, if the layout keeps all bits: these are the first ones, and the others
+ * stay as they are. 16 columns (the dim that is not K) from a multiple of 16 on lie together in an
+ * opaque layout, codes and values alike, so that ranges of columns can be converted one by one,
+ * each as a tensor of its own. The caller's thread does it.
  * Not while another thread changes one of the tensors. */
 SINTER_API sinter_status_t sinter_reorder(const sinter_tensor_t *from, sinter_tensor_t *to);
 

@@ -391,15 +391,30 @@ sinter_status_t sinter_tensor_set_dims(sinter_tensor_t *tensor, int ndims, const
     return sinter_success;
 }
 
+/* One is a cache in tiles that keep all bits, the other has strides and some of its tokens. */
+static bool has_first_tokens(const lt_t *a, const lt_t *b)
+{
+    const lt_t *cache = lt_is_opaque(a) ? a : b, *some = lt_is_opaque(a) ? b : a;
+    if (!lt_is_opaque(cache) || lt_is_opaque(some) || some->ndims != cache->ndims) {
+        return false;
+    }
+    const layout_t l = layout_of(cache);
+    lt_t as_cache = *some;
+    as_cache.dims[layout_tokens(&l)] = cache->dims[layout_tokens(&l)];
+    return tiles_kept(l.what) == 0 && lt_same_dims(&as_cache, cache) &&
+           some->dims[layout_tokens(&l)] <= cache->dims[layout_tokens(&l)];
+}
+
 sinter_status_t sinter_reorder(const sinter_tensor_t *from, sinter_tensor_t *to)
 {
     SG_REQUIRE_ALL(from, to);
     const lt_t *a = &from->lt, *b = &to->lt;
     const unsigned long long from_id = (unsigned long long)a->id, to_id = (unsigned long long)b->id;
-    if (a->data_type != b->data_type || !lt_same_dims(a, b)) {
+    if (a->data_type != b->data_type || (!lt_same_dims(a, b) && !has_first_tokens(a, b))) {
         return sg_fail(sinter_invalid_arguments,
-                       "reorder: tensors %llu and %llu have other data types or dims", from_id,
-                       to_id);
+                       "reorder: tensors %llu and %llu have other data types or dims; only tokens "
+                       "of a cache whose tiles keep all bits may be fewer",
+                       from_id, to_id);
     }
     if (lt_is_opaque(a) == lt_is_opaque(b)) {
         return sg_fail(sinter_invalid_arguments,

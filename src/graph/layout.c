@@ -154,6 +154,70 @@ static groups_t matrix_of(const layout_t *l, const sinter_logical_tensor_t *lt, 
                       .column = {lt->strides[l->across], 1}};
 }
 
+int layout_tokens(const layout_t *l)
+{
+    return l->what == TILED_BLOCKS ? l->along : l->across;
+}
+
+/* Columns of the strip that begins with column c. */
+static int64_t columns_from(const layout_t *l, int64_t c)
+{
+    return l->N - c < TILES_COLUMNS ? l->N - c : TILES_COLUMNS;
+}
+
+/* The first n columns or, in a block, elements of K. Whole strips, or whole tiles of each strip, are
+ * packed as they are; the rest shares them with others, and is put there one by one. */
+static void pack_first(features_t features, const groups_t *matrix, const layout_t *l, int64_t n,
+                       int64_t bytes, unsigned char *to)
+{
+    const bool in_block = l->what == TILED_BLOCKS;
+    const int64_t whole = n - n % (in_block ? TILES_K : TILES_COLUMNS),
+                  strip = bytes / tiles_strips(l->N);
+    groups_t columns = *matrix;
+    if (tiles_are_values(l->what)) {
+        (void)tiles_bulk_pack_values(features, matrix, l->what, l->K, whole, to);
+    } else if (!in_block) {
+        (void)tiles_bulk_pack_codes(features, matrix, l->what, l->K, whole, to);
+    }
+    for (int64_t c = 0; in_block && c < l->N; c += TILES_COLUMNS) {
+        columns.first = codes_at(matrix, 0, c);
+        (void)tiles_bulk_pack_codes(features, &columns, l->what, whole, columns_from(l, c),
+                                    to + c / TILES_COLUMNS * strip);
+    }
+    for (int64_t t = whole; t < n; t++) {
+        if (in_block) {
+            tiles_put_row(matrix, t, l->K, l->N, t, to);
+        } else {
+            tiles_put_column(matrix, t, l->what, l->K, t, to);
+        }
+    }
+}
+
+/* The first n elements of K of a block: of each strip. */
+static void unpack_of_block(features_t features, const unsigned char *place, const layout_t *l,
+                            int64_t n, int64_t bytes, const groups_t *matrix)
+{
+    const int64_t strip = bytes / tiles_strips(l->N);
+    groups_t columns = *matrix;
+    for (int64_t c = 0; c < l->N; c += TILES_COLUMNS, place += strip) {
+        columns.first = codes_at(matrix, 0, c);
+        tiles_bulk_unpack_codes(features, place, l->what, n, columns_from(l, c), &columns);
+    }
+}
+
+/* Tokens of a matrix. */
+static int64_t most_tokens(const layout_t *l)
+{
+    return l->what == TILED_BLOCKS ? l->K : l->N;
+}
+
+/* How many of the tokens of matrix m the strided tensor has. */
+static int64_t tokens_of(const layout_t *l, const sinter_logical_tensor_t *strided, int64_t m)
+{
+    const int64_t n = strided->dims[layout_tokens(l)] - m % l->blocks * l->K;
+    return n < 0 ? 0 : n < most_tokens(l) ? n : most_tokens(l);
+}
+
 bool layout_pack(features_t features, const sinter_logical_tensor_t *from, const void *data,
                  const sinter_logical_tensor_t *to, void *to_data)
 {
@@ -164,7 +228,12 @@ bool layout_pack(features_t features, const sinter_logical_tensor_t *from, const
     bool fit = true;
     (void)bytes_of(&l, to->data_type, &bytes);
     for (int64_t m = 0; m < l.matrices; m++, place += bytes) {
+        const int64_t n = tokens_of(&l, from, m);
         matrix.first = layout_matrix(from, &l, m);
+        if (n < most_tokens(&l)) {
+            pack_first(features, &matrix, &l, n, bytes, place);
+            continue;
+        }
         fit = (tiles_are_values(l.what)
                    ? tiles_bulk_pack_values(features, &matrix, l.what, l.K, l.N, place)
                    : tiles_bulk_pack_codes(features, &matrix, l.what, l.K, l.N, place)) &&
@@ -182,11 +251,15 @@ void layout_unpack(features_t features, const sinter_logical_tensor_t *from, con
     int64_t bytes = 0;
     (void)bytes_of(&l, from->data_type, &bytes);
     for (int64_t m = 0; m < l.matrices; m++, place += bytes) {
+        const int64_t n = tokens_of(&l, to, m);
         matrix.first = layout_matrix(to, &l, m);
-        if (!tiles_are_values(l.what)) {
-            tiles_bulk_unpack_codes(features, place, l.what, l.K, l.N, &matrix);
+        if (l.what == TILED_BLOCKS && n < l.K) {
+            unpack_of_block(features, place, &l, n, bytes, &matrix);
+        } else if (!tiles_are_values(l.what)) {
+            tiles_bulk_unpack_codes(features, place, l.what, l.K, l.what == TILED_BLOCKS ? l.N : n,
+                                    &matrix);
         } else {
-            tiles_unpack_values(place, l.what, l.K, l.N, &matrix);
+            tiles_unpack_values(place, l.what, l.K, n, &matrix);
         }
     }
 }

@@ -37,8 +37,12 @@ bool layout_bytes(const sinter_logical_tensor_t *lt, int64_t *bytes); /* false: 
 bool layout_may_not_fit(const sinter_logical_tensor_t *lt);
 sinter_status_t layout_verify(const sinter_logical_tensor_t *lt, const char *where);
 
-/* Copies between an opaque tensor and a strided one of the same type and dims. False: an integer
- * does not fit the layout. */
+/* The dim of tokens, where the tensor is a cache: that of the columns, or of K in blocks. */
+int layout_tokens(const layout_t *l);
+
+/* Copies between an opaque tensor and a strided one of the same type and dims. The strided one may
+ * have fewer tokens, which are the first ones, if all bits are kept; the others stay as they are.
+ * False: an integer does not fit the layout. */
 bool layout_pack(features_t features, const sinter_logical_tensor_t *from, const void *data,
                  const sinter_logical_tensor_t *to, void *to_data);
 void layout_unpack(features_t features, const sinter_logical_tensor_t *from, const void *data,

@@ -391,29 +391,155 @@ void tiles_unpack_codes(const unsigned char *from, tiled_t as, int64_t K, int64_
     }
 }
 
+/* Value c of a group. kept_values: all of its values, where some bits are kept. */
+static void store_value(const unsigned char *line, const uint8_t *kept_values, int kept, int c,
+                        const groups_t *to, int64_t at)
+{
+    if (kept > 0) {
+        *groups_output(to, at) = (uint8_t)(kept_values[c] - tiles_zero(kept, to->dtype));
+    } else if (is_zero_point(to->dtype)) {
+        const float zp = (float)(int8_t)line[c] + (to->dtype == sinter_u8 ? 128 : 0);
+        to->type->codec.store_f32(groups_output(to, 0), at, 1, 1, &zp);
+    } else {
+        const int bytes = to->type->bits / 8;
+        memcpy(groups_output(to, at), line + c * bytes, (size_t)bytes);
+    }
+}
+
 void tiles_unpack_values(const unsigned char *from, tiled_t as, int64_t groups, int64_t N,
                          const groups_t *to)
 {
-    const bool zps = is_zero_point(to->dtype);
-    const int bytes = zps ? 1 : to->type->bits / 8, kept = tiles_kept(as),
-              line = bytes_of_values(as, to->dtype);
-    const float more = to->dtype == sinter_u8 ? 128 : 0;
+    const int kept = tiles_kept(as), line = bytes_of_values(as, to->dtype);
+    uint8_t value[TILES_COLUMNS];
     for (int64_t n = 0; n < N; n += TILES_COLUMNS) {
         for (int64_t g = 0; g < groups; g++, from += line) {
-            uint8_t value[TILES_COLUMNS];
             if (kept > 0) {
                 tiles_kept_values(from, kept, value);
             }
             for (int c = 0; c < TILES_COLUMNS && n + c < N; c++) {
-                const int64_t at = codes_at(to, g, n + c);
-                if (kept > 0) {
-                    *groups_output(to, at) = (uint8_t)(value[c] - tiles_zero(kept, to->dtype));
-                } else if (zps) {
-                    const float zp = (float)(int8_t)from[c] + more;
-                    to->type->codec.store_f32(groups_output(to, 0), at, 1, 1, &zp);
-                } else {
-                    memcpy(groups_output(to, at), from + c * bytes, (size_t)bytes);
-                }
+                store_value(from, value, kept, c, to, codes_at(to, g, n + c));
+            }
+        }
+    }
+}
+
+/* ---- one token of a cache, or one row of a table, back --------------------------------------- */
+
+/* The codes of a column of a tile, the sign bit of s4 as it was. */
+static void take_codes(int bits, const unsigned char *tile, uint8_t flip, uint8_t *code)
+{
+    enum { DWORDS = TILES_K / 4 };
+    const uint32_t bytes = 0x01010101;
+    uint32_t x[DWORDS] = {0};
+    for (int i = 0; i < DWORDS && bits == 8; i++) {
+        memcpy(&x[i], tile + i * TILES_LINE, 4);
+    }
+    for (int some = 4, done = 0; some > 0 && bits < 8; some /= 2) {
+        if ((bits & some) == 0) {
+            continue;
+        }
+        const uint32_t mask = bytes * ((1u << some) - 1);
+        for (int j = 0; j < some; j++, tile += TILES_LINE) {
+            uint32_t line;
+            memcpy(&line, tile, 4);
+            line ^= flip * bytes;
+            for (int i = 0; i < 8 / some; i++) { /* as put_codes */
+                const int at = some == 4 ? 4 * i + j : 8 / some * j + i;
+                x[at] |= (line >> some * i & mask) << done;
+            }
+        }
+        done += some;
+    }
+    memcpy(code, x, TILES_K);
+}
+
+/* n codes of column 0 from element k on. */
+static void store_codes(const groups_t *to, int64_t k, int n, const uint8_t *code)
+{
+    const int64_t first = codes_at(to, k, 0), stride = to->row.stride;
+    const int bits = to->type->bits;
+    unsigned char *byte = groups_output(to, 0);
+    if (stride == 1 && bits == 8) {
+        memcpy(byte + first, code, (size_t)n);
+    } else if (stride == 1 && bits == 4 && first % 2 == 0 && n % 2 == 0) {
+        for (int i = 0; i < n / 2; i++) {
+            byte[first / 2 + i] = (unsigned char)(code[2 * i] | code[2 * i + 1] << 4);
+        }
+    } else {
+        for (int i = 0; i < n; i++) {
+            packed_put(bits, byte, first + i * stride, code[i]);
+        }
+    }
+}
+
+void tiles_take_column(const unsigned char *from, tiled_t as, int64_t K, int64_t column,
+                       const groups_t *to)
+{
+    const int c = (int)(column % TILES_COLUMNS), bits = tiles_bits(as, to->dtype),
+              kept = tiles_kept(as);
+    if (tiles_are_values(as)) {
+        const int line = bytes_of_values(as, to->dtype);
+        uint8_t value[TILES_COLUMNS];
+        from += column / TILES_COLUMNS * K * line;
+        for (int64_t g = 0; g < K; g++, from += line) {
+            if (kept > 0) {
+                tiles_kept_values(from, kept, value);
+            }
+            store_value(from, value, kept, c, to, codes_at(to, g, 0));
+        }
+        return;
+    }
+    from += column / TILES_COLUMNS * tiles_along(K) * tiles_bytes(bits);
+    for (int64_t k = 0; k < K; k += TILES_K, from += tiles_bytes(bits)) {
+        const int n = K - k < TILES_K ? (int)(K - k) : TILES_K;
+        uint8_t code[TILES_K];
+        for (int i = 0; i < n && bits > 8; i++) {
+            memcpy(groups_output(to, codes_at(to, k + i, 0)), from + tiles_place(bits, i, c),
+                   (size_t)bits / 8);
+        }
+        if (bits <= 8) {
+            take_codes(bits, from + 4 * c, flip_of(to->dtype), code);
+            for (int i = 0; i < TILES_K && kept > 0; i++) {
+                code[i] = kept == TILES_NUMBER ? (uint8_t)tiles_numbers[code[i]]
+                                               : (uint8_t)(code[i] - tiles_zero(kept, to->dtype));
+            }
+            store_codes(to, k, n, code);
+        }
+    }
+}
+
+/* The code of less than 8 bits at element k of a column whose first dword is at `from`. */
+static unsigned take_code(int bits, int k, const unsigned char *from)
+{
+    unsigned code = 0;
+    for (int some = 4, done = 0; some > 0; some /= 2) {
+        if ((bits & some) == 0) {
+            continue;
+        }
+        const int dword = k / 4, each = 8 / some, line = some == 4 ? dword % 4 : dword / each,
+                  shift = some * (some == 4 ? dword / 4 : dword % each), mask = (1 << some) - 1;
+        code |= (unsigned)(from[line * TILES_LINE + k % 4] >> shift & mask) << done;
+        from += some * TILES_LINE;
+        done += some;
+    }
+    return code;
+}
+
+void tiles_take_row(const unsigned char *from, int64_t K, int64_t N, int64_t row,
+                    const groups_t *to)
+{
+    const int bits = to->type->bits, k = (int)(row % TILES_K);
+    const int64_t strip = tiles_along(K) * tiles_bytes(bits);
+    from += row / TILES_K * tiles_bytes(bits);
+    for (int64_t n = 0; n < N; n += TILES_COLUMNS, from += strip) {
+        const int columns = N - n < TILES_COLUMNS ? (int)(N - n) : TILES_COLUMNS;
+        for (int c = 0; c < columns; c++) {
+            const int64_t at = codes_at(to, 0, n + c);
+            if (bits >= 8) {
+                memcpy(groups_output(to, at), from + tiles_place(bits, k, c), (size_t)bits / 8);
+            } else {
+                packed_put(bits, groups_output(to, 0), at,
+                           take_code(bits, k, from + 4 * c) ^ (unsigned)tiles_flip(to->dtype));
             }
         }
     }

@@ -124,6 +124,13 @@ void tiles_unpack_codes(const unsigned char *from, tiled_t as, int64_t K, int64_
 void tiles_unpack_values(const unsigned char *from, tiled_t as, int64_t groups, int64_t N,
                          const groups_t *to);
 
+/* Take one column, or one element of K of all columns, from tiles: it becomes column 0 of `to`, or
+ * row 0. Of codes of which some bits are kept, and of values, only a column. */
+void tiles_take_column(const unsigned char *from, tiled_t as, int64_t K, int64_t column,
+                       const groups_t *to);
+void tiles_take_row(const unsigned char *from, int64_t K, int64_t N, int64_t row,
+                    const groups_t *to);
+
 /* Put one column, or one element of K of all columns, into tiles that are there: column `at` of
  * `from`, or row `at`. All bits of codes are kept. Of values, only a column. Others that share
  * bytes with them stay as they are. */

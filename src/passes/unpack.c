@@ -1,9 +1,9 @@
 /* f(x) = f(Reorder(x)), x in tiles that f does not read
  *
- * A MatMul reads the tensors of its second operand in tiles, a Gather takes rows or experts from
- * them, a ScatterRows writes tokens into them, and a Reorder unpacks them. For all other ops, tiles
- * are unpacked first, once for all of them. So they are for attention, but where it becomes one
- * step that reads the caches themselves, the Reorder is left out (graph/cache.h). */
+ * A MatMul reads the tensors of its second operand in tiles, a Gather takes rows, tokens or experts
+ * from them, a ScatterRows writes tokens into them, and a Reorder unpacks them. For all other ops,
+ * tiles are unpacked first, once for all of them. So they are for attention, but where it becomes
+ * one step that reads the caches themselves, the Reorder is left out (graph/cache.h). */
 #include "graph/cache.h"
 #include "graph/experts.h"
 #include "graph/layout.h"
@@ -85,13 +85,18 @@ static bool reads_b(const graph_t *g, const node_t *n)
                           experts ? along : geom->zp_dim[along], matrices));
 }
 
-/* A Gather takes rows of a matrix so, which are the columns of its tiles. */
-static bool gathers_columns(const graph_t *g, const node_t *n)
+/* A Gather takes rows of a table so, which are the columns of its tiles, and tokens of a cache,
+ * which are that or elements of K in blocks. */
+static bool gathers_rows(const graph_t *g, const node_t *n)
 {
     const lt_t *data = &g->values[n->in[0]].lt;
-    const int64_t axis = node_s64(n, sinter_op_attr_axis, 0);
-    return n->kind == sinter_op_gather && lt_is_opaque(data) && data->ndims == 2 &&
-           (axis == 0 || axis == -2) && layout_of(data).across == 0 && layout_of(data).blocks == 1;
+    if (n->kind != sinter_op_gather || !lt_is_opaque(data) || data->ndims < 2) {
+        return false;
+    }
+    const layout_t l = layout_of(data);
+    int64_t axis = node_s64(n, sinter_op_attr_axis, 0);
+    axis = axis < 0 ? axis + data->ndims : axis;
+    return axis == data->ndims - 2 && (axis == l.across ? l.blocks == 1 : l.what == TILED_BLOCKS);
 }
 
 /* A Gather takes experts so if the product reads all parts of them so. */
@@ -124,7 +129,7 @@ int pass_tiled_port(const graph_t *g, const node_t *n)
     if (scatters_tokens(g, n)) {
         return 0;
     }
-    return reads_b(g, n) ? 1 : gathers_columns(g, n) || gathers_experts(g, n) ? 0 : -1;
+    return reads_b(g, n) ? 1 : gathers_rows(g, n) || gathers_experts(g, n) ? 0 : -1;
 }
 
 /* ---- unpacking ------------------------------------------------------------------------------- */

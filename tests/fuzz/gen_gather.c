@@ -86,6 +86,11 @@ static int gather(fz_t *f, int x)
             dims[ndims++] = t.dims[d];
         }
     }
+    /* Tokens of K or V in tiles; not drawn: seeds name the same cases as before. */
+    const int h = (int)(random_mix(f->seed ^ (uint64_t)(x + 1) << 24) % 100);
+    if (axis == t.ndims - 2 && h < 50 && !t.produced) {
+        fz_cache_in_tiles(f, x, h % 2, h % 2 == 0, 0);
+    }
     const int indices = indices_of(f, n_at, at, t.dims[axis]);
     x = FZ_OP(f, gather, t.type, ndims, dims, x, indices);
     if (axis > 0 || fz_chance(f, 50)) {

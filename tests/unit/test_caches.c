@@ -1,6 +1,6 @@
 /* ScatterRows writes tokens into caches that lie in tiles: each bit of the result is where packing
  * the strided result puts it, for every type, place in a tile, kind of slots and number of threads.
- * Then attention reads what was written, in one graph. */
+ * Gather takes tokens from them, and sinter_reorder the first ones. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,21 +89,22 @@ static sinter_compiled_partition_t *compile(const node_t *n)
     return compiled;
 }
 
-static sinter_status_t execute(const sinter_compiled_partition_t *compiled, int threads,
+/* Of n tensors, the last of which is the output. */
+static sinter_status_t execute(const sinter_compiled_partition_t *compiled, int threads, int n,
                                const orc_tensor_t *tensors)
 {
     const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = threads, .all_threads = 1};
     sinter_stream_t *stream = NULL;
     sinter_tensor_t *t[4];
     CHECK_THAT(sinter_stream_create(&stream, NULL, &desc) == sinter_success);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < n; i++) {
         CHECK_THAT(sinter_tensor_create(&t[i], NULL, &tensors[i].lt,
                                         (void *)(uintptr_t)tensors[i].data,
                                         bytes_of(&tensors[i].lt)) == sinter_success);
     }
     const sinter_status_t status = sinter_compiled_partition_execute(
-        compiled, stream, 3, (const sinter_tensor_t *const *)t, 1, t + 3, NULL, 0);
-    for (int i = 0; i < 4; i++) {
+        compiled, stream, (size_t)n - 1, (const sinter_tensor_t *const *)t, 1, t + n - 1, NULL, 0);
+    for (int i = 0; i < n; i++) {
         sinter_tensor_destroy(&t[i]);
     }
     sinter_stream_destroy(&stream);
@@ -148,6 +149,80 @@ static void describe(const cache_case_t *c, char *text, size_t size)
              (long long)c->T, (long long)c->width, (long long)c->axis, (long long)c->tokens,
              c->in_place ? ", in place" : "", c->per_batch ? ", slots of each batch" : "",
              c->wide_slots ? ", s64" : "", c->side_by_side ? ", side by side" : "", c->threads);
+}
+
+/* Gather takes tokens from the tiles as it does from the strided cache `whole`; -1 is the last one.
+ */
+static void gather(const cache_case_t *c, const char *what, const orc_tensor_t *tiles,
+                   const orc_tensor_t *slots_tensor, const int64_t *slots,
+                   const sinter_logical_tensor_t *like, const unsigned char *whole)
+{
+    const int64_t bits = gr_dtype(c->type)->bits, one = 1;
+    sinter_logical_tensor_t out = *like;
+    out.id = OUT;
+    const node_t n = {.kind = sinter_op_gather,
+                      .n_in = 2,
+                      .n_out = 1,
+                      .n_attrs = 1 + c->per_batch,
+                      .in = {tiles->lt, slots_tensor->lt},
+                      .out = {out},
+                      .attrs = {{.id = sinter_op_attr_axis, .n = 1, .s64 = &c->axis},
+                                {.id = sinter_op_attr_batch_dims, .n = 1, .s64 = &one}}};
+    sinter_compiled_partition_t *compiled = compile(&n);
+    unsigned char *to = take(bytes_of(&out)), *want = take(bytes_of(&out));
+    memcpy(want, to, bytes_of(&out));
+    for (int64_t i = 0; i < c->batch * c->heads * c->tokens * c->width; i++) {
+        const int64_t e = i % c->width, t = i / c->width % c->tokens,
+                      h = i / c->width / c->tokens % c->heads,
+                      b = i / c->width / c->tokens / c->heads,
+                      slot = slots[c->per_batch ? b * c->tokens + t : t],
+                      from = slot < 0 ? slot + c->T : slot;
+        copy_bits(bits, whole, ((b * c->heads + h) * c->T + from) * c->width + e, want,
+                  b * out.strides[0] + h * out.strides[1] + t * out.strides[2] +
+                      e * out.strides[3]);
+    }
+    CHECK(execute(compiled, c->threads, 3, (orc_tensor_t[]){*tiles, *slots_tensor, {out, to}}) ==
+              sinter_success,
+          "%s: Gather: %s", what, sinter_last_error_message());
+    CHECK(memcmp(to, want, bytes_of(&out)) == 0, "%s: Gather takes others", what);
+    sinter_compiled_partition_destroy(&compiled);
+    free(to);
+    free(want);
+}
+
+/* sinter_reorder of the first tokens: out of the tiles, and into tiles that have others. */
+static void first_tokens(const cache_case_t *c, const char *what, const orc_tensor_t *tiles,
+                         const unsigned char *whole)
+{
+    const int64_t bits = gr_dtype(c->type)->bits, n = draw((int)c->T + 1),
+                  dims[4] = {c->batch, c->heads, n, c->width},
+                  all[4] = {c->batch, c->heads, c->T, c->width};
+    const sinter_logical_tensor_t some = dense(UPDATES, c->type, 4, dims),
+                                  strided = dense(DATA, c->type, 4, all);
+    const size_t room = bytes_of(&tiles->lt);
+    int64_t differ = 0;
+    unsigned char *to = take(bytes_of(&some)), *others = take(bytes_of(&strided)),
+                  *want = take(room), *got = take(room);
+    reorder(&tiles->lt, tiles->data, &some, to);
+    reorder(&strided, others, &tiles->lt, got);
+    for (int64_t i = 0; i < c->batch * c->heads * n * c->width; i++) {
+        const int64_t e = i % (n * c->width), m = i / (n * c->width), at = m * c->T * c->width + e;
+        unsigned char x[8] = {0}, y[8] = {0};
+        copy_bits(bits, whole, at, x, 0);
+        copy_bits(bits, to, i, y, 0);
+        differ += memcmp(x, y, sizeof x) != 0;
+        copy_bits(bits, whole, at, others, at);
+    }
+    CHECK(differ == 0, "%s: the first %lld tokens: %lld elements differ", what, (long long)n,
+          (long long)differ);
+    reorder(&strided, others, &tiles->lt, want);
+    reorder(&some, to, &tiles->lt, got);
+    CHECK(memcmp(got, want, room) == 0, "%s: the first %lld tokens lie elsewhere", what,
+          (long long)n);
+    free(to);
+    free(others);
+    free(want);
+    free(got);
 }
 
 static void run(const cache_case_t *c)
@@ -207,7 +282,7 @@ static void run(const cache_case_t *c)
     const int64_t good = slots[bad];
     slots[bad] = draw(2) ? c->T : -2;
     narrow[bad] = (int32_t)slots[bad];
-    CHECK(execute(compiled, c->threads, tensors) != sinter_success &&
+    CHECK(execute(compiled, c->threads, 4, tensors) != sinter_success &&
               strstr(sinter_last_error_message(), "is outside a dimension of") != NULL,
           "%s: a bad slot is taken", what);
     CHECK(memcmp(tiles, before, room) == 0, "%s: a bad slot: the cache changes", what);
@@ -220,9 +295,11 @@ static void run(const cache_case_t *c)
     narrow[bad] = (int32_t)good;
     scatter(c, &updates, slots, from, whole);
     reorder(&strided, whole, &data, want);
-    CHECK(execute(compiled, c->threads, tensors) == sinter_success, "%s: %s", what,
+    CHECK(execute(compiled, c->threads, 4, tensors) == sinter_success, "%s: %s", what,
           sinter_last_error_message());
     CHECK(memcmp(to, want, room) == 0, "%s: tokens lie elsewhere", what);
+    gather(c, what, &(orc_tensor_t){data, to}, &tensors[1], slots, &updates, whole);
+    first_tokens(c, what, &(orc_tensor_t){data, to}, whole);
     if (!c->in_place) {
         CHECK(memcmp(tiles, before, room) == 0, "%s: the data changes", what);
         CHECK(to[room] == GUARD_BYTE && to[room + GUARD - 1] == GUARD_BYTE,
@@ -315,6 +392,120 @@ static void test_every_slot(void)
     }
 }
 
+/* ---- tokens that move ------------------------------------------------------------------------ */
+
+/* Gather and ScatterRows in one graph move tokens inside a cache: those behind the 5th one to its
+ * begin, as a window slides, which overlap. */
+static void move(sinter_data_type_t type, sinter_weights_part_t part, int64_t width)
+{
+    enum { MOVED = 30, TOKENS = 48, BY = 5, TAKEN = 5 };
+    const int64_t dims[4] = {2, 3, TOKENS, width}, some[4] = {2, 3, MOVED, width}, n = MOVED,
+                  axis = 2, bits = gr_dtype(type)->bits;
+    const sinter_logical_tensor_t strided = dense(DATA, type, 4, dims),
+                                  from_lt = dense(SLOTS, sinter_s32, 1, &n),
+                                  to_lt = dense(UPDATES, sinter_s32, 1, &n),
+                                  taken = dense(TAKEN, type, 4, some);
+    sinter_logical_tensor_t cache = strided, out;
+    CHECK_THAT(!sinter_logical_tensor_set_weights_layout(&cache, part, 0,
+                                                         part != sinter_weights_codes_blocks));
+    out = cache;
+    out.id = OUT;
+    const node_t nodes[2] = {{.kind = sinter_op_gather,
+                              .n_in = 2,
+                              .n_out = 1,
+                              .n_attrs = 1,
+                              .in = {cache, from_lt},
+                              .out = {taken},
+                              .attrs = {{.id = sinter_op_attr_axis, .n = 1, .s64 = &axis}}},
+                             {.kind = sinter_op_scatter_rows,
+                              .n_in = 3,
+                              .n_out = 1,
+                              .n_attrs = 1,
+                              .in = {cache, to_lt, taken},
+                              .out = {out},
+                              .attrs = {{.id = sinter_op_attr_axis, .n = 1, .s64 = &axis}}}};
+    sinter_graph_t *graph = NULL;
+    sinter_compiled_graph_t *compiled = NULL;
+    sinter_stream_t *stream = NULL;
+    int32_t from[MOVED], to[MOVED];
+    unsigned char *whole = take(bytes_of(&strided)), *tiles = take(bytes_of(&cache)),
+                  *want = take(bytes_of(&cache));
+    reorder(&strided, whole, &cache, tiles);
+    for (int i = 0; i < MOVED; i++) {
+        from[i] = i + BY;
+        to[i] = i;
+        for (int m = 0; m < 6; m++) {
+            for (int64_t e = 0; e < width; e++) {
+                copy_bits(bits, whole, (m * TOKENS + i + BY) * width + e, whole,
+                          (m * TOKENS + i) * width + e);
+            }
+        }
+    }
+    reorder(&strided, whole, &cache, want);
+    CHECK_THAT(sinter_graph_create(&graph, NULL, sinter_cpu) == sinter_success);
+    node_add(graph, &nodes[0], 0);
+    node_add(graph, &nodes[1], 1);
+    CHECK_THAT(sinter_graph_finalize(graph) == sinter_success);
+    sinter_status_t status = sinter_graph_compile(graph, NULL, 0, NULL, &compiled);
+    void *const data[] = {[DATA] = tiles, [SLOTS] = from, [UPDATES] = to, [OUT] = tiles};
+    for (uint64_t id = DATA; id <= OUT; id++) {
+        status = status ? status
+                        : sinter_compiled_graph_bind(compiled, id, 0, NULL, NULL, data[id],
+                                                     SINTER_BYTES_TRUSTED);
+    }
+    CHECK_THAT(sinter_stream_create(&stream, NULL, NULL) == sinter_success);
+    status = status ? status : sinter_compiled_graph_execute(compiled, stream);
+    CHECK(status == sinter_success, "%s part %d: %s", gr_dtype(type)->name, (int)part,
+          sinter_last_error_message());
+    CHECK(memcmp(tiles, want, bytes_of(&cache)) == 0, "%s part %d: tokens move elsewhere",
+          gr_dtype(type)->name, (int)part);
+    sinter_stream_destroy(&stream);
+    sinter_compiled_graph_destroy(&compiled);
+    sinter_graph_destroy(&graph);
+    free(whole);
+    free(tiles);
+    free(want);
+}
+
+static void test_moves(void)
+{
+    for (int t = 0; t < (int)(sizeof code_types / sizeof *code_types); t++) {
+        move(code_types[t], sinter_weights_codes, 48);
+        move(code_types[t], sinter_weights_codes_blocks, 48);
+    }
+    for (int t = 0; t < (int)(sizeof value_types / sizeof *value_types); t++) {
+        move(value_types[t], sinter_weights_values, 6);
+    }
+}
+
+/* Fewer tokens are an error where tiles keep some bits of each code: others share their bytes. */
+static void test_fewer_tokens(void)
+{
+    const int64_t dims[2] = {32, 64}, some[2] = {20, 64}, more[2] = {48, 64}, narrow[2] = {20, 32};
+    const struct {
+        const int64_t *dims;
+        int bits;
+    } rows[] = {{some, 5}, {more, 0}, {narrow, 0}};
+    unsigned char data[48 * 64] = {0}, tiles[32 * 64];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        sinter_logical_tensor_t cache = dense(DATA, sinter_s8, 2, dims),
+                                strided = dense(UPDATES, sinter_s8, 2, rows[i].dims);
+        sinter_tensor_t *a = NULL, *b = NULL;
+        CHECK_THAT(!sinter_logical_tensor_set_weights_layout(&cache, sinter_weights_codes,
+                                                             rows[i].bits, 1));
+        CHECK_THAT(!sinter_tensor_create(&a, NULL, &strided, data, sizeof data));
+        CHECK_THAT(!sinter_tensor_create(&b, NULL, &cache, tiles, sizeof tiles));
+        CHECK(sinter_reorder(a, b) == sinter_invalid_arguments &&
+                  strcmp(sinter_last_error_message(),
+                         "reorder: tensors 3 and 1 have other data types or dims; only tokens of a "
+                         "cache whose tiles keep all bits may be fewer") == 0,
+              "case %zu: %s", i, sinter_last_error_message());
+        CHECK_THAT(sinter_reorder(b, a) == sinter_invalid_arguments);
+        sinter_tensor_destroy(&a);
+        sinter_tensor_destroy(&b);
+    }
+}
+
 /* ---- what does not lie so -------------------------------------------------------------------- */
 
 /* Tiles whose rows ScatterRows does not write are an error with a reason. */
@@ -377,6 +568,8 @@ int main(void)
 {
     test_scatter();
     test_every_slot();
+    test_moves();
+    test_fewer_tokens();
     test_other_axes();
     return check_finish();
 }

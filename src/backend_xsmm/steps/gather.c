@@ -21,7 +21,7 @@ static void report(const plan_t *plan, const step_t *step, textbuf_t *text)
 {
     const plan_value_t *data = &plan->values[step->p.index.data];
     if (data->tiled != NOT_TILED) {
-        text_add(text, "  takes rows of tensor %llu from its tiles: each unpacks a strip of 16\n",
+        text_add(text, "  takes rows of tensor %llu from its tiles\n",
                  (unsigned long long)data->lt.id);
     }
 }

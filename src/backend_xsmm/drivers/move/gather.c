@@ -52,6 +52,9 @@ typedef struct gather_state {
     bool streams;
     int way;
     const lt_t *tiles; /* NULL: the data does not lie in tiles */
+    layout_t layout;
+    int64_t of_matrix;              /* bytes in tiles of an outer index */
+    int64_t from[SINTER_MAX_NDIMS]; /* steps of outer indices: elements of the data, or matrices */
 } gather_state_t;
 
 /* The first dims of the output say where a row goes: those before the axis, and those of the
@@ -98,6 +101,16 @@ static sinter_status_t gather_choose(const kernel_t *self, const problem_t *prob
     st->batch = p->batch;
     st->n = st->data->dims[st->axis];
     st->tiles = st->data->tiled != NOT_TILED ? &problem->plan->values[p->data].lt : NULL;
+    int64_t matrices = 1;
+    for (int d = st->axis - 1; d >= 0; d--) {
+        st->from[d] = st->tiles != NULL ? matrices : st->data->strides[d];
+        matrices *= st->data->dims[d];
+    }
+    if (st->tiles != NULL) {
+        st->layout = layout_of(st->tiles);
+        layout_bytes(st->tiles, &st->of_matrix);
+        st->of_matrix = matrices > 0 ? st->of_matrix / matrices : 0;
+    }
     const int inner = st->data->ndims - st->axis - 1;
     for (int d = 0; d < inner; d++) {
         const int from = st->axis + 1 + d;
@@ -208,11 +221,11 @@ static line_t line_at(const gather_state_t *st, int ndims, const int64_t *at, in
                     .to = walk_place(ndims, at, st->out->strides),
                     .index = walk_place(st->batch, at, indices->strides) +
                              walk_place(own, at + st->axis, indices->strides + st->batch),
-                    .from = walk_place(st->axis, at, st->data->strides),
+                    .from = walk_place(st->axis, at, st->from),
                     .to_step = last < 0 ? 0 : st->out->strides[last],
                     .index_step =
                         by_index && indices->ndims > 0 ? indices->strides[indices->ndims - 1] : 0,
-                    .from_step = own > 0 || last < 0 ? 0 : st->data->strides[last]};
+                    .from_step = own > 0 || last < 0 ? 0 : st->from[last]};
 }
 
 /* Where row i of a line begins in the data. */
@@ -287,33 +300,26 @@ static void gather_line_of_rows(const gather_state_t *st, const line_t *l)
     }
 }
 
-/* From one row of a strip to the next one, where it is unpacked: each begins with a whole byte. */
-static int64_t unpacked_row(const lt_t *tiles)
+/* Rows of tiles are their columns, or elements of K: tokens of a cache, rows of a table. */
+static void gather_line_of_tiles(const gather_state_t *st, const line_t *l)
 {
-    return (tiles->dims[1] + 7) / 8 * 8;
-}
-
-/* Rows of a matrix are the columns of its tiles. A strip of them is unpacked for each row that does
- * not follow in the same strip. */
-static void gather_line_of_tiles(features_t features, const gather_state_t *st, const line_t *l,
-                                 unsigned char *strip)
-{
-    lt_t tiles = *st->tiles, strided;
-    int64_t bytes, in_scratch = -1;
-    tiles.dims[0] = TILES_COLUMNS;
-    layout_bytes(&tiles, &bytes); /* no more than all of it, which layout_verify has checked */
+    const layout_t *of = &st->layout;
+    const axis_t inner = {st->out->strides[positions_of(st)], 1};
+    groups_t to = {.data = st->out->data,
+                   .type = st->inner.type,
+                   .dtype = st->data->dtype,
+                   .row = inner,
+                   .column = inner};
     for (int64_t i = 0; i < l->n; i++) {
-        const int64_t row = gather_index(st, l->index + i * l->index_step),
-                      at = row / TILES_COLUMNS;
-        if (at != in_scratch) {
-            tiles.dims[0] = at_most(st->n - at * TILES_COLUMNS, TILES_COLUMNS);
-            strided = tiles;
-            lt_set_dims(&strided, tiles.dims, (int64_t[]){unpacked_row(&tiles), 1});
-            layout_unpack(features, &tiles, st->data->data + at * bytes, &strided, strip);
-            in_scratch = at;
+        const int64_t row = gather_index(st, l->index + i * l->index_step);
+        const unsigned char *from = st->data->data + (l->from + i * l->from_step) * st->of_matrix;
+        to.first = l->to + i * l->to_step;
+        if (of->across == st->axis) {
+            tiles_take_column(from, of->what, of->K, row, &to);
+        } else { /* of one block */
+            tiles_take_row(from + row / of->K * (st->of_matrix / of->blocks), of->K, of->N,
+                           row % of->K, &to);
         }
-        box_move(&st->inner, strip, row % TILES_COLUMNS * unpacked_row(&tiles), st->out->data,
-                 l->to + i * l->to_step);
     }
 }
 
@@ -324,7 +330,7 @@ static void gather_work(const kernel_t *self, const problem_t *p, const void *co
     const int ndims = positions_of(st);
     const int64_t length = ndims > 0 ? st->out->dims[ndims - 1] : 1;
     int64_t begin, end, at[SINTER_MAX_NDIMS];
-    (void)self, (void)config;
+    (void)self, (void)p, (void)config;
     share(st->rows, w->tid, w->nth, &begin, &end);
     if (begin >= end) {
         return;
@@ -334,7 +340,7 @@ static void gather_work(const kernel_t *self, const problem_t *p, const void *co
          i += n, n = at_most(end - i, length)) {
         const line_t line = line_at(st, ndims, at, n);
         if (st->way == OF_TILES) {
-            gather_line_of_tiles(p->plan->features, st, &line, w->scratch);
+            gather_line_of_tiles(st, &line);
         } else if (st->way == AS_ELEMENTS) {
             gather_line_of_elements(st, &line);
         } else {
@@ -629,11 +635,6 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
 {
     (void)self, (void)arena;
     const bool gathers = p->step->kind == STEP_GATHER;
-    const plan_value_t *data = &p->plan->values[p->step->p.index.data];
-    if (gathers && data->tiled != NOT_TILED) {
-        out->share_bytes = (size_t)(TILES_COLUMNS * unpacked_row(&data->lt) / 8 *
-                                    dtype_traits(data->lt.data_type)->bits);
-    }
     out->state_bytes = gathers ? sizeof(gather_state_t) : sizeof(scatter_state_t);
     out->note = "rows are copied";
     return sinter_success;
