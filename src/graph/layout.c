@@ -165,8 +165,8 @@ static int64_t columns_from(const layout_t *l, int64_t c)
     return l->N - c < TILES_COLUMNS ? l->N - c : TILES_COLUMNS;
 }
 
-/* The first n columns or, in a block, elements of K. Whole strips, or whole tiles of each strip, are
- * packed as they are; the rest shares them with others, and is put there one by one. */
+/* The first n columns or, in a block, elements of K. Whole strips, or whole tiles of each strip,
+ * are packed as they are; the rest shares them with others, and is put there one by one. */
 static void pack_first(features_t features, const groups_t *matrix, const layout_t *l, int64_t n,
                        int64_t bytes, unsigned char *to)
 {

@@ -1,11 +1,12 @@
-"""A part of make_models.py: attention over caches that lie in tiles, and the append that writes
-tokens into them; the list that checks them at small sizes, and the one that measures them from
+"""A part of make_models.py: attention over caches that lie in tiles, the append that writes tokens
+into them, and the shift of keys, which take other positions; the list that checks them at small sizes, and the one that measures them from
 memory."""
 from graph_json import Graph
 from weight_models import CODES, VALUES
 
 BLOCKS = 32  # layout id of codes in blocks without transpose_b, src/graph/layout.c
 HEADS, QUERIES, HEAD, TOKENS = 8, 4, 128, 4096  # of Llama 3 8B
+MOVED = 256  # tokens of a shift
 # Name: codes, scales, group of the head, kind of quantisation of an append (None: plain floats).
 CACHES = {
     "s4-g32": ("s4", "f16", 32, "dynamic_symmetric"),
@@ -63,10 +64,35 @@ def append(row):
     return g.output(*outputs)
 
 
+def shift(row):
+    """Tokens of K go to other places of the cache, turned by what their positions change by."""
+    dtype, scale, group, kind = row
+    g = Graph(apply_to_int=True)
+    places, slots, by = (g.input("s32", dims) for dims in ([MOVED], [MOVED], [1, MOVED]))
+    frequencies = g.input("f32", [HEAD // 2])
+    parts = [(dtype, HEAD, CODES)] + ([(scale, HEAD // group, VALUES)] if scale else [])
+    kept = [g.input(t, [1, HEADS, TOKENS, n], layout_id=layout) for t, n, layout in parts]
+    taken = [g.op("Gather", [x, places], t, axis=2) for x, (t, _, _) in zip(kept, parts)]
+    x = g.op("DynamicDequantize", taken, "f32", qtype="per_group",
+             group_shape=[1, 1, 1, group]) if scale else taken[0]
+    x = g.op("RotaryEmbedding", [x, frequencies, by], "f32" if scale else dtype)
+    new = [x]
+    if scale:
+        new = [g.tensor(t, [1, HEADS, MOVED, n]) for t, n, _ in parts]
+        g.op_to("DynamicQuantize", [x], new, quantization_kind=kind, qtype="per_group",
+                group_shape=[1, 1, 1, group])
+    outputs = []
+    for tokens, data, (t, n, layout) in zip(new, kept, parts):
+        out = g.tensor(t, [1, HEADS, TOKENS, n], layout_id=layout)
+        outputs += g.op_to("ScatterRows", [data, slots, tokens], [out], axis=2)
+    return g.output(*outputs)
+
+
 def models():
     """Name -> graph."""
     return ({f"serving/decode-tiles-{name}": decode(row) for name, row in CACHES.items()} |
-            {f"serving/append-tiles-{name}": append(row) for name, row in CACHES.items()})
+            {f"serving/append-tiles-{name}": append(row) for name, row in CACHES.items()} |
+            {f"serving/shift-tiles-{name}": shift(row) for name, row in CACHES.items()})
 
 
 def decode_line(name, row, rows, mode, small, tokens=TOKENS):
@@ -90,8 +116,8 @@ def decode_line(name, row, rows, mode, small, tokens=TOKENS):
 
 def lists():
     """File name -> text."""
-    check = ["# Attention over caches in tiles, and appends to these, against the oracle."]
-    speed = ["# Attention over caches in tiles, and appends of a token, from memory."]
+    check = ["# Attention over caches in tiles, appends and shifts of these, against the oracle."]
+    speed = ["# Attention over caches in tiles, appends and shifts of tokens, from memory."]
     for texts in (check, speed):
         texts[0] += " Written by tools/dev/make_models.py."
     for name, row in CACHES.items():
@@ -99,7 +125,8 @@ def lists():
         check += [decode_line(name, row, rows, mode, True, tokens) for tokens in SMALL_TOKENS
                   for rows in SMALL_ROWS for mode in modes]
         speed += [decode_line(name, row, rows, mode, False) for rows in ROWS for mode in modes]
-        case = f"--case=../../models/serving/append-tiles-{name}.json"
-        check.append(f"--mode=C {case}")
-        speed.append(f"--mode=P {case} --min-time=0.3")
+        for what in ("append", "shift"):
+            case = f"--case=../../models/serving/{what}-tiles-{name}.json"
+            check.append(f"--mode=C {case}")
+            speed.append(f"--mode=P {case} --min-time=0.3")
     return {"caches.list": "\n".join(check) + "\n", "perf_caches.list": "\n".join(speed) + "\n"}
