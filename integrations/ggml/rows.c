@@ -371,9 +371,9 @@ static bool translate_set_result(gs_builder_t *b, const tensor_t *t)
     return gs_done(b, &after, 4, gs_plain_order(4));
 }
 
-/* *y = slots of parts of a cache, each from the begin of its part on: [streams, columns, tokens], or
- * [streams, tokens] where columns is 0. They must be known to be within these parts, which the
- * bounds of ScatterRows check. All layers have the same. */
+/* *y = slots of a cache that has a part for each sequence, or of columns, counted from the begin of
+ * their part or column: [streams, columns, tokens], or [streams, tokens] where columns is 0.
+ * ScatterRows checks that each slot lies in its part. All layers share the same result. */
 static bool slots_of_parts(gs_builder_t *b, const tensor_t *slots, const gs_slots_t *parts, lt_t *y)
 {
     const int64_t each = parts->columns > 0 ? parts->columns : 1, n = parts->streams * each;
@@ -452,9 +452,8 @@ static gs_input_t input_of(const gs_builder_t *b, const tensor_t *t, const table
     }
     const int rows = seen->columns ? 0 : dim_of(seen, 2), streams = dim_of(seen, 3);
     const int order[3] = {streams, rows, 0}, columns[3] = {streams, dim_of(seen, 1), rows};
-    gs_input_t in =
-        gs_input_in_order(b, seen->view, plane, table->rank,
-                          seen->columns ? columns : order + 3 - table->rank);
+    gs_input_t in = gs_input_in_order(b, seen->view, plane, table->rank,
+                                      seen->columns ? columns : order + 3 - table->rank);
     const int elements = seen->columns ? 1 : table->rank - 1;
     in.size_of[elements] = gs_tensors_find(b->tensors, seen->columns ? gs_root(t) : t);
     in.size_dim[elements] = 0;
@@ -522,8 +521,8 @@ static bool translate_set_rows(gs_builder_t *b, const tensor_t *t)
             return false;
         }
     }
-    for (int p = 0; p == 0 || (layout && p < GS_PLANES &&
-                               layout->planes[p].type != sinter_data_type_undef);
+    for (int p = 0;
+         p == 0 || (layout && p < GS_PLANES && layout->planes[p].type != sinter_data_type_undef);
          p++) {
         lt_t before;
         if (!gs_add_input(b, input_of(b, t, &table, layout ? p : -1), &before)) {

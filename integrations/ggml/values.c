@@ -314,10 +314,10 @@ bool gs_view_of_columns(const tensor_t *t, int *perm)
     bool found[GGML_MAX_DIMS] = {true};
     perm[0] = 0;
     for (int i = 1; i < GGML_MAX_DIMS; i++) {
-        const int base = t->nb[i] == column                     ? 1
-                         : t->nb[i] == column * (size_t)ne[1]    ? 2
-                         : t->nb[i] == root->nb[2]               ? 3
-                                                                 : 0;
+        const int base = t->nb[i] == column                   ? 1
+                         : t->nb[i] == column * (size_t)ne[1] ? 2
+                         : t->nb[i] == root->nb[2]            ? 3
+                                                              : 0;
         if (t->ne[i] == 1) {
             left[n++] = i;
         } else if (base == 0 || found[base]) {
@@ -643,7 +643,8 @@ static bool value_of(gs_builder_t *b, const tensor_t *t, gs_value_t *v)
         gs_rows_t rows;
         const bool turned = gs_turns(t) && !version->columns && gs_view_of_rows(t, &rows);
         if (version->columns ? !columns_of_version(b, t, version, v)
-            : turned ? !view_of_value(b, t, v) : !rows_of_version(b, t, version, v)) {
+            : turned         ? !view_of_value(b, t, v)
+                             : !rows_of_version(b, t, version, v)) {
             return false;
         }
     } else if (gs_layout_of(t->type)) {

@@ -49,16 +49,16 @@ bool gs_convert(gs_builder_t *b, const lt_t *x, const lt_t *y);
 bool gs_turns(const tensor_t *t);
 /* How a view sees the rows of its root, in which heads lie side by side: dim i of the view is
  * number perm[i] of elements, heads, rows and streams: where sequences have a cache for each, the
- * root has such a dim. With one head, its elements may be a part of the row, from `start` on: latent
- * attention has its values there. */
+ * root has such a dim. With one head, its elements may be a part of the row, from `start` on:
+ * latent attention has its values there. */
 typedef struct gs_rows {
     int perm[GGML_MAX_DIMS];
     int64_t heads, start;
 } gs_rows_t;
 /* NULL, or why the view is none of rows. */
 const char *gs_view_of_rows(const tensor_t *t, gs_rows_t *rows);
-/* Whether a view sees a cache as columns: memory of rows in which the cells of each element lie side
- * by side. Dim i of the view is number perm[i] of cells, elements, heads and streams. */
+/* Whether a view sees a cache as columns: memory of rows in which the cells of each element lie
+ * side by side. Dim i of the view is number perm[i] of cells, elements, heads and streams. */
 bool gs_view_of_columns(const tensor_t *t, int *perm);
 /* What a view takes of its source: all elements, in other dims, or parts start to start + count - 1
  * along one dim of the source, or elements that are neither. */

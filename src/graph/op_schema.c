@@ -184,12 +184,11 @@ CARD card_dequantize = {IN(1, 2, CODES, HIGH),
                         .flags = OP_DEQUANT};
 CARD card_dyn_quantize = {
     IN(1, 3, FLT, SCALES, ZPS), OUT(1, 3, CODES, SCALES, ANY_ZPS | HIGH),
-    ATTRS(
-        QTYPE_GROUP, MAY_MANY(axis), MAY_MANY(groups), MAY(group_shape), SPLIT,
-        WORD(quantization_kind, "static",
-             "static|dynamic_mx|dynamic_mx_rceil|dynamic_symmetric|dynamic_asymmetric|dynamic_nv|"
-             "dynamic_signed|dynamic_iq4_nl"),
-        ZPS_KIND, MAY_MIN(code_bits, 2)),
+    ATTRS(QTYPE_GROUP, MAY_MANY(axis), MAY_MANY(groups), MAY(group_shape), SPLIT,
+          WORD(quantization_kind, "static",
+               "static|dynamic_mx|dynamic_mx_rceil|dynamic_symmetric|dynamic_asymmetric|dynamic_nv|"
+               "dynamic_signed|dynamic_iq4_nl"),
+          ZPS_KIND, MAY_MIN(code_bits, 2)),
     .check = check_quant, .flags = OP_QUANT};
 CARD card_dyn_dequantize = {
     IN(2, 3, CODES, SCALES, ANY_ZPS | HIGH),

@@ -60,7 +60,7 @@ typedef struct quant {
     s64_list_t zps;         /* n_scales values */
     const float *float_zps; /* n_scales values in place of zps; NULL: not given */
     bool has_zp;
-    bool offsets; /* the zero points are offsets: x = scale * code + offset */
+    bool offsets;  /* the zero points are offsets: x = scale * code + offset */
     int code_bits; /* of computed integer codes; 0: all that their type has */
     /* Input ports of scales and zero points, -1 if none. An op that computes its scales has them
      * as output 1 and its zero points as output 2. */

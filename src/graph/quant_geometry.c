@@ -106,8 +106,8 @@ static const kind_rule_t kind_rules[] = {
     [QUANT_DYNAMIC_ASYMMETRIC] = {"dynamic_asymmetric", is_narrow_int, sinter_data_type_undef, 0,
                                   true},
     [QUANT_DYNAMIC_NV] = {"dynamic_nv", is_nv_element, sinter_f8_e4m3, 16, false},
-    [QUANT_DYNAMIC_SIGNED] = {"dynamic_signed", is_signed_element, sinter_data_type_undef, 0,
-                              false, .by_sign = true},
+    [QUANT_DYNAMIC_SIGNED] = {"dynamic_signed", is_signed_element, sinter_data_type_undef, 0, false,
+                              .by_sign = true},
     [QUANT_DYNAMIC_IQ4_NL] = {"dynamic_iq4_nl", is_iq4_nl_element, sinter_data_type_undef, 32,
                               false, .by_sign = true},
 };

@@ -5,7 +5,10 @@
 #include <stdbool.h>
 
 /* The numbers that codes of IQ4_NL are. */
-#define QUANT_IQ4_NL_NUMBERS {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
+#define QUANT_IQ4_NL_NUMBERS                                                     \
+    {                                                                            \
+        -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113 \
+    }
 /* Groups of numbers that are all smaller become zeros in dynamic_iq4_nl. */
 #define QUANT_IQ4_NL_LEAST 1e-15f
 

@@ -425,8 +425,8 @@ OP void single_numbers(const float *x, int n, const float *by, float *q, float *
 {
     for (int i = 0; i < n; i += LANES) {
         const int k = n - i;
-        const vf t = (vf)load_some(x + i, k) / (vf)load_some(by + i, k),
-                 code = nearest_number(t), w = t * code;
+        const vf t = (vf)load_some(x + i, k) / (vf)load_some(by + i, k), code = nearest_number(t),
+                 w = t * code;
         store_some(q + i, (vu)code, k);
         store_some(num + i, (vu)((vf)load_some(num + i, k) + w * t * t), k);
         store_some(den + i, (vu)((vf)load_some(den + i, k) + w * w), k);
@@ -534,9 +534,9 @@ TARGET static void zps_of_offsets(float *scale, float *offset, int64_t n)
     }
 }
 
-const quant_rows_t QUANT_ROWS = {widen,    widen_open,  widen_rows, widen_f16,  widen_bf16,
-                                 merge,    halve,       scales,     factors,    zero_points,
-                                 quantise, numbers,     dequant_run, quant_run, offset_run,
-                                 zps_of_offsets, spread, stream, end_stream};
+const quant_rows_t QUANT_ROWS = {widen,          widen_open, widen_rows,  widen_f16, widen_bf16,
+                                 merge,          halve,      scales,      factors,   zero_points,
+                                 quantise,       numbers,    dequant_run, quant_run, offset_run,
+                                 zps_of_offsets, spread,     stream,      end_stream};
 
 #endif

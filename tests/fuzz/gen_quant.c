@@ -347,6 +347,8 @@ static const kind_t kinds[] = {
     {"dynamic_symmetric", 0, {NARROW_FLOATS, sinter_s4}, sinter_data_type_undef},
     {"dynamic_asymmetric", 0, {sinter_u8, sinter_s8, sinter_u4, sinter_s4}, sinter_data_type_undef},
     {"dynamic_nv", 16, {sinter_f4_e2m1}, sinter_f8_e4m3},
+    {"dynamic_signed", 0, {sinter_s8, sinter_s4}, sinter_data_type_undef},
+    {"dynamic_iq4_nl", 32, {sinter_s8}, sinter_data_type_undef},
 };
 
 static sinter_data_type_t element_type(fz_t *f, const kind_t *k)
@@ -530,7 +532,8 @@ static int tensor_scale(fz_t *f, int *x)
 
 fz_coded_t fz_computed(fz_t *f, int x, int64_t group)
 {
-    const kind_t *k = &kinds[fz_pick(f, 5)];
+    const kind_t *k = &kinds[fz_pick(f, (int)(sizeof kinds / sizeof *kinds))];
+    const int by_sign = !strcmp(k->name, "dynamic_signed") || !strcmp(k->name, "dynamic_iq4_nl");
     const int scaled = k->scale == sinter_f8_e4m3 && fz_chance(f, 30),
               scale = scaled ? tensor_scale(f, &x) : -1;
     const fz_tensor_t t = f->tensors[x];
@@ -543,7 +546,11 @@ fz_coded_t fz_computed(fz_t *f, int x, int64_t group)
     q.codes = fz_op(f, sinter_op_dynamic_quantize, q.split ? sinter_u4 : code, t.ndims, t.dims,
                     1 + scaled, in);
     f->tensors[q.codes].keep = fz_chance(f, 80);
-    q.scales = param_output(f, k->scale ? k->scale : scale_type(f), &q.geometry, t.ndims, &telling);
+    q.scales = param_output(f,
+                            k->scale  ? k->scale
+                            : by_sign ? FZ_ONE_OF(f, sinter_f32, sinter_f16, sinter_bf16)
+                                      : scale_type(f),
+                            &q.geometry, t.ndims, &telling);
     if (!strcmp(k->name, "dynamic_asymmetric")) {
         const sinter_data_type_t zp = zp_type(f, f->tensors[q.codes].type, 1);
 
@@ -559,6 +566,11 @@ fz_coded_t fz_computed(fz_t *f, int x, int64_t group)
         fz_str(f, sinter_op_attr_split_type, gr_dtype(code)->name);
     }
     fz_str(f, sinter_op_attr_quantization_kind, k->name);
+    if (gr_dtype(code)->class_ == GR_INT && strncmp(k->name, "dynamic_mx", 10) &&
+        strcmp(k->name, "dynamic_iq4_nl") && fz_chance(f, 25)) {
+        const int64_t bits = 2 + fz_pick(f, gr_dtype(code)->bits - 1);
+        fz_s64(f, sinter_op_attr_code_bits, 1, &bits);
+    }
     computed_attrs(f, k, t.ndims, t.dims, &q.geometry, telling);
     return q;
 }

@@ -1093,7 +1093,8 @@ static bool as_good(enum ggml_type type, const uint8_t *got, const uint8_t *want
                     int64_t at, int64_t count, const float *values)
 {
     const size_t begin = ggml_row_size(type, at), end = begin + ggml_row_size(type, count);
-    float *mine = malloc((size_t)count * sizeof(*mine)), *ggmls = malloc((size_t)count * sizeof(*mine));
+    float *mine = malloc((size_t)count * sizeof(*mine)),
+          *ggmls = malloc((size_t)count * sizeof(*mine));
     must(mine && ggmls, "no memory");
     ggml_get_type_traits(type)->to_float(got + begin, mine, count);
     ggml_get_type_traits(type)->to_float(wanted + begin, ggmls, count);

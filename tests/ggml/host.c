@@ -111,8 +111,7 @@ struct llama_context *open_context(struct llama_model *model, const context_opti
     const bool plain = !strncmp(options->cache_type, "plain:", 6);
     const char *k = options->cache_type + (plain ? 6 : 0), *comma = strchr(k, ','),
                *v = comma ? comma + 1 : k;
-    params.flash_attn_type =
-        plain ? LLAMA_FLASH_ATTN_TYPE_DISABLED : LLAMA_FLASH_ATTN_TYPE_ENABLED;
+    params.flash_attn_type = plain ? LLAMA_FLASH_ATTN_TYPE_DISABLED : LLAMA_FLASH_ATTN_TYPE_ENABLED;
     params.type_k = type_of(k, comma ? (size_t)(comma - k) : strlen(k));
     params.type_v = type_of(v, strlen(v));
     struct llama_context *context = llama_init_from_model(model, params);

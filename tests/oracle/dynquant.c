@@ -10,7 +10,7 @@
  *   point as stored
  *   elements of the mx kinds             saturate to the largest number with either sign: -127
  *   is the least s8
- *   elements of dynamic_iq4_nl           the numbers of a table next to x / (m / -127); the scale is
+ *   elements of dynamic_iq4_nl           numbers of a table, next to x / (m / -127); the scale is
  *                                        made after them, and 0 where all |x| are below 1e-15
  *
  * Inexact inputs make the scale uncertain: it is then computed from both ends of the interval of
@@ -28,9 +28,9 @@ typedef struct group_stats {
 } group_stats_t;
 
 typedef struct params {
-    sinter_data_type_t type, scale_type, zp_type;       /* of elements, scales, zero points */
-    double lowest, max;                                 /* of the element type */
-    double least;                                       /* the lowest number that the kind stores */
+    sinter_data_type_t type, scale_type, zp_type; /* of elements, scales, zero points */
+    double lowest, max;                           /* of the element type */
+    double least;                                 /* the lowest number that the kind stores */
     bool clamps; /* elements end before their type does: at lowest and max */
     enum { ZPS_INTEGERS, ZPS_FLOATS, ZPS_OFFSETS } zps; /* the last two: groups without a 0 */
     double tensor_scale;                                /* dynamic_nv */
@@ -215,16 +215,15 @@ static quantum_t derive_nv(const group_stats_t *g, const params_t *p)
 /* m / the lowest code: m is the element of largest magnitude, of which x and -x count as x. */
 static double signed_scale(const params_t *p, double max, double min)
 {
-    const double top = fmax(0, max), bottom = fmax(0, -min),
-                 exact = fmax(top, bottom) / -p->lowest, s = stored_scale(p, exact);
+    const double top = fmax(0, max), bottom = fmax(0, -min), exact = fmax(top, bottom) / -p->lowest,
+                 s = stored_scale(p, exact);
     return top >= bottom && !stores_zero(p, exact) ? -s : s;
 }
 
 static quantum_t derive_signed(const group_stats_t *g, const params_t *p)
 {
     quantum_t q = {.zeros = g->amax.high == 0};
-    q.scale = order(signed_scale(p, g->max.v, g->min.v),
-                    signed_scale(p, g->max.low, g->min.low),
+    q.scale = order(signed_scale(p, g->max.v, g->min.v), signed_scale(p, g->max.low, g->min.low),
                     signed_scale(p, g->max.high, g->min.high));
     /* Either end may be the one of largest magnitude, and then the sign is open. */
     if (g->max.high >= -g->min.high && g->max.low < -g->min.low) {
@@ -362,7 +361,7 @@ static void visit_group(const geometry_t *g, size_t group, visit_fn_t *fn, void 
 
 /* ---- IQ4_NL ---------------------------------------------------------------------------------- */
 
-/* A code, and by how much it may be off where x / s may be on either side of two numbers' middle. */
+/* A code, and by how much it may be off where x / s may be on either side of a middle. */
 static double nearest_number(double low, double t, double high, double *bound)
 {
     static const double number[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
@@ -432,7 +431,8 @@ static void quantize_number(size_t offset, void *arg)
 {
     group_work_t *w = arg;
     const double x = w->in->v[offset], b = w->in->b ? w->in->b[offset] : 0,
-                 t = (float)(x / w->first), off = b > 0 ? (b / fabs(w->first)) + 4 * ORC_U * 127 : 0;
+                 t = (float)(x / w->first),
+                 off = b > 0 ? (b / fabs(w->first)) + 4 * ORC_U * 127 : 0;
     double bound, q = nearest_number(t - off, t, t + off, &bound);
     w->out->v[offset] = q;
     w->out->b[offset] = bound;
@@ -459,11 +459,10 @@ static void run_numbers(const geometry_t *g, size_t i, group_work_t *w)
     const double most = orc_type_max(p->scale_type),
                  s = w->den > 0 ? fmax(-most, fmin(most, w->first * (w->num / w->den))) : 0;
     /* An element may be the other one of largest magnitude, or the group may be zeros. */
-    w->quantum.loose = w->stats.loose || (slack > 0 && w->open) ||
-                       (slack > 0 && amax < 1.1e-15) ||
+    w->quantum.loose = w->stats.loose || (slack > 0 && w->open) || (slack > 0 && amax < 1.1e-15) ||
                        (slack > 0 && fabs(w->stats.max.v + w->stats.min.v) <= 2 * slack);
-    const double error = (2 * (double)w->n + 8) * ORC_U * fabs(s) +
-                         (amax > 0 ? 4 * slack / amax * fabs(s) : 0);
+    const double error =
+        (2 * (double)w->n + 8) * ORC_U * fabs(s) + (amax > 0 ? 4 * slack / amax * fabs(s) : 0);
     *scale = order(orc_round(p->scale_type, s), orc_round(p->scale_type, s - error),
                    orc_round(p->scale_type, s + error));
 }

@@ -643,6 +643,25 @@ static void test_dynamic_quantise(void)
     EXPECT("symmetric scale", &r[1], true, 2);
     EXPECT("symmetric elements", &r[0], true, 127, -64, 2);
     free_results(r, 3);
+    /* The scale has the sign that makes the largest element -8; its negative stops at 7. */
+    test_dynamic("dynamic_signed", TENSOR(1, f32, DIMS(4), 4, -4, 0.5, -1.25), sinter_s4,
+                 sinter_f32, r);
+    EXPECT("signed scale", &r[1], true, -0.5);
+    EXPECT("signed elements", &r[0], true, -8, 7, -1, 2);
+    free_results(r, 3);
+    test_dynamic("dynamic_signed", TENSOR(1, f32, DIMS(2), 2, -4), sinter_s4, sinter_f32, r);
+    EXPECT("signed scale of a number below 0", &r[1], true, 0.5);
+    EXPECT("elements of it", &r[0], true, 4, -8);
+    free_results(r, 3);
+    /* s = -1: the table has -127 and 1. The scale is that of least squares: s again. */
+    test_dynamic("dynamic_iq4_nl", TENSOR(1, f32, DIMS(2), 127, -1), sinter_s8, sinter_f32, r);
+    EXPECT("iq4_nl scale", &r[1], false, -1);
+    EXPECT("iq4_nl elements", &r[0], true, -127, 1);
+    free_results(r, 3);
+    test_dynamic("dynamic_iq4_nl", TENSOR(1, f32, DIMS(2), 0, 0), sinter_s8, sinter_f32, r);
+    EXPECT("iq4_nl scale of zeros", &r[1], true, 0);
+    EXPECT("iq4_nl elements of zeros", &r[0], true, 1, 1);
+    free_results(r, 3);
     test_dynamic("dynamic_symmetric", TENSOR(1, f32, DIMS(2), 0, 0), sinter_s4, sinter_f32, r);
     EXPECT("symmetric zero scale", &r[1], true, 1);
     free_results(r, 3);

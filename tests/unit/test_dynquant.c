@@ -17,6 +17,7 @@ typedef struct geometry {
 
 typedef struct dynquant_case {
     quant_kind_t kind;
+    int64_t code_bits;
     sinter_data_type_t in, code, scale, zp; /* zp undef: none */
     bool offsets;                           /* zp has offsets */
     const float *tensor_scale;              /* NULL: none */
@@ -73,9 +74,14 @@ static double sample(int data, int64_t i)
 
 static const char *kind_name(quant_kind_t kind)
 {
-    static const char *const names[] = {
-        "static",    "dynamic_mx", "dynamic_mx_rceil", "dynamic_symmetric", "dynamic_asymmetric",
-        "dynamic_nv"};
+    static const char *const names[] = {"static",
+                                        "dynamic_mx",
+                                        "dynamic_mx_rceil",
+                                        "dynamic_symmetric",
+                                        "dynamic_asymmetric",
+                                        "dynamic_nv",
+                                        "dynamic_signed",
+                                        "dynamic_iq4_nl"};
     return names[kind];
 }
 
@@ -120,7 +126,8 @@ static void check_by_oracle(const dynquant_case_t *c, const rig_t *r, const dynq
     const orc_attr_t attrs[] = {
         {.id = sinter_op_attr_quantization_kind, .str = kind_name(c->kind)},
         {.id = sinter_op_attr_qtype, .str = "per_group"},
-        {.id = sinter_op_attr_zps_kind, .str = c->offsets ? "offsets" : "zero_points"}};
+        {.id = sinter_op_attr_zps_kind, .str = c->offsets ? "offsets" : "zero_points"},
+        {.id = sinter_op_attr_code_bits, .n = 1, .s64 = &c->code_bits}};
     sinter_logical_tensor_t in[2], out[3];
     orc_tensor_t tensors[2];
     orc_result_t want[3];
@@ -136,7 +143,7 @@ static void check_by_oracle(const dynquant_case_t *c, const rig_t *r, const dynq
         out[i] = tensor_of(&r->v[outs[i]], ids[i]);
     }
     const orc_op_t op = {.kind = sinter_op_dynamic_quantize,
-                         .n_attrs = 3,
+                         .n_attrs = c->code_bits > 0 ? 4 : 3,
                          .n_inputs = (size_t)n_in,
                          .n_outputs = (size_t)n_out,
                          .attrs = attrs,
@@ -264,7 +271,8 @@ static void make_step(rig_t *r, const dynquant_case_t *c, step_t *step)
                                                    .scale_dim = {0, 1, 2},
                                                    .zp_dim = {0, 1, 2}},
                                            .tensor_scale = t,
-                                           .kind = (int)c->kind};
+                                           .kind = (int)c->kind,
+                                           .code_bits = (int)c->code_bits};
 }
 
 static void run_case(const dynquant_case_t *c)
@@ -390,6 +398,28 @@ static void run_types(const geometry_t *g)
                                   .code = sinter_f4_e2m1,
                                   .scale = sinter_f8_e4m3,
                                   .tensor_scale = i < 0 ? NULL : &tensor_scales[i]},
+                g);
+    }
+}
+
+/* The kinds of the formats of GGUF, and codes of fewer bits than their type. */
+static void run_gguf(const geometry_t *g)
+{
+    for (int i = 0; i < 3; i++) { /* types that have a sign: f32, f16, bf16 */
+        run_one((dynquant_case_t){.kind = QUANT_DYNAMIC_SIGNED,
+                                  .code = i == 0 ? sinter_s4 : sinter_s8,
+                                  .code_bits = i == 1 ? 5 : 0,
+                                  .scale = scales[rig_pick(3)]},
+                g);
+        run_one((dynquant_case_t){.kind = QUANT_DYNAMIC_IQ4_NL,
+                                  .code = sinter_s8,
+                                  .scale = scales[rig_pick(3)]},
+                g);
+        run_one((dynquant_case_t){.kind = QUANT_DYNAMIC_ASYMMETRIC,
+                                  .code = i == 0 ? sinter_u8 : sinter_s8,
+                                  .code_bits = 5 + i,
+                                  .scale = scales[rig_pick(3)],
+                                  .zp = zero_points[rig_pick(COUNT(zero_points))]},
                 g);
     }
 }
@@ -557,6 +587,9 @@ int main(void)
     run_sizes();
     for (int i = 0; i < COUNT(large); i++) {
         run_large(&large[i]);
+    }
+    for (int i = 0; i < COUNT(geometries); i++) {
+        run_gguf(&geometries[i]);
     }
     for (int i = 0; i < COUNT(way_cases); i++) {
         run_ways(&way_cases[i]);

@@ -192,6 +192,18 @@ static const struct {
     {"DynamicQuantize quantization_kind=dynamic_symmetric zps_kind=offsets 1:f32:4x8 -> 2:s8:4x8 "
      "3:f32:1",
      OP, "zps_kind offsets needs quantization_kind dynamic_asymmetric"},
+    {"DynamicQuantize quantization_kind=dynamic_mx code_bits=5 1:f32:4x32 -> 2:s8:4x32 3:e8m0:4x1",
+     OP,
+     "code_bits needs quantization_kind dynamic_symmetric, dynamic_asymmetric or dynamic_signed"},
+    {"DynamicQuantize quantization_kind=dynamic_signed code_bits=9 1:f32:4x8 -> 2:s8:4x8 3:f32:1",
+     OP, "code_bits is 9, more than 8"},
+    {"DynamicQuantize quantization_kind=dynamic_signed code_bits=1 1:f32:4x8 -> 2:s8:4x8 3:f32:1",
+     OP, "code_bits"},
+    {"DynamicQuantize quantization_kind=dynamic_signed code_bits=5 1:f32:4x8 -> 2:s4:4x8 3:f32:1",
+     TYPE, "code_bits 5 does not suit s4, the type of tensor 2"},
+    {"DynamicQuantize quantization_kind=dynamic_symmetric code_bits=5 1:f32:4x8 -> 2:f8_e4m3:4x8 "
+     "3:f32:1",
+     TYPE, "code_bits 5 does not suit f8_e4m3, the type of tensor 2"},
     {"DynamicQuantize zps_kind=offsets 1:f32:4x8 3:f32:1 4:s8:1 -> 2:s8:4x8", OP,
      "zps_kind offsets needs quantization_kind dynamic_asymmetric"},
     {"DynamicQuantize quantization_kind=dynamic_asymmetric zps_kind=offsets 1:f32:4x8 -> 2:s8:4x8 "

@@ -45,6 +45,10 @@ static const scheme_t schemes[] = {
     {"dynamic_asymmetric", {sinter_s8, sinter_bf16, sinter_f32}, 64, 1, "offsets"},
     {"dynamic_asymmetric", {sinter_u8, sinter_f16, sinter_f16}, 32, 1, "zero_points"},
     {"dynamic_nv", {sinter_f4_e2m1, sinter_f8_e4m3}, 16, 0, NULL},
+    {"dynamic_signed", {sinter_s4, sinter_f16}, 32, 0, NULL},
+    {"dynamic_signed", {sinter_s8, sinter_f32}, 64, 1, NULL},
+    {"dynamic_iq4_nl", {sinter_s8, sinter_f16}, 32, 0, NULL},
+    {"dynamic_iq4_nl", {sinter_s8, sinter_bf16}, 16, 1, NULL},
 };
 
 /* ---- caches ---------------------------------------------------------------------------------- */

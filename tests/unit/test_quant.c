@@ -228,6 +228,12 @@ static const quant_case_t invalid[] = {
      ATTR "dynamic_mx has no zero points to put into tensor 22"},
     {DYN, .kind = "dynamic_symmetric", .in = {T(f32, 4, 8)}, .out = {T(u8, 4, 8), SCALAR(f32)},
      TYPE "dynamic_symmetric does not make u8"},
+    {DYN, .kind = "dynamic_signed", .in = {T(f32, 4, 8)}, .out = {T(u8, 4, 8), SCALAR(f32)},
+     TYPE "dynamic_signed does not make u8"},
+    {DYN, .kind = "dynamic_signed", .in = {T(f32, 4, 8)}, .out = {T(s8, 4, 8), SCALAR(e8m0)},
+     TYPE "scales of dynamic_signed, tensor 21, may be negative, which e8m0 has not"},
+    {DYN, .kind = "dynamic_iq4_nl", .in = {T(f32, 4, 64)}, .out = {T(s4, 4, 64), T(f16, 4, 2)},
+     TYPE "dynamic_iq4_nl does not make s4"},
     {DYN, .kind = "dynamic_asymmetric", .in = {T(f32, 4, 8)}, .out = {T(u8, 4, 8), SCALAR(f32)},
      ATTR "dynamic_asymmetric needs an output for its zero points"},
     {DYN, .kind = "dynamic_asymmetric", .in = {T(f32, 4, 8)},
@@ -567,6 +573,8 @@ static void test_fields(void)
         {"dynamic_symmetric", QUANT_DYNAMIC_SYMMETRIC, sinter_f8_e5m2, sinter_bf16, false},
         {"dynamic_asymmetric", QUANT_DYNAMIC_ASYMMETRIC, sinter_s4, sinter_f32, true},
         {"dynamic_nv", QUANT_DYNAMIC_NV, sinter_f4_e2m1, sinter_f8_e4m3, false},
+        {"dynamic_signed", QUANT_DYNAMIC_SIGNED, sinter_s4, sinter_f16, false},
+        {"dynamic_iq4_nl", QUANT_DYNAMIC_IQ4_NL, sinter_s8, sinter_bf16, false},
     };
     for (size_t i = 0; i < LENGTH(kinds); i++) {
         quant_case_t c = {DYN, .kind = kinds[i].name, .qtype = "per_group", .in = {T(f32, 4, 64)},

@@ -15,9 +15,9 @@
  *
  * Elements saturate, those of mx and mx_rceil to the largest number with either sign (s8: -127).
  * S saturates at the largest number of its type and is 1 where that type would store 0, which
- * e8m0 never does; that of iq4_nl, which has no code 0, stays 0. A NaN or an infinity in the group makes S NaN, the elements 0 and the zero
- * point that of an all-zero group. A tensor's scale t of 0 or NaN makes S NaN and the elements
- * 0. */
+ * e8m0 never does; that of iq4_nl, which has no code 0, stays 0. A NaN or an infinity in the group
+ * makes S NaN, the elements 0 and the zero point that of an all-zero group. A tensor's scale t of 0
+ * or NaN makes S NaN and the elements 0. */
 #ifndef SINTER_SRC_QUANTISER_H
 #define SINTER_SRC_QUANTISER_H
 
@@ -59,7 +59,7 @@ static inline void span_seek(quant_span_t *at, const matrices_t *out, int d, int
 typedef struct group_values {
     int32_t *top, *bottom, *special; /* bottom NULL: top is of |x| */
     float *scale, *inverse_scale, *zp;
-    float *num, *den; /* sums that scales are made from after the codes */
+    float *num, *den;     /* sums that scales are made from after the codes */
     int32_t none;         /* the extremes of no elements */
     unsigned char *codes; /* on their way: four bytes for each group, or element of a row */
     bool any_special;

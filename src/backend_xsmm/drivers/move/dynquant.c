@@ -30,12 +30,11 @@ bool dynquant_is_chunk(const dtype_blocks_t *b, int64_t elements)
 /* What no way in registers takes. */
 static const char *refuse_quantiser(const quantiser_t *q)
 {
-    return quantiser_splits(q)    ? "split codes"
-           : quantiser_is_open(q) ? "zero points are floats or offsets"
-           : quant_by_sign(q->formula.kind)
-               ? "scales have the sign of the largest element"
-           : q->formula.clamps ? "codes have fewer bits than their type"
-                               : NULL;
+    return quantiser_splits(q)              ? "split codes"
+           : quantiser_is_open(q)           ? "zero points are floats or offsets"
+           : quant_by_sign(q->formula.kind) ? "scales have the sign of the largest element"
+           : q->formula.clamps              ? "codes have fewer bits than their type"
+                                            : NULL;
 }
 
 /* Runs of groups that lie one after the other in all tensors, computed in registers. */
