@@ -384,7 +384,8 @@ typedef struct group_work {
     group_stats_t stats;
     const params_t *params;
     quantum_t quantum;
-    double first, num, den; /* dynamic_iq4_nl: the first scale, and sums over the codes */
+    /* Of dynamic_iq4_nl: the first scale, how far off it may be for its size, and sums. */
+    double first, off, num, den;
     int64_t n;
     bool open;
 } group_work_t;
@@ -432,10 +433,11 @@ static void quantize_number(size_t offset, void *arg)
     group_work_t *w = arg;
     const double x = w->in->v[offset], b = w->in->b ? w->in->b[offset] : 0,
                  t = (float)(x / w->first),
-                 off = b > 0 ? (b / fabs(w->first)) + 4 * ORC_U * 127 : 0;
+                 off =
+                     b > 0 || w->off > 0 ? b / fabs(w->first) + fabs(t) * (w->off + 4 * ORC_U) : 0;
     double bound, q = nearest_number(t - off, t, t + off, &bound);
     w->out->v[offset] = q;
-    w->out->b[offset] = bound;
+    w->out->b[offset] = w->quantum.loose ? INFINITY : bound;
     w->num += t * t * t * q;
     w->den += t * t * q * q;
     w->n++;
@@ -448,23 +450,23 @@ static void run_numbers(const geometry_t *g, size_t i, group_work_t *w)
 {
     const params_t *p = w->params;
     const double amax = w->stats.amax.v, slack = w->stats.amax.high - w->stats.amax.low;
-    range_t *scale = &w->quantum.scale;
     if (w->stats.special) {
         visit_group(g, i, quantize_at, w);
         return;
     }
     const bool top = w->stats.max.v >= -w->stats.min.v;
     w->first = amax < 1e-15f ? INFINITY : (double)(float)((top ? amax : -amax) / -127);
-    visit_group(g, i, quantize_number, w);
-    const double most = orc_type_max(p->scale_type),
-                 s = w->den > 0 ? fmax(-most, fmin(most, w->first * (w->num / w->den))) : 0;
+    w->off = amax > 0 ? slack / amax : slack;
     /* An element may be the other one of largest magnitude, or the group may be zeros. */
-    w->quantum.loose = w->stats.loose || (slack > 0 && w->open) || (slack > 0 && amax < 1.1e-15) ||
+    w->quantum.loose = w->stats.loose || (slack > 0 && amax - slack < 1.1e-15) ||
                        (slack > 0 && fabs(w->stats.max.v + w->stats.min.v) <= 2 * slack);
-    const double error =
-        (2 * (double)w->n + 8) * ORC_U * fabs(s) + (amax > 0 ? 4 * slack / amax * fabs(s) : 0);
-    *scale = order(orc_round(p->scale_type, s), orc_round(p->scale_type, s - error),
-                   orc_round(p->scale_type, s + error));
+    visit_group(g, i, quantize_number, w);
+    w->quantum.loose = w->quantum.loose || w->open;
+    const double most = orc_type_max(p->scale_type),
+                 s = w->den > 0 ? fmax(-most, fmin(most, w->first * (w->num / w->den))) : 0,
+                 error = (2 * (double)w->n + 8) * ORC_U * fabs(s) + 4 * w->off * fabs(s);
+    w->quantum.scale = order(orc_round(p->scale_type, s), orc_round(p->scale_type, s - error),
+                             orc_round(p->scale_type, s + error));
 }
 
 /* ---- the op ---------------------------------------------------------------------------------- */

@@ -120,7 +120,9 @@ static void round_trip(const dtype_bulk_t *type, int n, float *x, unsigned char 
 void quantiser_derive(const quantiser_t *q, int n, group_values_t *m)
 {
     q->fn->scales(&q->formula, n, m->top, m->bottom, m->scale, m->special);
-    if (!quantiser_refits(q)) {
+    if (quantiser_refits(q)) {
+        group_values_clear_sums(m, n);
+    } else {
         round_trip(q->scale, n, m->scale, m->codes);
     }
     m->any_special = q->fn->factors(&q->formula, n, m->scale, m->inverse_scale, m->special) != 0;

@@ -241,7 +241,7 @@ void dynquant_derive(const dynquant_state_t *st, const quant_span_t *at, bool st
             spread(st, n, m->m.zp, m->y);
         }
     }
-    if (quantiser_refits(&st->q)) {
+    if (quantiser_refits(&st->q)) { /* those of columns, if these are groups for now */
         group_values_clear_sums(&m->m, dynquant_extremes(st, at));
     }
 }
