@@ -279,7 +279,7 @@ static void describe(const gs_builder_t *b, const gs_input_t *in, lt_t *lt)
     if (in->plane >= 0 && gs_in_tiles(gs_root(t))) {
         sinter_logical_tensor_init(lt, in->id, type, in->rank, dims, property);
         gs_tile_plane(gs_layout_of(t->type), in->plane, lt);
-    } else if (open) {
+    } else if (open && !in->keeps_strides) {
         sinter_logical_tensor_init(lt, in->id, type, in->rank, dims, property);
         lt->layout_type = sinter_layout_type_any;
     } else {

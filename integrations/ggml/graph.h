@@ -27,6 +27,7 @@ typedef struct gs_input {
     int strides_of; /* the tensor, or another one that sees its memory with more dims */
     int size_of[GS_MAX_RANK], size_dim[GS_MAX_RANK], stride_dim[GS_MAX_RANK];
     sinter_dim_t stride[GS_MAX_RANK];
+    bool keeps_strides; /* they are those of now, whatever dims change */
 } gs_input_t;
 
 /* An output, which lies where the tensor does. */

@@ -455,6 +455,7 @@ static gs_input_t input_of(const gs_builder_t *b, const tensor_t *t, const table
     gs_input_t in = gs_input_in_order(b, seen->view, plane, table->rank,
                                       seen->columns ? columns : order + 3 - table->rank);
     const int elements = seen->columns ? 1 : table->rank - 1;
+    in.keeps_strides = table->rank == 3; /* the output that takes its buffer needs them */
     in.size_of[elements] = gs_tensors_find(b->tensors, seen->columns ? gs_root(t) : t);
     in.size_dim[elements] = 0;
     if (seen->columns && seen->view->ne[dim_of(seen, 1)] == 1) {

@@ -542,6 +542,8 @@ uint64_t gs_kind_of_view(const tensor_t *t)
     const bool columns = gs_view_of_columns(t, rows.perm),
                streams = gs_root(t)->ne[2] > 1 && (columns || !gs_view_of_rows(t, &rows));
     uint64_t kind = gs_mix(kind_of_view(t), (uint64_t)columns);
+    /* Slots of parts and of columns are made with the number of cells. */
+    kind = columns || streams ? gs_mix(kind, (uint64_t)gs_root(t)->ne[1]) : kind;
     for (int i = 1; i < GGML_MAX_DIMS && streams; i++) {
         kind = gs_mix(kind, rows.perm[i] == 3 ? (uint64_t)t->ne[i] : 0);
     }

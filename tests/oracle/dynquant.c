@@ -385,7 +385,7 @@ typedef struct group_work {
     const params_t *params;
     quantum_t quantum;
     /* Of dynamic_iq4_nl: the first scale, how far off it may be for its size, and sums. */
-    double first, off, num, den;
+    double first, off, num, den, num_off, den_off;
     int64_t n;
     bool open;
 } group_work_t;
@@ -440,6 +440,8 @@ static void quantize_number(size_t offset, void *arg)
     w->out->b[offset] = w->quantum.loose ? INFINITY : bound;
     w->num += t * t * t * q;
     w->den += t * t * q * q;
+    w->num_off += 3 * t * t * fabs(q) * off;
+    w->den_off += 2 * fabs(t) * q * q * off;
     w->n++;
     w->open = w->open || bound > 0;
 }
@@ -464,7 +466,10 @@ static void run_numbers(const geometry_t *g, size_t i, group_work_t *w)
     w->quantum.loose = w->quantum.loose || w->open;
     const double most = orc_type_max(p->scale_type),
                  s = w->den > 0 ? fmax(-most, fmin(most, w->first * (w->num / w->den))) : 0,
-                 error = (2 * (double)w->n + 8) * ORC_U * fabs(s) + 4 * w->off * fabs(s);
+                 error =
+                     (2 * (double)w->n + 8) * ORC_U * fabs(s) + 4 * w->off * fabs(s) +
+                     (w->den > 0 ? 1.1 * fabs(s) * (w->num_off / fabs(w->num) + w->den_off / w->den)
+                                 : 0);
     w->quantum.scale = order(orc_round(p->scale_type, s), orc_round(p->scale_type, s - error),
                              orc_round(p->scale_type, s + error));
 }
