@@ -144,6 +144,12 @@ typedef struct sinter_engine_desc {
     size_t size;                  /* sizeof(sinter_engine_desc_t) */
     sinter_allocator_t allocator; /* all NULL: aligned malloc; else both callbacks */
     sinter_cpu_isa_t max_isa;     /* never use more than this has */
+    /* Nonzero: a result has the same bits whatever is computed with it: a row or a sequence alone
+     * and among others, a prompt at once and in chunks, with any budget of the constant cache.
+     * docs/numerics.md, "Deterministic engines", says where that holds and what it costs; the
+     * report of a compiled partition says where it does not hold. 0: only the number of threads
+     * changes no bit. */
+    int deterministic;
 } sinter_engine_desc_t;
 
 /* Creates an engine. desc NULL: all defaults. The allocator's two callbacks go together: one
@@ -175,7 +181,8 @@ typedef struct sinter_constant_cache_stats {
     uint64_t packed;  /* copies made */
     uint64_t hits;    /* times that a copy was found */
     uint64_t refused; /* times that the budget had no room. The kernel then reads the tensor as it
-                       * is, which may be much slower */
+                       * is, or, with a deterministic engine, a copy that lives for one execute.
+                       * Both may be much slower */
     uint64_t evicted; /* copies that had to go to make room */
 } sinter_constant_cache_stats_t;
 

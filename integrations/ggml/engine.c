@@ -102,12 +102,24 @@ void gs_say_counts(uint64_t compiled, uint64_t reused)
     pthread_mutex_unlock(&reasons_lock);
 }
 
+/* What SINTER_GGML_DETERMINISTIC says. */
+static int asked_deterministic(void)
+{
+    const char *text = getenv("SINTER_GGML_DETERMINISTIC");
+    if (text && strcmp(text, "0") != 0 && strcmp(text, "1") != 0) {
+        fprintf(stderr, "sinter: ggml: SINTER_GGML_DETERMINISTIC=%s is neither 0 nor 1\n", text);
+    }
+    return text && strcmp(text, "1") == 0;
+}
+
 sinter_engine_t *gs_engine(void)
 {
     static sinter_engine_t *engine;
     if (!engine) {
+        const sinter_engine_desc_t desc = {.size = sizeof desc,
+                                           .deterministic = asked_deterministic()};
         (void)gs_is_verbose();
-        sinter_engine_create(&engine, NULL);
+        sinter_engine_create(&engine, &desc);
     }
     return engine;
 }

@@ -52,7 +52,8 @@ class ArenaTensor(ctypes.Structure):
 
 # Structs with a size may grow in the library. Those below are what this package uses of them.
 class EngineDesc(ctypes.Structure):
-    _fields_ = [("size", c_size_t), ("allocator", Allocator), ("max_isa", c_int)]
+    _fields_ = [("size", c_size_t), ("allocator", Allocator), ("max_isa", c_int),
+                ("deterministic", c_int)]
 
 
 class StreamDesc(ctypes.Structure):

@@ -39,12 +39,14 @@ class Engine(Handle):
     """An instruction-set cap and a constant cache. Functions that take engine=None use the
     default engine, which has all that the machine has. Thread-safe.
 
-    max_isa  the most that kernels may use, such as "avx2"; None: what the machine has
+    max_isa        the most that kernels may use, such as "avx2"; None: what the machine has
+    deterministic  True: a row or a sequence has the same bits alone and among others
     """
 
-    def __init__(self, max_isa: Optional[str] = None) -> None:
+    def __init__(self, max_isa: Optional[str] = None, *, deterministic: bool = False) -> None:
         desc = _abi.EngineDesc(ctypes.sizeof(_abi.EngineDesc))
         desc.max_isa = 0 if max_isa is None else parse("cpu_isa", max_isa)
+        desc.deterministic = flag("deterministic", deterministic)
         pointer = c_void_p()
         call("engine_create", byref(pointer), byref(desc))
         super().__init__("engine", pointer)

@@ -53,6 +53,7 @@ sinter_status_t sinter_engine_create(sinter_engine_t **engine, const sinter_engi
         return sg_fail(sinter_invalid_arguments, "engine: alloc and free go together");
     }
     SG_TRY(engine_new(&d.allocator, d.max_isa, engine));
+    (*engine)->deterministic = d.deterministic != 0;
     if ((*engine)->features.bits != 0) {
         xs_start();
     }

@@ -413,6 +413,7 @@ typedef struct plan {
     features_t features;
     sinter_fpmath_mode_t mode;
     bool apply_to_int;
+    bool deterministic;   /* as the engine: bits of a row do not depend on other rows */
     bool dynamic;         /* some dim is unknown */
     size_t frame_bytes;   /* room for a frame of any plan of the partition */
     same_dims_t *assumed; /* what makes the plan right for the dims of an execute */

@@ -29,8 +29,11 @@ static void default_free(void *ptr, void *user)
     free(ptr);
 }
 
-static sinter_engine_t default_engine = {
-    1, {default_alloc, default_free, NULL}, {0}, CONSTANTS_INITIALIZER(&default_engine.allocator)};
+static sinter_engine_t default_engine = {1,
+                                         {default_alloc, default_free, NULL},
+                                         {0},
+                                         false,
+                                         CONSTANTS_INITIALIZER(&default_engine.allocator)};
 static sinter_status_t default_engine_status;
 static pthread_once_t default_engine_once = PTHREAD_ONCE_INIT;
 
@@ -81,6 +84,7 @@ sinter_status_t engine_new(const sinter_allocator_t *allocator, sinter_cpu_isa_t
     }
     new_engine->allocator = use;
     new_engine->features = features;
+    new_engine->deterministic = false;
     atomic_init(&new_engine->refs, 1);
     *engine = new_engine;
     return sinter_success;

@@ -18,6 +18,7 @@ struct sinter_engine {
     atomic_int refs;
     sinter_allocator_t allocator;
     features_t features; /* what the machine has below the caps of the desc and the environment */
+    bool deterministic;  /* as the desc says */
     constants_t constants;
 };
 

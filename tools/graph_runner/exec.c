@@ -35,7 +35,7 @@ static int unknown_isa(const char *isa, gr_error_t *err)
 
 static int open_engine(gr_exec_t *x, gr_error_t *err)
 {
-    sinter_engine_desc_t desc = {.size = sizeof desc};
+    sinter_engine_desc_t desc = {.size = sizeof desc, .deterministic = x->opt->deterministic};
     /* Checking results wants threads in small graphs too. */
     sinter_stream_desc_t stream = {.size = sizeof stream,
                                    .threads = (int)x->opt->threads,

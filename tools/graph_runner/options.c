@@ -67,6 +67,8 @@ static const option_t options[] = {
      "as its work pays for"},
     {"max-cpu-isa", STR, AT(max_cpu_isa), "ISA",
      "use no more than this instruction set; the names are those of SINTER_MAX_CPU_ISA"},
+    {"deterministic", FLAG, AT(deterministic), NULL,
+     "a deterministic engine: bits of a row do not depend on what is computed with it"},
     {"seed", INT, AT(seed), "N", "seed of the inputs (default 1)"},
     {"in", STR, AT(in), "ID:FILE+...",
      "inputs from .npy files, or from raw bytes where NumPy lacks the type; =VALUE,VALUE... "

@@ -413,9 +413,10 @@ static sinter_status_t write_report(sinter_compiled_partition_t *cp, const textb
     plan_t *plan = &cp->plan;
     textbuf_t text;
     text_init(&text, &plan->arena);
-    text_add(&text, "fpmath %s%s, isa %s, %d step%s%s\n", sinter_fpmath_mode_name(plan->mode),
+    text_add(&text, "fpmath %s%s, isa %s%s, %d step%s%s\n", sinter_fpmath_mode_name(plan->mode),
              plan->apply_to_int ? " (applied to int)" : "",
-             sinter_cpu_isa_name(level_of_features(plan->features)), plan->n_steps,
+             sinter_cpu_isa_name(level_of_features(plan->features)),
+             plan->deterministic ? ", deterministic" : "", plan->n_steps,
              plan->n_steps == 1 ? "" : "s", plan->dynamic ? ", dynamic dims" : "");
     for (int s = 0; s < plan->n_steps; s++) {
         const step_t *step = &plan->steps[s];
@@ -530,6 +531,7 @@ sinter_status_t compile_open(const sinter_partition_t *part, sinter_engine_t *en
     arena_init(&plan->arena, cp->engine);
     graph_init(&plan->sub, cp->engine);
     plan->features = cp->engine->features;
+    plan->deterministic = cp->engine->deterministic;
     plan->cache_bytes = cpu_last_level_cache();
     partition_get_fpmath(part, &plan->mode, &plan->apply_to_int);
     *compiled = cp;
