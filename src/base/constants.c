@@ -185,10 +185,11 @@ static constant_t *add_constant(constants_t *c, const constant_key_t *key, size_
     return k;
 }
 
-sinter_status_t
-constants_take(constants_t *c, const constant_key_t *key, size_t bytes, const void *owner,
-               void (*fill)(const constant_key_t *key, void *memory, const void *user),
-               const void *user, constant_t **out)
+sinter_status_t constants_take(constants_t *c, const constant_key_t *key, size_t bytes, bool needed,
+                               const void *owner,
+                               void (*fill)(const constant_key_t *key, void *memory,
+                                            const void *user),
+                               const void *user, constant_t **out)
 {
     sinter_status_t status = sinter_success;
     *out = NULL;
@@ -197,9 +198,11 @@ constants_take(constants_t *c, const constant_key_t *key, size_t bytes, const vo
     while (k != NULL && memcmp(&k->key, key, sizeof(*key)) != 0) {
         k = k->next;
     }
-    const bool found = k != NULL; /* another thread may still be making it */
-    if (!found && !make_room(c, bytes)) {
-        c->stats.refused++;
+    const bool found = k != NULL, /* another thread may still be making it */
+        room = found || make_room(c, bytes);
+    c->stats.refused += !room;
+    if (!room && !needed) {
+        /* the caller does without */
     } else if ((!found && (k = add_constant(c, key, bytes)) == NULL) || !add_owner(c, k, owner)) {
         status = sinter_out_of_memory;
         if (!found && k != NULL) {
@@ -214,6 +217,12 @@ constants_take(constants_t *c, const constant_key_t *key, size_t bytes, const vo
             pthread_mutex_lock(&c->lock);
             k->made = true;
             pthread_cond_broadcast(&c->made);
+        }
+        for (constant_t **at = bucket_of(c, key->data); !room && *at != NULL; at = &(*at)->next) {
+            if (*at == k) { /* unless it was invalidated meanwhile */
+                drop(c, at);
+                break;
+            }
         }
         while (!k->made) {
             pthread_cond_wait(&c->made, &c->lock);

@@ -56,11 +56,13 @@ void constants_end(constants_t *c);
 
 /* The copy, held until constants_give. If there is none yet, `fill` makes it in the calling thread
  * and without the lock: threads that want the same copy wait until it is made, all others go on.
- * owner: the compiled partition. *out NULL: the budget has no room. Fails only without memory. */
-sinter_status_t
-constants_take(constants_t *c, const constant_key_t *key, size_t bytes, const void *owner,
-               void (*fill)(const constant_key_t *key, void *memory, const void *user),
-               const void *user, constant_t **out);
+ * owner: the compiled partition. *out NULL: the budget has no room; where the copy is needed, it is
+ * made nevertheless, and freed when nobody holds it any more. Fails only without memory. */
+sinter_status_t constants_take(constants_t *c, const constant_key_t *key, size_t bytes, bool needed,
+                               const void *owner,
+                               void (*fill)(const constant_key_t *key, void *memory,
+                                            const void *user),
+                               const void *user, constant_t **out);
 void *constant_memory(const constant_t *constant);
 void constants_give(constants_t *c, constant_t *constant); /* NULL: nothing to do */
 uint64_t constants_drops(constants_t *c);

@@ -403,7 +403,8 @@ static sinter_status_t take_copy(const plan_t *plan, frame_mem_t *fm, const step
         return sg_fail(sinter_invalid_shape, "tensor %llu: size of its copy overflows",
                        (unsigned long long)plan->values[step->copied].lt.id);
     }
-    SG_TRY(constants_take(&plan->engine->constants, &key, bytes, owner, pack, packing, copy));
+    SG_TRY(
+        constants_take(&plan->engine->constants, &key, bytes, false, owner, pack, packing, copy));
     if (*copy != NULL) {
         fm->v[step->copy].data = constant_memory(*copy);
     }
@@ -450,8 +451,8 @@ sinter_status_t frame_pack(const plan_t *plan, frame_mem_t *fm, const void *owne
         if (!key_of(base, &fm->v[i], &plan->values[i], &key, &bytes)) {
             return too_large(plan, i);
         }
-        SG_TRY(constants_take(&plan->engine->constants, &key, bytes, owner, pack, &packing,
-                              &fm->constants[k]));
+        SG_TRY(constants_take(&plan->engine->constants, &key, bytes, plan->deterministic, owner,
+                              pack, &packing, &fm->constants[k]));
         if (fm->constants[k] != NULL) {
             fm->v[i].data = constant_memory(fm->constants[k]);
         } else {

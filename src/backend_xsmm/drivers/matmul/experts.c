@@ -101,8 +101,9 @@ static const char *refuse_floats(const kernel_t *self, const problem_t *p)
     const problem_t product = problem_of(p, 0);
     const int64_t rows = matmul_rows_of(&product),
                   n = problem_dim(&product, product.step->p.matmul.b.data, 3);
-    return n > 0 && rows / n >= TILES_ROWS ? "experts have 16 rows and more on average"
-                                           : refuse_products(self, p, false);
+    return n > 0 && rows / n >= TILES_ROWS && !p->plan->deterministic
+               ? "experts have 16 rows and more on average"
+               : refuse_products(self, p, false);
 }
 
 static const char *refuse_ints(const kernel_t *self, const problem_t *p)

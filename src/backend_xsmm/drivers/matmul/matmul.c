@@ -41,12 +41,17 @@ static int64_t sums_of(const problem_t *p)
     return ndims < 0 ? -1 : n;
 }
 
-/* The tail has groups of rows that do not divide those of a matrix (see bind_dims). */
-static bool rows_apart(const problem_t *p, int64_t rows)
+int64_t matmul_tail_rows(const problem_t *p)
 {
     const dynquant_params_t *tail = p->step->tail;
     const int ndims = tail != NULL ? problem_ndims(p, tail->in) : 0;
-    const int64_t size = ndims >= 2 ? tail->out.group_size[ndims - 2] : 0;
+    return ndims >= 2 ? tail->out.group_size[ndims - 2] : 0;
+}
+
+/* The tail has groups of rows that do not divide those of a matrix (see bind_dims). */
+static bool rows_apart(const problem_t *p, int64_t rows)
+{
+    const int64_t size = matmul_tail_rows(p);
     return size > 0 && size < rows && rows % size != 0;
 }
 
@@ -115,6 +120,9 @@ const char *matmul_refuse_rows(const problem_t *p, int most)
 {
     if (p->step->p.matmul.conv != NULL) {
         return "rows of A are patches of an image";
+    }
+    if (p->plan->deterministic) {
+        return "the engine is deterministic, and many rows are added in another order";
     }
     if (p->step->p.matmul.experts >= 0) {
         return NULL; /* rows of an expert are taken in blocks */
@@ -221,6 +229,10 @@ const char *matmul_configure(const kernel_t *self, const problem_t *p, int most_
     const char *why =
         make_kernels(c, m->experts >= 0 ? -1 : rows, m->conv != NULL ? MM_UNIT : MM_HEIGHT,
                      products_features(self, p, bf16));
+    /* libxsmm adds in another order where there are few rows. */
+    const char *other =
+        p->plan->deterministic && m->conv == NULL ? "the engine is deterministic" : NULL;
+    why = why != NULL ? why : other;
     c->jit = why == NULL;
     c->tall = !c->jit ? MM_TALL : m->conv != NULL && !bf16 ? MM_TALLEST : MM_HEIGHT;
     return why;
@@ -248,7 +260,10 @@ void matmul_note(textbuf_t *note, const kernel_t *self, const matmul_config_t *c
 static const char *refuse_bf16(const kernel_t *self, const problem_t *p)
 {
     (void)self;
-    return p->step->p.matmul.experts >= 0 ? "rows of A go to experts" : refuse_bf16_products(p);
+    return p->step->p.matmul.experts >= 0 ? "rows of A go to experts"
+           : p->plan->deterministic && p->step->p.matmul.conv == NULL
+               ? "the engine is deterministic, and bf16 brgemm adds few rows in another order"
+               : refuse_bf16_products(p);
 }
 
 static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *arena,
@@ -389,14 +404,18 @@ static void choose_tiles(matmul_state_t *st, const matmul_config_t *c, int share
 {
     const int64_t mats = st->mats;
     st->width = c->widest;
-    if (st->rows <= 8 && st->width > 0 && st->b.base.codes.row.stride == 1) {
+    if (st->rows <= 8 && st->width > 0 && st->b.base.codes.row.stride == 1 && c->blocks == NULL) {
         st->width--; /* B is read along K: long, narrow strips */
     }
     st->strip = matmul_widths[st->width];
     st->block = c->rows;
     /* A is loaded once. Blocks of K say how sums are added: they must not depend on the shares. */
     const bool once = at_most(st->rows, st->block) <= c->tall;
-    const int unit = panel_unit(st, group_cols);
+    /* Strips of integers begin where the operands say, not the shares. */
+    const int own = panel_unit(st, group_cols),
+              unit = c->blocks != NULL && MM_PANEL % BLOCKS_STRIP == 0 && BLOCKS_STRIP % own == 0
+                         ? BLOCKS_STRIP
+                         : own;
     for (st->panel = unit < MM_PANEL ? MM_PANEL / unit * unit : MM_PANEL;;
          st->panel = st->panel / unit / 2 * unit) {
         st->n_panels = (st->N + st->panel - 1) / st->panel;

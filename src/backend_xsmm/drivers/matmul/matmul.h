@@ -230,6 +230,8 @@ const char *matmul_refuse_b(const problem_t *p, bool decoder, bool scaled);
 const char *matmul_refuse_rows(const problem_t *p, int most);
 /* That share one B, or may do so, where they go to experts; -1: not known. */
 int64_t matmul_rows_of(const problem_t *p);
+/* Rows of a group of the tail, as its attribute says; 0: it says nothing, or there is no tail. */
+int64_t matmul_tail_rows(const problem_t *p);
 /* Whether B lies in tiles: 1 or 0; -1: only execute knows whether the constant cache has room. */
 int matmul_lies_in_tiles(const problem_t *p);
 /* B has neither scales nor zero points: of a step whose B lies in tiles, plain floats. */

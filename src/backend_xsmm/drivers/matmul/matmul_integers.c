@@ -749,6 +749,33 @@ static int32_t start_factor(const matmul_task_t *t)
     return fabsf(zp) <= MATMUL_ZP_MOST ? -(int32_t)(zp * st->a_steps + st->a_bias) : 0;
 }
 
+/* The same of columns c..c + n, row by row: some rows are not for integers. What is done for a row
+ * depends neither on other rows nor on the shares. */
+static void multiply_each(const matmul_task_t *t, int64_t k, int kn, int c, int n, int i)
+{
+    const limb_rows_t *a = &t->buf.blocks.a;
+    float acc[BLOCKS_ROWS * MM_PANEL]; /* products of integers write to some rows behind */
+    for (int r = 0; r < t->rows; r++) {
+        matmul_task_t one = *t;
+        one.row0 += r;
+        one.rows = 1;
+        one.buf.acc += (size_t)r * MM_PANEL;
+        if (!quantise_rows(&one, k, kn, a)) {
+            matmul_add(&one, k, kn, c, n);
+            continue;
+        }
+        float *sums = one.buf.acc + c;
+        one.buf.acc = acc;
+        memset(acc, 0, sizeof acc);
+        memcpy(acc + c, sums, (size_t)n * sizeof *sums);
+        for (int s = c; s < c + n; s += columns_at(t, s)) {
+            load_b(&one, k, kn, s, i);
+            multiply(&one, k, kn, s, i, a);
+        }
+        memcpy(sums, acc + c, (size_t)n * sizeof *sums);
+    }
+}
+
 void blocks_panel(matmul_task_t *t)
 {
     const blocks_state_t *st = &t->st->blocks;
@@ -778,7 +805,11 @@ void blocks_panel(matmul_task_t *t)
                 for (int r = 0; r < t->rows && st->long_rows && k == 0; r++) {
                     memset(t->buf.acc + (size_t)r * MM_PANEL + c, 0, BLOCKS_STRIP * sizeof(float));
                 }
-                matmul_add(t, k, kn, c, n);
+                if (fits[c / BLOCKS_STRIP] && !t->st->patches.on) {
+                    multiply_each(t, k, kn, c, n, i);
+                } else {
+                    matmul_add(t, k, kn, c, n);
+                }
             }
         }
     }

@@ -3,6 +3,7 @@
  * infinity take the panel path. */
 #include "backend_xsmm/drivers/matmul/matmul_rows_task.h"
 
+#include <float.h>
 #include <string.h>
 
 #include "base/fetch.h"
@@ -480,7 +481,8 @@ static bool take_rows(rows_task_t *w, int share_at)
     return usable;
 }
 
-/* One panel. */
+/* One panel. Where sums are not finite, those of the same row and 16 columns are taken from panels:
+ * how columns are divided into panels must not matter. */
 static void run_panel(rows_task_t *w, bool usable)
 {
     const char *why = !usable && w->st->way == IN_EXACT
@@ -490,9 +492,18 @@ static void run_panel(rows_task_t *w, bool usable)
                       : multiply(w) ? NULL
                                     : "some by panels (scales, zero points or offsets of B are not "
                                       "finite or too large)";
-    if (why != NULL) {
-        report_detour(w->t.worker, why);
-        matmul_panel(&w->t);
+    float sums[ROWS_MOST * MM_PANEL];
+    if (why == NULL) {
+        return;
+    }
+    report_detour(w->t.worker, why);
+    memcpy(sums, w->t.buf.acc, (size_t)w->t.rows * MM_PANEL * sizeof *sums);
+    matmul_panel(&w->t);
+    for (int i = 0; i < w->t.rows * MM_PANEL && usable; i += TILES_COLUMNS) {
+        const int n = (int)at_most(w->t.cols - i % MM_PANEL, TILES_COLUMNS);
+        if (n > 0 && matmul_within(sums + i, n, FLT_MAX)) {
+            memcpy(w->t.buf.acc + i, sums + i, (size_t)n * sizeof *sums);
+        }
     }
 }
 

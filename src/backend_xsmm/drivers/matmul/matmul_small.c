@@ -45,7 +45,9 @@ static const char *refuse(const kernel_t *self, const problem_t *p)
     const matmul_params_t *m = &p->step->p.matmul;
     const char *why = m->conv != NULL   ? "rows of A are patches of an image"
                       : m->experts >= 0 ? "rows of A go to experts"
-                                        : matmul_refuse_layout(p);
+                      : p->plan->deterministic
+                          ? "the engine is deterministic, and larger products are added otherwise"
+                          : matmul_refuse_layout(p);
     (void)self;
     if (why != NULL) {
         return why;

@@ -3,6 +3,7 @@
  * want; rows of codes become their codes less their zero points. Rows that do not suit integers,
  * or whose sums might leave the range of floats, are multiplied one by one with codes that are
  * dequantised first. */
+#include <float.h>
 #include <string.h>
 
 #include "backend_xsmm/drivers/common/chain_walk.h"
@@ -176,12 +177,15 @@ const char *matmul_refuse_copy(const plan_t *plan, const step_t *step)
     const int64_t N = lt->dims[m->trans_b ? last - 1 : last],
                   K = lt->dims[m->trans_b ? last : last - 1];
     if (!matmul_b_is_plain(step)) {
-        return lt->data_type != sinter_f8_e4m3 || m->experts >= 0
+        return lt->data_type != sinter_f8_e4m3 || m->experts >= 0 || plan->deterministic
                    ? NULL
                    : refuse_e4m3(&problem, m->trans_b ? last : last - 1);
     }
     if (m->conv != NULL) { /* the image is what takes memory and time */
         return N < TILES_COLUMNS / 2 ? "more than half of B's tiles would be empty" : NULL;
+    }
+    if (plan->deterministic) { /* what is chosen for few rows must serve many of them */
+        return NULL;
     }
     /* A block of a panel has at most as many rows, and B is unpacked again for each block. */
     enum { MOST = MM_ROWS };
@@ -202,9 +206,15 @@ static const char *refuse_b(const problem_t *p)
                                           : NULL;
 }
 
+/* A deterministic plan multiplies any number of rows, and so adds each of them in the same order.
+ * Blocks of rows must not divide the groups of a tail. */
 static const char *refuse(const problem_t *p)
 {
-    const char *why = p->step->p.matmul.tiled ? matmul_refuse_rows(p, TILES_ROWS) : NULL;
+    const bool any = p->plan->deterministic && p->step->p.matmul.conv == NULL;
+    const char *why = !p->step->p.matmul.tiled  ? NULL
+                      : !any                    ? matmul_refuse_rows(p, TILES_ROWS)
+                      : matmul_tail_rows(p) > 1 ? "groups of results have several rows"
+                                                : NULL;
     return why != NULL ? why : refuse_b(p);
 }
 
@@ -218,9 +228,10 @@ static const char *refuse_floats(const kernel_t *self, const problem_t *p)
                   n = experts ? problem_dim(p, m->b.data, 3) : 1;
     const char *why = refuse(p);
     (void)self;
-    return why != NULL                       ? why
-           : n > 0 && rows / n >= TILES_ROWS ? "experts have 16 rows and more on average"
-                                             : NULL;
+    return why != NULL ? why
+           : n > 0 && !p->plan->deterministic && rows / n >= TILES_ROWS
+               ? "experts have 16 rows and more on average"
+               : NULL;
 }
 
 /* Why products of floats take less time: without an instruction that sums products of bytes, codes
@@ -355,6 +366,14 @@ static int rows_at_once(const matmul_state_t *st)
     return (int)at_most(st->rows, TILES_ROWS);
 }
 
+/* Blocks of TILES_ROWS rows that a share has loaded at a time. */
+enum { MOST_BLOCKS = 8 };
+
+static int blocks_at_once(const matmul_state_t *st)
+{
+    return (int)((at_most(st->rows, st->block) + TILES_ROWS - 1) / TILES_ROWS);
+}
+
 static sinter_status_t choose(const kernel_t *self, const problem_t *p, const void *config,
                               void *state, choice_t *choice)
 {
@@ -366,8 +385,13 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     take_way(ways_matmul_tiles, NULL, c, st, choice);
     st->blocks = (blocks_state_t){0};
     matmul_choose_panel(st, p->frame->shares);
-    choice->shared_bytes =
-        (size_t)p->frame->shares * tiles_buffers(c, st->K, rows_at_once(st), NULL, &buffers);
+    if (st->rows > TILES_ROWS && st->experts.ids == NULL) {
+        st->block = MOST_BLOCKS * TILES_ROWS;
+        st->n_blocks = (st->rows + st->block - 1) / st->block;
+    }
+    choice->shared_bytes = (size_t)p->frame->shares *
+                           tiles_buffers(c, st->K, rows_at_once(st), NULL, &buffers) *
+                           (size_t)at_least(blocks_at_once(st), 1);
     experts_reserve(st, choice);
     tiles_reserve_rows(c, st, choice);
     SG_TRY(matmul_count(p->step, st));
@@ -541,48 +565,59 @@ static void load_row(tiles_task_t *w, int r)
     }
 }
 
-static void multiply(tiles_task_t *w, int rows, bool each, float *acc)
+/* acc = the product of `rows` rows with the strip at column c of the panel. */
+static void multiply_strip(const tiles_task_t *w, int rows, bool each, int c, float *acc)
 {
     const tiled_b_t *tiled = &w->st->tiled;
     const bool floats = w->c->kind == NO_INTEGERS || each;
     const int room = tiles_rows(rows);
-    memset(acc, 0, (size_t)rows * MM_PANEL * sizeof *acc);
-    for (int c = 0; c < w->t.cols; c += TILES_COLUMNS) {
-        const int64_t strip = matmul_strip(&w->t, w->t.n0 + c);
-        int n;
-        if (tiled->plain != sinter_data_type_undef) {
-            tiled->table->plain(tiled->data + strip * tiled->strip, tiled->plain, tiled->tiles,
-                                w->buf.x, rows, acc + c, MM_PANEL);
-            continue;
-        }
-        for (int64_t t = 0; t < tiled->tiles; t += n) {
-            tiles_coefs_t coefs;
-            n = tiled_piece(tiled, t);
-            const tiles_strip_t b =
-                tiled_coefs(tiled, strip, t, n, floats ? 1 : tiled->type->unit, &coefs);
-            const int64_t block = t * room;
-            if (floats) {
-                tiled->table->floats(&b, tiled->type, tiled->values, w->buf.x + block * TILES_K,
-                                     w->buf.sums + 2 * block, rows, each, acc + c, MM_PANEL);
-            } else {
-                const limb_rows_t a = limb_rows_from(&w->buf.ints, block * TILES_K, block);
-                tiled->table->ints(&b, tiled->type, tiled->bytes, &a, rows, w->c->limbs, acc + c,
-                                   MM_PANEL);
-            }
+    const int64_t strip = matmul_strip(&w->t, w->t.n0 + c);
+    int n;
+    if (tiled->plain != sinter_data_type_undef) {
+        tiled->table->plain(tiled->data + strip * tiled->strip, tiled->plain, tiled->tiles,
+                            w->buf.x, rows, acc + c, MM_PANEL);
+        return;
+    }
+    for (int r = 0; r < rows; r++) {
+        memset(acc + (size_t)r * MM_PANEL + c, 0, TILES_COLUMNS * sizeof *acc);
+    }
+    for (int64_t t = 0; t < tiled->tiles; t += n) {
+        tiles_coefs_t coefs;
+        n = tiled_piece(tiled, t);
+        const tiles_strip_t b =
+            tiled_coefs(tiled, strip, t, n, floats ? 1 : tiled->type->unit, &coefs);
+        const int64_t block = t * room;
+        if (floats) {
+            tiled->table->floats(&b, tiled->type, tiled->values, w->buf.x + block * TILES_K,
+                                 w->buf.sums + 2 * block, rows, each, acc + c, MM_PANEL);
+        } else {
+            const limb_rows_t a = limb_rows_from(&w->buf.ints, block * TILES_K, block);
+            tiled->table->ints(&b, tiled->type, tiled->bytes, &a, rows, w->c->limbs, acc + c,
+                               MM_PANEL);
         }
     }
 }
 
+/* Whether the sums of row r and the strip at column c are finite. */
+static bool strip_fits(const tiles_task_t *w, int r, int c)
+{
+    return matmul_within(w->t.buf.acc + (size_t)r * MM_PANEL + c,
+                         (int)at_most(w->t.cols - c, TILES_COLUMNS), FLT_MAX);
+}
+
 /* Sums of codes meet scales and offsets later: where they are not finite, the numbers themselves
- * may add up to something that is. False: A must be loaded again, as single rows were in its
- * place. */
+ * may add up to something that is. What is computed so, by dequantised codes, depends on a row and
+ * a strip alone, so that neither other rows nor the division of work change it. False: A must be
+ * loaded again, as single rows were in its place. */
 bool tiles_run_panel(tiles_task_t *w, bool usable)
 {
-    if (usable) {
-        multiply(w, w->t.rows, false, w->t.buf.acc);
-        if (w->st->tiled.plain != sinter_data_type_undef || matmul_sums_fit(&w->t)) {
-            return true;
-        }
+    const bool plain = w->st->tiled.plain != sinter_data_type_undef;
+    bool kept = true;
+    for (int c = 0; c < w->t.cols && usable; c += TILES_COLUMNS) {
+        multiply_strip(w, w->t.rows, false, c, w->t.buf.acc);
+    }
+    if (usable && (plain || matmul_sums_fit(&w->t))) {
+        return true;
     }
     report_detour(w->t.worker,
                   usable ? "some row by row (scales or offsets of B are not finite or too large)"
@@ -590,10 +625,33 @@ bool tiles_run_panel(tiles_task_t *w, bool usable)
                       ? "some row by row (scales or zero points of A do not suit integers)"
                       : "some row by row (rows of A are not finite, too small or too large)");
     for (int r = 0; r < w->t.rows; r++) {
-        load_row(w, r);
-        multiply(w, 1, true, w->t.buf.acc + (size_t)r * MM_PANEL);
+        tiles_task_t one = *w;
+        one.t.row0 += r;
+        one.t.rows = 1;
+        one.t.buf.acc += (size_t)r * MM_PANEL;
+        const bool own = usable || tiles_load_rows(&one);
+        bool floats = false; /* whether the row is loaded as floats that are dequantised for */
+        kept = kept && usable;
+        for (int c = 0; c < w->t.cols; c += TILES_COLUMNS) {
+            if (!usable && own) {
+                multiply_strip(&one, 1, false, c, one.t.buf.acc);
+            }
+            if (own && strip_fits(&one, 0, c)) {
+                continue;
+            }
+            if (!floats) {
+                load_row(&one, 0);
+            }
+            multiply_strip(&one, 1, true, c, one.t.buf.acc);
+            kept = kept && w->c->kind != NO_INTEGERS;
+            floats = true;
+            if (!usable && own && w->c->kind == NO_INTEGERS) { /* the next strip wants sums, too */
+                floats = false;
+                tiles_load_rows(&one);
+            }
+        }
     }
-    return !usable;
+    return kept;
 }
 
 static void work(const kernel_t *self, const problem_t *p, const void *config, const void *state,
@@ -605,7 +663,7 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
                       .c = c,
                       .st = m};
     int64_t begin, end, block = -1;
-    bool usable = false;
+    bool usable[MOST_BLOCKS] = {false}, loaded[MOST_BLOCKS] = {false};
     (void)self;
     matmul_buffers(&c->panel, p->step, w->scratch, &t.t.buf);
     if (w->phase == 0) {
@@ -622,21 +680,30 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
         return;
     }
     const size_t own = tiles_buffers(c, m->K, rows_at_once(m), NULL, &t.buf);
-    unsigned char *buffers = (unsigned char *)w->shared + own * (size_t)w->tid;
-    tiles_buffers(c, m->K, rows_at_once(m), buffers, &t.buf);
-    for (int64_t i = begin; i < end; i++) {
-        matmul_seek(&t.t, i);
-        if (i / m->n_panels != block) { /* other rows of A; those that are missing are zeros */
-            if (t.t.rows < tiles_rows(t.t.rows) && (block < 0 || m->experts.ids != NULL)) {
-                memset(buffers, 0, own);
+    unsigned char *buffers =
+        (unsigned char *)w->shared + own * (size_t)blocks_at_once(m) * (size_t)w->tid;
+    for (int64_t i = begin; i < end; i++) { /* panels of a block of rows follow one another */
+        const int64_t of_block = m->experts.ids != NULL ? 1 : m->n_blocks, at = i / m->n_panels;
+        matmul_seek(&t.t, m->experts.ids != NULL
+                              ? i
+                              : (at / of_block * m->n_panels + i % m->n_panels) * of_block +
+                                    at % of_block);
+        const int64_t row0 = t.t.row0, rows = t.t.rows;
+        for (int64_t r = 0, b = 0; r < rows; r += TILES_ROWS, b++) {
+            unsigned char *of_rows = buffers + own * (size_t)b;
+            t.t.row0 = row0 + r;
+            t.t.rows = (int)at_most(rows - r, TILES_ROWS);
+            tiles_buffers(c, m->K, rows_at_once(m), of_rows, &t.buf);
+            if (at != block || !loaded[b]) {
+                if (t.t.rows < tiles_rows(t.t.rows) && at != block) {
+                    memset(of_rows, 0, own); /* rows that are missing */
+                }
+                usable[b] = tiles_load_rows(&t);
             }
-            block = i / m->n_panels;
-            usable = tiles_load_rows(&t);
+            loaded[b] = tiles_run_panel(&t, usable[b]);
+            matmul_finish(&t.t);
         }
-        if (!tiles_run_panel(&t, usable)) {
-            block = -1; /* A is loaded again */
-        }
-        matmul_finish(&t.t);
+        block = at;
     }
 }
 
