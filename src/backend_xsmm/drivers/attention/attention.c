@@ -54,10 +54,13 @@ static known_t known_dims(const problem_t *problem)
                      .rows = rows_of(problem)};
 }
 
+/* Why a deterministic engine does not take a kernel for which other rows of a strip matter. */
+#define OTHER_ROWS "the engine is deterministic, and other rows change its sums"
+
 static const char *refuse_bf16(const kernel_t *self, const problem_t *problem)
 {
     const attention_params_t *p = &problem->step->p.attention;
-    const char *why = refuse_bf16_products(problem);
+    const char *why = problem->plan->deterministic ? OTHER_ROWS : refuse_bf16_products(problem);
     const int64_t D = problem_dim(problem, p->q.data, p->trans_q ? 2 : 1),
                   Dv = problem_dim(problem, p->v.data, p->trans_v ? 2 : 1);
     (void)self;
@@ -95,8 +98,9 @@ static const char *refuse_decode(const kernel_t *self, const problem_t *problem)
     if (n.D < 1 || n.D > DECODE_HEAD || n.Dv < 1 || n.Dv > DECODE_HEAD) {
         return "needs heads of 1 to 256 elements, known at compile";
     }
-    if (n.S > DECODE_ROWS || n.rows == 0 ||
-        (n.rows > DECODE_ROWS && !by_token(problem, &n, DECODE_ROWS))) {
+    if (n.rows == 0 ||
+        (!problem->plan->deterministic &&
+         (n.S > DECODE_ROWS || (n.rows > DECODE_ROWS && !by_token(problem, &n, DECODE_ROWS))))) {
         return "needs 1 to 8 query rows for each K and V";
     }
     if (lies_in_tiles(problem, &p->k) || lies_in_tiles(problem, &p->v)) {
@@ -241,8 +245,9 @@ static const char *refuse_cache(const kernel_t *self, const problem_t *problem)
     if (n.D < 1 || n.D > CACHE_HEAD || n.Dv < 1 || n.Dv > ATT_CHUNK) {
         return "needs heads of 1 to 576 and values of 1 to 512 elements, known at compile";
     }
-    if (n.S > TILES_ROWS || n.rows == 0 ||
-        (n.rows > TILES_ROWS && !by_token(problem, &n, TILES_ROWS))) {
+    if (n.rows == 0 ||
+        (!problem->plan->deterministic &&
+         (n.S > TILES_ROWS || (n.rows > TILES_ROWS && !by_token(problem, &n, TILES_ROWS))))) {
         return "needs 1 to 16 query rows for each K and V";
     }
     if (p->prob != NULL) {
@@ -303,6 +308,9 @@ static const char *refuse_blocks(const kernel_t *self, const problem_t *p)
     const known_t n = known_dims(p);
     if (p->step->permit.integers != ONE_LIMB) {
         return "the fpmath mode does not allow products of 8-bit integers with floats";
+    }
+    if (p->plan->deterministic) {
+        return OTHER_ROWS;
     }
     if (table == NULL) {
         return "no products of integers for this CPU";
@@ -369,6 +377,9 @@ static const char *jit(attention_config_t *c, int64_t rows, int64_t D, int64_t D
                        features_t features)
 {
     const char *why = NULL;
+    if (c->deterministic) { /* libxsmm adds in another order where there are few rows */
+        return "the engine is deterministic";
+    }
     if (D < 1 || Dv < 1 || D > ATT_HEAD) {
         return D > ATT_HEAD ? "head size above 576" : "head size not known at compile or 0";
     }
@@ -469,6 +480,7 @@ static sinter_status_t setup_as(const kernel_t *self, const problem_t *p, bool d
     c->few_rows = decode || cache;
     c->needs = self->needs;
     c->all = p->plan->features;
+    c->deterministic = p->plan->deterministic;
     if (!cache) {
         const attention_params_t *a = &p->step->p.attention;
         c->unpacks_k = sizes_to_unpack(p, &a->k, n.D, a->trans_k ? 1 : 2);
@@ -493,7 +505,12 @@ static sinter_status_t setup_as(const kernel_t *self, const problem_t *p, bool d
         c->cell_bytes[0] = cell_bytes(p, &p->step->p.attention.k, n.D);
         c->cell_bytes[1] = cell_bytes(p, &p->step->p.attention.v, n.Dv);
     }
-    size_blocks(c, n.rows >= 0 || !c->few_rows ? n.rows : attention_most_rows(c), n.T, n.D, n.Dv);
+    const int64_t most = c->few_rows ? attention_most_rows(c) : INT64_MAX;
+    size_blocks(c,
+                n.rows < 0                          ? (c->few_rows ? most : -1)
+                : c->deterministic && n.rows > most ? most
+                                                    : n.rows,
+                n.T, n.D, n.Dv);
     c->totals = p->step->p.attention.prob == NULL && (n.T < 0 || n.T > least_part(c));
     /* Masks in memory may divide rows into groups of any size. */
     const char *why =
@@ -677,6 +694,17 @@ static sinter_status_t check_dims(const attention_params_t *p, const frame_t *fr
     return sinter_success;
 }
 
+/* The rows of a block of a deterministic engine that decodes: those of one token, or an even part
+ * of them. Then the rows of other tokens do not matter. */
+static int rows_of_token(int64_t group, int most)
+{
+    int rows = (int)at_most(group, most);
+    while (rows > 1 && group % rows != 0) {
+        rows--;
+    }
+    return rows;
+}
+
 /* The second pass of a probability chain needs the sums of whole rows, so its items are not cut.
  * Where tokens have lists of cells, each may see a few columns of a part only: then parts of
  * decoding are longer, for tiles to be full. */
@@ -684,12 +712,13 @@ static void choose_parts(const attention_params_t *p, const attention_config_t *
                          attention_dims_t *d)
 {
     const int most = c->few_rows ? ATT_DECODE_PARTS : ATT_PARTS;
+    const bool fixed = c->deterministic && (c->few_rows || lists);
     d->part = p->prob != NULL ? d->T + 1 : least_part(c);
-    for (int64_t tokens = 1; lists && c->decode && tokens < at_most(d->S, ATT_LIST_TOKENS);
-         tokens *= 2) {
+    for (int64_t tokens = 1;
+         lists && c->decode && !fixed && tokens < at_most(d->S, ATT_LIST_TOKENS); tokens *= 2) {
         d->part *= 2;
     }
-    while ((d->T - 1) / d->part >= most) {
+    while (!fixed && (d->T - 1) / d->part >= most) {
         d->part *= 2;
     }
     d->parts = (int)at_least((d->T + d->part - 1) / d->part, 1);
@@ -723,16 +752,23 @@ static sinter_status_t geometry(const attention_params_t *p, const attention_con
     if (d->n_chunks == 0 && p->stats >= 0) {
         d->n_chunks = 1; /* no output element, but the statistics are still due */
     }
-    d->block = c->rows;
+    d->block =
+        c->deterministic && (c->decode || c->cache) ? rows_of_token(d->group, c->rows) : c->rows;
     d->n_blocks = (d->rows + d->block - 1) / d->block;
     d->items = d->n_kv * d->n_blocks * d->n_chunks;
     return sinter_success;
 }
 
-/* Makes blocks smaller until so many shares have enough of them. */
-static void divide_blocks(const attention_config_t *c, int shares, attention_dims_t *d)
+/* Makes blocks smaller until so many shares have enough of them. Lists say which rows of a block
+ * are read together, and so their bits: then blocks are as large as they can be, or, in a
+ * deterministic engine, have the rows of one token. */
+static void divide_blocks(const attention_config_t *c, bool lists, int shares, attention_dims_t *d)
 {
-    while (d->block > c->strip && wants_smaller_blocks(d, shares)) {
+    if (lists && c->deterministic) {
+        d->block = rows_of_token(d->group, c->strip);
+        d->n_blocks = (d->rows + d->block - 1) / d->block;
+    }
+    while (!lists && d->block > c->strip && wants_smaller_blocks(d, shares)) {
         d->block = round_up(d->block / 2, c->strip);
         d->n_blocks = (d->rows + d->block - 1) / d->block;
     }
@@ -891,7 +927,7 @@ const way_row_t ways_attention_cache[] = {{TWO_LIMBS_NAME " on tiles", refuse_ca
 static void choose_sides(const attention_params_t *p, const attention_config_t *c,
                          attention_state_t *st, choice_t *choice)
 {
-    const int64_t rows = st->cells.on ? st->d.group : st->d.rows;
+    const int64_t rows = c->deterministic ? st->d.block : st->cells.on ? st->d.group : st->d.rows;
     const int queries = (int)at_most(rows, DECODE_ROWS);
     st->k_side.way = st->v_side.way = BY_TILES;
     st->ints.on = false;
@@ -908,7 +944,7 @@ static void choose_sides(const attention_params_t *p, const attention_config_t *
     st->of_keys = c->unpacks_k.bits == 0 && c->unpacks_v.bits == 0 && c->dk >= st->d.D &&
                   c->dv >= st->d.Dv && is_of_keys(&st->k, &st->v);
     if (c->decode) {
-        const bool any = st->cells.on || st->d.rows > DECODE_ROWS;
+        const bool any = st->cells.on || rows > DECODE_ROWS;
         const decode_operand_t k = {&c->k_how, &st->k, false, false, queries, any},
                                v = {&c->v_how, &st->v, true, p->prob != NULL, queries, any};
         decode_bind(&k, &st->k_side, choice);
@@ -1111,9 +1147,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     }
     choose_cells(problem, c, st, choice);
     choose_parts(p, c, st->cells.on, &st->d);
-    if (!st->cells.on) { /* lists say which rows of a block are read together, and so their bits */
-        divide_blocks(c, frame->shares, &st->d);
-    }
+    divide_blocks(c, st->cells.on, frame->shares, &st->d);
     choose_sides(p, c, st, choice);
     return choose_division(p, c, frame, st, choice);
 }
@@ -1138,6 +1172,8 @@ static sinter_status_t start(const kernel_t *self, const problem_t *problem, con
     st->prob_steady = p->prob != NULL && is_steady(&st->prob);
     /* Lists hold only where the masks above them are limits. */
     st->cells.on = st->cells.on && (p->n_bare == 0 || st->masked);
+    /* Tiles of a cache stay where they are. */
+    st->cells.by_place = st->cells.on && c->deterministic && !attention_in_tiles(c);
     const chain_t *score = st->cells.on ? p->under : st->masked ? p->bare : p->score;
     st->scored = score != NULL;
     st->scale = 1;

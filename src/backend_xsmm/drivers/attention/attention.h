@@ -31,6 +31,10 @@
  * first piece from end to end. It is a range of parts times items, and each part of each item
  * leaves its sums in shared memory.
  *
+ * In a deterministic engine that decodes, a block has the rows of one token, and parts and tiles
+ * have as many cells as others have columns. So what is done for a token depends neither on other
+ * tokens nor on where its cells lie among those of other sequences.
+ *
  * Row groups go over the columns of a part, tile by tile from its first one on. Which rows make a
  * group depends on the block, so blocks have their full size where there are lists. */
 #ifndef SINTER_SRC_KERNELS_ATTENTION_H
@@ -82,6 +86,7 @@ typedef struct attention_config {
     bool decode;                        /* else K and V go through tiles */
     bool cache;                         /* K and V lie in tiles that rows are multiplied with */
     bool few_rows;                      /* one of both */
+    bool deterministic;                 /* as the engine */
     cache_sizes_t unpacks_k, unpacks_v; /* of what lies in tiles and is unpacked first */
     features_t all;                     /* of the machine */
     features_t needs;

@@ -263,7 +263,7 @@ int cells_next(cell_walk_t *w, int most, int32_t *cell, int64_t *step)
         n = evenly_spaced(w, *step, most);
     }
     const int64_t behind = first + (n - 1) * *step + 1;
-    if (n == most || n >= LONG_RUN || next_column(w, behind) == w->end) {
+    if (n == most || (n >= LONG_RUN && !w->by_place) || next_column(w, behind) == w->end) {
         for (int i = 0; i < n; i++) {
             cell[i] = (int32_t)(first + i * *step);
         }
@@ -274,7 +274,7 @@ int cells_next(cell_walk_t *w, int most, int32_t *cell, int64_t *step)
     n = 0;
     for (int64_t i = first / CELLS_WORD; i * CELLS_WORD < w->end && n < most; i++) {
         uint64_t word = w->set[i] & bits_between(i, w->next, w->end);
-        if (word == UINT64_MAX && n > 0) {
+        if (word == UINT64_MAX && n > 0 && !w->by_place) {
             break; /* a long run */
         }
         for (; word != 0 && n < most; word &= word - 1) {
@@ -300,6 +300,21 @@ int cells_next_tiles(cell_walk_t *w, int most, int64_t *column)
     w->next = at_most(w->next, end);
     *column = first;
     return (int)(w->next - first);
+}
+
+int64_t cells_place(const uint64_t *set, int64_t begin, int64_t end, int64_t n)
+{
+    for (int64_t i = begin / CELLS_WORD; i * CELLS_WORD < end; i++) {
+        uint64_t word = set[i] & bits_between(i, begin, end);
+        const int some = __builtin_popcountll(word);
+        for (; n < some; n--, word &= word - 1) {
+            if (n == 0) {
+                return i * CELLS_WORD + __builtin_ctzll(word);
+            }
+        }
+        n -= some;
+    }
+    return end;
 }
 
 /* ---- what masks add -------------------------------------------------------------------------- */

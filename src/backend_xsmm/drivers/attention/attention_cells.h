@@ -24,6 +24,7 @@ enum { CELLS_ALIGN = 64 }; /* bytes */
 /* The lists of one execute, in shared memory. */
 typedef struct cells {
     bool on;
+    bool by_place; /* parts and tiles have as many cells as there is room for, wherever runs end */
     groups_t mask;
     /* By batch dim and row: elements of the mask, and numbers of lists. */
     int64_t stride[SINTER_MAX_NDIMS], list[SINTER_MAX_NDIMS];
@@ -89,6 +90,7 @@ static inline uint32_t cells_of_tile(const uint64_t *set, int64_t column)
 typedef struct cell_walk {
     const uint64_t *set;
     int64_t next, end;
+    bool by_place; /* as of the lists */
 } cell_walk_t;
 
 /* The next cells of a walk, at most so many; gives their number, 0 at the end. *step: from each
@@ -98,6 +100,10 @@ int cells_next(cell_walk_t *w, int most, int32_t *cell, int64_t *step);
  * follow each other before a multiple of `most` columns. Gives their number of columns, the last
  * of them before the end of the walk, and *column, the first one. */
 int cells_next_tiles(cell_walk_t *w, int most, int64_t *column);
+
+/* The column of cell number n, from 0 on, of those of a set in columns begin..end-1; `end`: there
+ * are not so many. */
+int64_t cells_place(const uint64_t *set, int64_t begin, int64_t end, int64_t n);
 
 /* The mask at n cells of the row at idx. raw: memory for as many of its elements. */
 void cells_terms(const cells_t *c, const int64_t *idx, int nd, const int32_t *cell, int n,

@@ -112,7 +112,8 @@ static row_group_t group_of(task_t *t, int r0, int end, span_t span)
                : group.masks ? own_set(t)
                              : set_of(t, r0),
         .next = at_least(span.begin, c->on && !group.masks ? t->sees[r0].begin : sees.begin),
-        .end = at_most(span.end, sees.end)};
+        .end = at_most(span.end, sees.end),
+        .by_place = c->by_place};
     return group;
 }
 

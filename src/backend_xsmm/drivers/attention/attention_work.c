@@ -270,9 +270,24 @@ static void prob_pass(task_t *t, span_t span)
 
 /* ---- items and their parts ------------------------------------------------------------------- */
 
+/* The column of cell n of those that the item's rows see from a column on. */
+static int64_t place_of(const task_t *t, int64_t begin, int64_t end, int64_t n)
+{
+    const cells_t *c = &t->st->cells;
+    const int64_t list = cells_number(c, t->idx[0], t->st->d.nb + 2);
+    return cells_place(cells_set(c, t->worker->shared, list), begin, end, n);
+}
+
 /* The parts of an item that sees some columns. */
 static int64_t count_parts(const task_t *t, span_t all)
 {
+    if (t->st->cells.by_place) {
+        int64_t n = 1;
+        while (place_of(t, all.begin, all.end, n * t->st->d.part) < all.end) {
+            n++;
+        }
+        return n;
+    }
     return all.begin < all.end ? (all.end - 1) / t->st->d.part - all.begin / t->st->d.part + 1 : 1;
 }
 
@@ -280,6 +295,12 @@ static int64_t count_parts(const task_t *t, span_t all)
 static part_t parts_of(const task_t *t, span_t all, int64_t from, int64_t to)
 {
     const int64_t size = t->st->d.part, first = all.begin / size;
+    if (t->st->cells.by_place) {
+        return (part_t){
+            .span = {from == 0 ? all.begin : place_of(t, all.begin, all.end, from * size),
+                     place_of(t, all.begin, all.end, to * size)},
+            .first = from == 0};
+    }
     return (part_t){
         .span = {at_least((first + from) * size, all.begin), at_most((first + to) * size, all.end)},
         .first = from == 0};
@@ -527,6 +548,9 @@ static void read_piece(task_t *t, span_t piece, int64_t first, int64_t end)
 static span_t piece_at(const task_t *t, span_t part, int64_t at)
 {
     const int64_t size = t->st->d.piece;
+    if (t->st->cells.by_place) {
+        return (span_t){at, place_of(t, at, part.end, size)};
+    }
     return (span_t){at, at_most((at / size + 1) * size, part.end)};
 }
 
