@@ -2,7 +2,8 @@
  * and 7 of them at each ISA level that the machine has, and every kernel must run some case. Where
  * a case has a dim for its items (sequences, rows), the first and the last item are run alone, too,
  * and prompts in chunks: docs/numerics.md says where these have the same bits, and so does this
- * test. --verbose prints what it finds, also where nothing is promised. */
+ * test. The same runs with a deterministic engine, which promises more. --verbose prints what it
+ * finds, also where nothing is promised; a word behind it runs the cases alone that have it. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,11 +80,11 @@ typedef struct bits_case {
 #define MASKED_BESIDE(type, s, mask)                                 \
     MASKED(s, "1300", "2:" type ":@x3x1x1300x64:249600x64x64x192x1", \
            "5:" type ":@x3x1x1300x64:249600x64x64x192x1", mask)
-#define MASKED_CODES(type, s, mask)                                                       \
-    "DynamicDequantize qtype=per_group group_shape=1,1,1,1,32 10:" type ":@x3x1x1300x64 " \
-    "11:f16:@x3x1x1300x2 -> 2:f32:@x3x1x1300x64; DynamicDequantize qtype=per_group "      \
-    "group_shape=1,1,1,1,32 12:" type ":@x3x1x1300x64 13:f16:@x3x1x1300x2 -> "            \
-    "5:f32:@x3x1x1300x64; " MASKED_FLOATS("f32", s, "1300", mask)
+#define MASKED_CODES(type, s, t, mask)                                                         \
+    "DynamicDequantize qtype=per_group group_shape=1,1,1,1,32 10:" type ":@x3x1x" t "x64 "     \
+    "11:f16:@x3x1x" t "x2 -> 2:f32:@x3x1x" t "x64; DynamicDequantize qtype=per_group "         \
+    "group_shape=1,1,1,1,32 12:" type ":@x3x1x" t "x64 13:f16:@x3x1x" t "x2 -> 5:f32:@x3x1x" t \
+    "x64; " MASKED_FLOATS("f32", s, t, mask)
 
 /* Caches in tiles, of 3 heads of 64 elements and 1536 tokens. */
 #define TILED(type, s)                                                                   \
@@ -165,14 +166,14 @@ static const bits_case_t cases[] = {
      STRICT, 3, ALONE_ALWAYS},
     {"decoding, a mask of one slot, heads side by side", MASKED_BESIDE("f16", "1", "31:f32:1x1300"),
      STRICT, 3, ALONE_ALWAYS},
-    {"decoding, a mask of slots, s8, int8", MASKED_CODES("s8", "5", "30:f32:5x1300"), INT8, 3,
-     ALONE_ALWAYS},
-    {"decoding, a mask of slots, s4, f16", MASKED_CODES("s4", "5", "30:f32:5x1300"), F16, 3,
+    {"decoding, a mask of slots, s8, int8", MASKED_CODES("s8", "5", "1300", "30:f32:5x1300"), INT8,
+     3, ALONE_ALWAYS},
+    {"decoding, a mask of slots, s4, f16", MASKED_CODES("s4", "5", "1300", "30:f32:5x1300"), F16, 3,
      ALONE_ALWAYS},
     {"decoding, a mask of any cells", MASKED_FLOATS("f16", "4", "1300", "31:f32:4x1300"), STRICT, 3,
      ALONE_ALWAYS},
-    {"decoding, a mask of any cells and numbers", MASKED_CODES("s4", "4", "32:f32:4x1300"), STRICT,
-     3, ALONE_ALWAYS},
+    {"decoding, a mask of any cells and numbers", MASKED_CODES("s4", "4", "1300", "32:f32:4x1300"),
+     STRICT, 3, ALONE_ALWAYS},
     {"a prompt, a mask of slots", MASKED_FLOATS("f16", "70", "2100", "30:f32:70x2100"), STRICT, 2,
      ALONE_ALWAYS},
     {"a prompt, a mask of any cells", MASKED_FLOATS("f32", "150", "1300", "31:f32:150x1300"),
@@ -181,8 +182,8 @@ static const bits_case_t cases[] = {
      MASKED_FLOATS("bf16", "70", "1300", "32:f32:70x1300"), BF16, 2, ALONE_ALWAYS},
     {"a prompt, a mask of earlier columns", MASKED_FLOATS("f16", "300", "1300", "33:f32:300x1300"),
      STRICT, 2, ALONE_ALWAYS},
-    {"a prompt, a mask of earlier columns, s4, int8", MASKED_CODES("s4", "300", "33:f32:300x1300"),
-     INT8, 2, ALONE_ALWAYS},
+    {"a prompt, a mask of earlier columns, s4, int8",
+     MASKED_CODES("s4", "300", "1300", "33:f32:300x1300"), INT8, 2, ALONE_ALWAYS},
 
     {"rows, weights of s4", WEIGHTS("", "32", "72"), STRICT, 7, ALONE_ALWAYS},
     {"rows, weights of s4, f16", WEIGHTS("", "32", "72"), F16, 7, ALONE_ALWAYS},
@@ -204,6 +205,10 @@ static const bits_case_t cases[] = {
     {"100 rows of codes, weights of s4", ROWS_OF_CODES WEIGHTS("", "32", "72"), STRICT, 100,
      ALONE_ANY},
     {"100 rows, constant weights of s4", WEIGHTS("!", "32", "72"), STRICT, 100, ALONE_ANY},
+    {"100 rows, constant weights of s4, int8", WEIGHTS("!", "32", "72"), INT8, 100, ALONE_ANY},
+    {"100 rows, constant weights of s4, f16", WEIGHTS("!", "32", "72"), F16, 100, ALONE_ANY},
+    {"100 rows of codes, constant weights of s4", ROWS_OF_CODES WEIGHTS("!", "32", "72"), STRICT,
+     100, ALONE_ANY},
     {"100 rows, floats", FLOAT_WEIGHTS(""), STRICT, 100, ALONE_ANY},
     {"64 rows, floats", FLOAT_WEIGHTS(""), STRICT, 64, ALONE_ANY},
     {"100 rows, floats, bf16", FLOAT_WEIGHTS(""), BF16, 100, ALONE_ANY},
@@ -329,12 +334,12 @@ static double draw(const sinter_logical_tensor_t *lt, uint64_t *seed)
 }
 
 /* Masks in memory: columns in turn for each row, 8 of them; two of three columns, whichever; the
- * same with other numbers than 0; columns up to one behind another for each row. */
-enum { MASK_SLOTS = 30, MASK_ANY, MASK_NUMBERS, MASK_EARLIER };
+ * same with other numbers than 0; columns up to one behind another for each row; all. */
+enum { MASK_SLOTS = 30, MASK_ANY, MASK_NUMBERS, MASK_EARLIER, MASK_NOTHING };
 
 static bool is_mask(const sinter_logical_tensor_t *lt)
 {
-    return lt->id >= MASK_SLOTS && lt->id <= MASK_EARLIER;
+    return lt->id >= MASK_SLOTS && lt->id <= MASK_NOTHING;
 }
 
 static double mask_at(const sinter_logical_tensor_t *lt, int64_t i, double x)
@@ -342,6 +347,7 @@ static double mask_at(const sinter_logical_tensor_t *lt, int64_t i, double x)
     const int64_t rows = lt->dims[0], columns = lt->dims[1], row = i / columns, t = i % columns;
     const bool some = ((uint64_t)i * 2654435761u >> 16) % 3 != 0,
                sees = lt->id == MASK_SLOTS     ? t % 8 == row % 8
+                      : lt->id == MASK_NOTHING ? true
                       : lt->id == MASK_EARLIER ? t <= columns - rows + row
                                                : some;
     return !sees ? -INFINITY : lt->id == MASK_NUMBERS ? x : 0;
@@ -440,6 +446,7 @@ static const int threads[STREAMS] = {1, 2, 3, 7};
 static sinter_stream_t *streams[STREAMS];
 static bool ran[MOST_REFUSALS]; /* by kernel */
 static bool verbose;
+static const char *only = ""; /* cases whose name has this */
 
 static void mark_kernels(const run_t *r)
 {
@@ -451,7 +458,8 @@ static void mark_kernels(const run_t *r)
     }
 }
 
-static bool by_threads(run_t *r, const bits_case_t *c, const char *level)
+/* By each of the streams from first_stream on, in steps of that number. */
+static bool by_threads(run_t *r, const bits_case_t *c, int first_stream, const char *level)
 {
     unsigned char *first[MOST_PORTS];
     bool ok = execute(r, c, streams[0]);
@@ -459,7 +467,7 @@ static bool by_threads(run_t *r, const bits_case_t *c, const char *level)
         first[i] = malloc(r->out[i].bytes + 1);
         memcpy(first[i], r->out[i].data, r->out[i].bytes);
     }
-    for (int t = 1; t < STREAMS && ok; t++) {
+    for (int t = first_stream; t < STREAMS && ok; t += first_stream) {
         for (size_t i = 0; i < r->n_out; i++) {
             memset(r->out[i].data, 0xA5, r->out[i].bytes);
         }
@@ -500,15 +508,48 @@ static bool same_alone(const run_t *all, const bits_case_t *c, int item, sinter_
     return same;
 }
 
+/* Whether items of `all` have the same bits where the constant cache has no room and, if there are
+ * several, one in the middle has an infinity. */
+static bool same_otherwise(const run_t *all, const bits_case_t *c, sinter_engine_t *engine)
+{
+    run_t r;
+    sinter_engine_set_constant_cache_budget(engine, 0);
+    bool same = open_run(&r, c, c->items, engine);
+    for (size_t i = 0; i < r.n_in && same && c->items > 2; i++) {
+        port_t *p = &r.in[i];
+        const double odd = INFINITY;
+        if (p->lt.id == 1 && p->lt.data_type == sinter_f32 && has_items(p, c->items)) {
+            const int64_t of_item = (int64_t)(p->bytes / sizeof(float)) / c->items;
+            dtype_traits(sinter_f32)->codec.store_f64(p->data, c->items / 2 * of_item, 1, 1, &odd);
+        }
+    }
+    same = same && execute(&r, c, streams[1]);
+    for (size_t i = 0; i < r.n_out && same; i++) {
+        const size_t of_item = r.out[i].bytes / (size_t)(c->items > 0 ? c->items : 1),
+                     last = r.out[i].bytes - of_item;
+        same = memcmp(r.out[i].data, all->out[i].data, of_item) == 0 &&
+               memcmp(r.out[i].data + last, all->out[i].data + last, of_item) == 0;
+    }
+    close_run(&r, engine);
+    sinter_engine_set_constant_cache_budget(engine, SIZE_MAX);
+    return same;
+}
+
 static void run_case(const bits_case_t *c, sinter_engine_t *engine, const char *level)
 {
     run_t r;
     if (open_run(&r, c, c->items, engine)) {
         mark_kernels(&r);
-        const bool ok = by_threads(&r, c, level);
+        const bool ok = by_threads(&r, c, engine->deterministic ? 2 : 1, level);
         const kernel_t *kernel = r.compiled[r.n_parts - 1]->plan.steps[0].candidates[0].kernel;
-        const bool promised = c->alone == ALONE_ALWAYS || (c->alone == ALONE_IN_INTEGERS &&
-                                                           kernel->driver->arithmetic == IN_INT8);
+        const bool promised =
+            engine->deterministic || c->alone == ALONE_ALWAYS ||
+            (c->alone == ALONE_IN_INTEGERS && kernel->driver->arithmetic == IN_INT8);
+        if (ok && engine->deterministic) {
+            CHECK(same_otherwise(&r, c, engine),
+                  "%s at %s: other bits beside an infinity, or without copies of constants",
+                  c->what, level);
+        }
         if (ok && c->items > 1 && (promised || verbose)) {
             const bool same =
                 same_alone(&r, c, 0, engine) && same_alone(&r, c, c->items - 1, engine);
@@ -568,7 +609,11 @@ static void run_chunks(const bits_case_t *c, int chunk, sinter_engine_t *engine,
     if (!open_run(&all, c, PROMPT, engine) || !execute(&all, c, streams[1])) {
         return;
     }
+    enum { MOST = 5 }; /* chunks at either end */
     for (int at = 0; at < PROMPT && same; at += chunk) {
+        if (at >= MOST * chunk && at < PROMPT - MOST * chunk) {
+            continue;
+        }
         if (!open_run(&some, c, chunk, engine)) {
             break;
         }
@@ -595,11 +640,54 @@ static void run_chunks(const bits_case_t *c, int chunk, sinter_engine_t *engine,
     if (verbose) {
         printf("%-45s %-12s chunks of %d: %s\n", c->what, level, chunk, same ? "same" : "other");
     }
-    CHECK(same || chunk < LEAST_CHUNK, "%s at %s: chunks of %d give other bits", c->what, level,
-          chunk);
+    CHECK(same || (chunk < LEAST_CHUNK && !engine->deterministic),
+          "%s at %s: chunks of %d give other bits", c->what, level, chunk);
 }
 
-static void run_all(sinter_cpu_isa_t isa)
+/* ---- a cache that sequences share ------------------------------------------------------------ */
+
+enum { SLOTS = 8, CELLS = 1200 };
+
+/* One token of each of SLOTS sequences whose cells alternate in one cache, and the first and the
+ * last of them in a cache of its own. */
+static void run_shared(const bits_case_t *shared, const bits_case_t *own, sinter_engine_t *engine,
+                       const char *level)
+{
+    run_t all, one;
+    bool same = open_run(&all, shared, 1, engine) && execute(&all, shared, streams[2]);
+    for (int slot = 0; slot < SLOTS && same; slot += SLOTS - 1) {
+        same = open_run(&one, own, 1, engine);
+        for (size_t i = 0; i < one.n_in && same; i++) {
+            const port_t *from = &all.in[i], *to = &one.in[i];
+            const int n = to->lt.ndims;
+            if (to->lt.id == 1) { /* [1, heads, query heads, token, 64] */
+                const size_t row = 64 * sizeof(float);
+                for (size_t h = 0; h * row < to->bytes; h++) {
+                    memcpy(to->data + h * row, from->data + (h * SLOTS + (size_t)slot) * row, row);
+                }
+            } else if (!is_mask(&to->lt) && n == 5) { /* [1, heads, 1, tokens, ..] */
+                const size_t token = to->bytes / 3 / CELLS;
+                for (size_t t = 0; t < 3 * (size_t)CELLS; t++) {
+                    memcpy(to->data + t * token, from->data + (t * SLOTS + (size_t)slot) * token,
+                           token);
+                }
+            } else if (!is_mask(&to->lt)) {
+                memcpy(to->data, from->data, to->bytes);
+            }
+        }
+        same = same && execute(&one, own, streams[1]);
+        for (size_t h = 0; h < 12 && same; h++) {
+            const size_t row = 64 * sizeof(float);
+            same = memcmp(one.out[0].data + h * row,
+                          all.out[0].data + (h * SLOTS + (size_t)slot) * row, row) == 0;
+        }
+        close_run(&one, engine);
+    }
+    close_run(&all, engine);
+    CHECK(same, "%s at %s: a sequence alone has other bits", shared->what, level);
+}
+
+static void run_level(sinter_cpu_isa_t isa, bool deterministic)
 {
     static const struct {
         const char *what, *graph;
@@ -612,20 +700,35 @@ static void run_all(sinter_cpu_isa_t isa)
     };
     const char *level = sinter_cpu_isa_name(isa);
     sinter_engine_t *engine = NULL;
-    CHECK_THAT(sinter_engine_create(&engine, NULL) == sinter_success);
+    static const bits_case_t sharing[][2] = {
+        {{"a cache of slots", MASKED_FLOATS("f16", "8", "9600", "30:f32:8x9600"), STRICT, 0, 0},
+         {"a slot", MASKED_FLOATS("f16", "1", "1200", "34:f32:1x1200"), STRICT, 0, 0}},
+        {{"a cache of slots, s8, int8", MASKED_CODES("s8", "8", "9600", "30:f32:8x9600"), INT8, 0,
+          0},
+         {"a slot, s8, int8", MASKED_CODES("s8", "1", "1200", "34:f32:1x1200"), INT8, 0, 0}},
+        {{"a cache of slots, s4", MASKED_CODES("s4", "8", "9600", "30:f32:8x9600"), STRICT, 0, 0},
+         {"a slot, s4", MASKED_CODES("s4", "1", "1200", "34:f32:1x1200"), STRICT, 0, 0}},
+    };
+    const sinter_engine_desc_t desc = {.size = sizeof desc, .deterministic = deterministic};
+    CHECK_THAT(sinter_engine_create(&engine, &desc) == sinter_success);
     engine->features = features_of_level(isa);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        run_case(&cases[i], engine, level);
+        if (strstr(cases[i].what, only) != NULL) {
+            run_case(&cases[i], engine, level);
+        }
+    }
+    for (size_t i = 0; i < sizeof sharing / sizeof *sharing && deterministic; i++) {
+        run_shared(&sharing[i][0], &sharing[i][1], engine, level);
     }
     run_heads("1", STRICT, engine, level);
     run_heads("4", STRICT, engine, level);
     run_heads("4", INT8, engine, level);
-    static const int chunks[] = {200, 100, 30, 25, 10, 4};
+    static const int chunks[] = {200, 100, 30, 25, 10, 4, 1};
     for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
         for (size_t k = 0; k < sizeof prompts / sizeof *prompts; k++) {
             const bits_case_t c = {prompts[k].what, prompts[k].graph, prompts[k].mode, 0,
                                    ALONE_ANY};
-            if (chunks[i] >= LEAST_CHUNK || verbose) {
+            if (chunks[i] >= LEAST_CHUNK || deterministic || verbose) {
                 run_chunks(&c, chunks[i], engine, level);
             }
         }
@@ -637,6 +740,7 @@ int main(int argc, char **argv)
 {
     wait_passively(argv);
     verbose = argc > 1 && strcmp(argv[1], "--verbose") == 0;
+    only = argc > 2 ? argv[2] : only;
     const features_t machine = features_up_to(sinter_isa_avx512_vnni);
     for (int t = 0; t < STREAMS; t++) {
         const sinter_stream_desc_t desc = {
@@ -645,7 +749,8 @@ int main(int argc, char **argv)
     }
     for (int isa = sinter_isa_generic; isa <= MOST_ISA; isa++) {
         if (level_of_features(features_up_to((sinter_cpu_isa_t)isa)) == (sinter_cpu_isa_t)isa) {
-            run_all((sinter_cpu_isa_t)isa);
+            run_level((sinter_cpu_isa_t)isa, false);
+            run_level((sinter_cpu_isa_t)isa, true);
         }
     }
     for (int k = 0; k < sinter_n_kernels; k++) {
