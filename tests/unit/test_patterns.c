@@ -744,6 +744,33 @@ static void test_appends(sinter_engine_t *engine)
 #undef APPEND
 }
 
+/* One after the other, the layers of a model write codes, scales and offsets of a cache at the same
+ * slots: those of one layer are one partition, however many there are. The product before makes the
+ * codes. */
+static void test_appends_of_layers(sinter_engine_t *engine)
+{
+    enum { LAYERS = 24 };
+    static char want[LAYERS * 24] = "append 4";
+    mini_t m;
+    mini_begin(&m, engine);
+    const lt_t slots = IN(&m, s32, "9");
+    lt_t x = IN(&m, f32, "1x2x9x32");
+    for (int i = 0; i < LAYERS; i++) {
+        const lt_t made[3] = {mini_tensor(&m, sinter_u4, "*"), mini_tensor(&m, sinter_f32, "*"),
+                              mini_tensor(&m, sinter_f32, "*")};
+        const attr_t how[] = {STR(quantization_kind, "dynamic_asymmetric"), STR(qtype, "per_group"),
+                              S64S(group_shape, 1, 1, 1, 32), STR(zps_kind, "offsets")};
+        mini_add(&m, sinter_op_dynamic_quantize, &x, 1, made, 3, how, 4);
+        OPA(&m, scatter_rows, u4, ATTRS(S64S(axis, 2)), IN(&m, u4, "1x2x9x32"), slots, made[0]);
+        OPA(&m, scatter_rows, f32, ATTRS(S64S(axis, 2)), IN(&m, f32, "1x2x9x1"), slots, made[1]);
+        const lt_t offsets = OPA(&m, scatter_rows, f32, ATTRS(S64S(axis, 2)),
+                                 IN(&m, f32, "1x2x9x1"), slots, made[2]);
+        x = OP(&m, matmul, f32, offsets, IN(&m, f32, "1x32"));
+        strcat(want, i < LAYERS - 1 ? ", matmul 2, append 3" : ", single 1");
+    }
+    EXPECT(&m, want);
+}
+
 /* Q turned in front of attention, rows of a quantised table, and the choice of experts. */
 static void test_turned_queries(sinter_engine_t *engine)
 {
@@ -1319,6 +1346,7 @@ int main(void)
     test_norms(engine);
     test_projections(engine);
     test_appends(engine);
+    test_appends_of_layers(engine);
     test_turned_queries(engine);
     test_tables_and_routers(engine);
     test_small(engine);
