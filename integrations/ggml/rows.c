@@ -282,6 +282,13 @@ static int dim_of(const seen_t *seen, int base)
     return dim;
 }
 
+/* Whether t is all of a cache that has a part for each sequence. */
+static bool has_parts(const tensor_t *t)
+{
+    const tensor_t *root = gs_root(t);
+    return root->ne[2] > 1 && root->ne[3] == 1 && ggml_nelements(root) == ggml_nelements(t);
+}
+
 /* Whether a view sees the first rows of t, or, where the root has a part for each sequence, the
  * first rows of some parts, or the same as columns, which SET_ROWS writes element by element. */
 static bool sees(const tensor_t *view, const tensor_t *t, seen_t *seen)
@@ -299,9 +306,8 @@ static bool sees(const tensor_t *view, const tensor_t *t, seen_t *seen)
     }
     memcpy(seen->perm, rows.perm, sizeof(seen->perm));
     const int64_t count = view->ne[dim_of(seen, 2)];
-    if (root->ne[2] > 1 && ggml_nelements(root) == ggml_nelements(t)) {
-        return ggml_nrows(root) <= INT32_MAX && begin % root->nb[2] == 0 && root->ne[3] == 1 &&
-               count <= root->ne[1];
+    if (has_parts(t)) {
+        return ggml_nrows(root) <= INT32_MAX && begin % root->nb[2] == 0 && count <= root->ne[1];
     }
     return t->ne[0] == root->ne[0] && view->data == t->data && count > 1 && count <= t->ne[1] &&
            view->ne[dim_of(seen, 3)] == 1;
@@ -430,7 +436,7 @@ static table_t table_of(const gs_builder_t *b, const tensor_t *t)
     const tensor_t *root = gs_root(t);
     table_t table = {.seen = seen_of(b, t), .rank = 2};
     const tensor_t *view = table.seen.view;
-    if (view && (table.seen.columns || root->ne[2] > 1)) {
+    if (view && (table.seen.columns || has_parts(t))) {
         table.rank = 3;
         table.parts = (gs_slots_t){
             .streams = view->ne[dim_of(&table.seen, 3)],
@@ -438,6 +444,13 @@ static table_t table_of(const gs_builder_t *b, const tensor_t *t)
                                root->nb[2]),
             .cells = root->ne[1],
             .columns = table.seen.columns ? root->ne[0] : 0};
+        /* Slots are read from memory, as many for each part. */
+        const tensor_t *slots = t->src[1];
+        const int64_t each = table.parts.columns > 0 ? table.parts.columns : 1;
+        if (gs_in_graph(b, slots) || gs_version_of(b, slots) ||
+            slots->ne[0] % (table.parts.streams * each) != 0) {
+            table = (table_t){.rank = 2};
+        }
     }
     return table;
 }
