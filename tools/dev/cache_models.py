@@ -1,6 +1,6 @@
 """A part of make_models.py: attention over caches that lie in tiles, the append that writes tokens
-into them, and the shift of keys, which take other positions; the list that checks them at small sizes, and the one that measures them from
-memory."""
+into them, and the shift of keys, which take other positions; the list that checks them at small
+sizes, and the one that measures them from memory."""
 from graph_json import Graph
 from weight_models import CODES, VALUES
 
