@@ -949,6 +949,25 @@ static bool compare(const world_t *w)
 
 /* ---- cases ----------------------------------------------------------------------------------- */
 
+/* Heads of queries that share those of K and V, all of it in f32. */
+static attention_case_t in_floats(int64_t queries, int64_t heads, int64_t S, int64_t T, int64_t D,
+                                  int64_t Dv, sinter_fpmath_mode_t mode)
+{
+    return (attention_case_t){.nb = 1,
+                              .q_batch = {queries},
+                              .kv_batch = {heads},
+                              .S = S,
+                              .T = T,
+                              .D = D,
+                              .Dv = Dv,
+                              .q = sinter_f32,
+                              .k = sinter_f32,
+                              .v = sinter_f32,
+                              .out = sinter_f32,
+                              .threads = 1,
+                              .mode = mode};
+}
+
 static void describe(const attention_case_t *p, const char *kernel, char *what, size_t n)
 {
     snprintf(what, n,
@@ -1561,22 +1580,11 @@ static void test_packed_output(const kernel_t *k, sinter_cpu_isa_t isa, sinter_f
 static void test_nan(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode)
 {
     for (int kind = 0; kind < 8; kind++) {
-        const attention_case_t p = {.nb = 1,
-                                    .q_batch = {2},
-                                    .kv_batch = {2},
-                                    .S = 6,
-                                    .T = 200,
-                                    .D = 24,
-                                    .Dv = 24,
-                                    .q = sinter_f32,
-                                    .k = sinter_f32,
-                                    .v = sinter_f32,
-                                    .out = sinter_f32,
-                                    .mask = MASK_FULL,
-                                    .inf_as_zero = kind & 1,
-                                    .stats = true,
-                                    .threads = kind & 1 ? 1 : 8,
-                                    .mode = mode};
+        attention_case_t p = in_floats(2, 2, 6, 200, 24, 24, mode);
+        p.mask = MASK_FULL;
+        p.inf_as_zero = kind & 1;
+        p.stats = true;
+        p.threads = kind & 1 ? 1 : 8;
         static world_t w;
         char what[80];
         build(&w, &p);
@@ -1617,23 +1625,12 @@ static void test_untouched(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmat
     const float shift = 700;
     const int64_t tile = is_decode(k) ? 256 : 64, most = is_decode(k) ? 1 : 70;
     for (int64_t S = 1; S <= most; S += 23) {
-        const attention_case_t p = {.nb = 1,
-                                    .q_batch = {4},
-                                    .kv_batch = {1},
-                                    .S = S,
-                                    .T = 1500,
-                                    .D = 64,
-                                    .Dv = 64,
-                                    .q = sinter_f32,
-                                    .k = sinter_f32,
-                                    .v = sinter_f32,
-                                    .out = sinter_f32,
-                                    .trans_k = true,
-                                    .mask = MASK_CAUSAL,
-                                    .window = 128,
-                                    .fill = -INFINITY,
-                                    .threads = 1 + (int)(S % 3),
-                                    .mode = mode};
+        attention_case_t p = in_floats(4, 1, S, 1500, 64, 64, mode);
+        p.trans_k = true;
+        p.mask = MASK_CAUSAL;
+        p.window = 128;
+        p.fill = -INFINITY;
+        p.threads = 1 + (int)(S % 3);
         static world_t w;
         char what[80];
         snprintf(what, sizeof what, "%s untouched S %lld", k->name, (long long)S);
@@ -1667,22 +1664,11 @@ static void test_hidden(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_m
 {
     enum { SLOTS = 4, ROWS = 3, TOKENS = 603, LAST = 590 };
     for (int together = 0; together < 2; together++) {
-        const attention_case_t p = {.nb = 1,
-                                    .q_batch = {4},
-                                    .kv_batch = {1},
-                                    .S = ROWS,
-                                    .T = TOKENS,
-                                    .D = 64,
-                                    .Dv = 64,
-                                    .q = sinter_f32,
-                                    .k = sinter_f32,
-                                    .v = sinter_f32,
-                                    .out = sinter_f32,
-                                    .trans_k = true,
-                                    .mask = MASK_FULL,
-                                    .lists = true,
-                                    .threads = 2,
-                                    .mode = mode};
+        attention_case_t p = in_floats(4, 1, ROWS, TOKENS, 64, 64, mode);
+        p.trans_k = true;
+        p.mask = MASK_FULL;
+        p.lists = true;
+        p.threads = 2;
         static world_t w;
         char what[80];
         snprintf(what, sizeof what, "%s hidden %d", k->name, together);
@@ -1726,19 +1712,8 @@ static void test_hidden(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_m
 
 static void test_repeatable(const kernel_t *k, sinter_cpu_isa_t isa, sinter_fpmath_mode_t mode)
 {
-    const attention_case_t p = {.nb = 1,
-                                .q_batch = {1},
-                                .kv_batch = {1},
-                                .S = 3,
-                                .T = 600,
-                                .D = 40,
-                                .Dv = 24,
-                                .q = sinter_f32,
-                                .k = sinter_f32,
-                                .v = sinter_f32,
-                                .out = sinter_f32,
-                                .threads = 3,
-                                .mode = mode};
+    attention_case_t p = in_floats(1, 1, 3, 600, 40, 24, mode);
+    p.threads = 3;
     static world_t w;
     char what[] = "repeatable";
     build(&w, &p);
