@@ -752,8 +752,7 @@ static sinter_status_t geometry(const attention_params_t *p, const attention_con
     if (d->n_chunks == 0 && p->stats >= 0) {
         d->n_chunks = 1; /* no output element, but the statistics are still due */
     }
-    d->block =
-        c->deterministic && (c->decode || c->cache) ? rows_of_token(d->group, c->rows) : c->rows;
+    d->block = c->deterministic && c->decode ? rows_of_token(d->group, c->rows) : c->rows;
     d->n_blocks = (d->rows + d->block - 1) / d->block;
     d->items = d->n_kv * d->n_blocks * d->n_chunks;
     return sinter_success;

@@ -82,7 +82,7 @@ size_t cache_buffers(int rows, int64_t head, unsigned char *scratch, cache_buffe
     out->rows = carve(scratch, &at, room * TILES_LDX, sizeof(float));
     out->codes = carve(scratch, &at, (size_t)CACHE_TOKENS * TILES_COLUMNS, sizeof(float));
     out->ragged = carve(scratch, &at, TILES_K * TILES_LINE, 1);
-    out->usable = carve(scratch, &at, 1, sizeof(bool));
+    out->usable = carve(scratch, &at, room, sizeof(bool));
     return at;
 }
 
@@ -147,7 +147,9 @@ void cache_queries(const cache_task_t *task)
     const cache_side_t *k = task->side;
     const cache_buffers_t *b = task->buffers;
     const int room = tiles_rows(task->rows), tiles = (int)tiles_along(k->head);
-    bool usable = true;
+    for (int r = 0; r < task->rows; r++) {
+        b->usable[r] = true;
+    }
     if (task->rows < room) { /* rows that are multiplied for nothing */
         memset(b->q_floats, 0, (size_t)(room * tiles * TILES_K) * sizeof(float));
         memset(b->q.byte[0], 0, (size_t)(room * tiles * TILES_K));
@@ -161,17 +163,23 @@ void cache_queries(const cache_task_t *task)
         float whole[TILES_ROWS * TILES_K];
         for (int r = 0; r < task->rows; r++) {
             const int at = t * room + r;
-            usable = place_floats(task->x + r * task->ldx + e, n, b->q_floats + at * TILES_K,
-                                  b->q_sums + 2 * at) &&
-                     usable;
+            b->usable[r] = place_floats(task->x + r * task->ldx + e, n, b->q_floats + at * TILES_K,
+                                        b->q_sums + 2 * at) &&
+                           b->usable[r];
             memcpy(whole + r * TILES_K, b->q_floats + at * TILES_K, sizeof(float) * TILES_K);
         }
         if (k->ints) {
             const limb_rows_t to = limb_rows_from(&b->q, t * room * TILES_K, t * room);
-            usable = k->b.table->quantise(whole, TILES_K, task->rows, task->limbs, &to) && usable;
+            const bool all = k->b.table->quantise(whole, TILES_K, task->rows, task->limbs, &to);
+            for (int r = 0; r < task->rows && !all; r++) { /* some are: which ones? */
+                const int64_t at = t * room + r;
+                const limb_rows_t own = limb_rows_from(&b->q, at * TILES_K, at);
+                b->usable[r] =
+                    k->b.table->quantise(whole + r * TILES_K, TILES_K, 1, task->limbs, &own) &&
+                    b->usable[r];
+            }
         }
     }
-    *b->usable = usable || k->b.plain != sinter_data_type_undef;
 }
 
 /* ---- scores ---------------------------------------------------------------------------------- */
@@ -187,6 +195,15 @@ static void place_alone(const cache_task_t *task, int r, float *x, float *sums)
     }
 }
 
+static void next_strip(tiles_strip_t *strip)
+{
+    strip->codes += strip->codes_apart;
+    strip->scale += strip->coefs_apart;
+    strip->zp = strip->zp != NULL ? strip->zp + strip->coefs_apart : NULL;
+    strip->offset = strip->offset != NULL ? strip->offset + strip->coefs_apart : NULL;
+}
+
+/* A row that does not suit the products is multiplied alone; others do not notice. */
 void cache_scores(const cache_task_t *task)
 {
     const cache_side_t *k = task->side;
@@ -203,8 +220,11 @@ void cache_scores(const cache_task_t *task)
         }
         return;
     }
-    const bool usable = *b->usable;
-    load_plane(task, &k->scale, k->ints && usable ? in->type->unit : 1, b->scale);
+    bool usable = true;
+    for (int r = 0; r < rows; r++) {
+        usable = usable && b->usable[r];
+    }
+    load_plane(task, &k->scale, k->ints ? in->type->unit : 1, b->scale);
     load_plane(task, &k->zp, 1, b->zp);
     for (int r = 0; r < rows; r++) {
         memset(task->out + r * task->ldo, 0, (size_t)(strips * TILES_COLUMNS) * sizeof(*task->out));
@@ -224,28 +244,33 @@ void cache_scores(const cache_task_t *task)
     strip.offset_halves = zps && in->offsets && in->zp.halves;
     strip.codes_apart = in->strip;
     strip.coefs_apart = k->groups * TILES_COLUMNS;
-    if (usable && k->ints) {
+    const tiles_strip_t first = strip;
+    if (k->ints) {
         strip.more = strips - 1;
         in->table->ints(&strip, in->type, in->bytes, &b->q, rows, task->limbs, task->out,
                         task->ldo);
-        return;
+        strip.more = 0;
     }
-    for (int s = 0; s < strips; s++) {
-        float *out = task->out + s * TILES_COLUMNS;
-        for (int r = 0; r < rows && !usable; r++) {
-            float x[CACHE_HEAD], sums[2 * CACHE_HEAD / TILES_K];
-            place_alone(task, r, x, sums);
-            in->table->floats(&strip, in->type, in->values, x, sums, 1, true, out + r * task->ldo,
-                              task->ldo);
+    for (int s = 0; s < strips && !k->ints; s++) {
+        in->table->floats(&strip, in->type, in->values, b->q_floats, b->q_sums, rows, false,
+                          task->out + s * TILES_COLUMNS, task->ldo);
+        next_strip(&strip);
+    }
+    if (!usable) {
+        strip = first;
+        load_plane(task, &k->scale, 1, b->scale);
+    }
+    for (int s = 0; s < strips && !usable; s++) {
+        for (int r = 0; r < rows; r++) {
+            float x[CACHE_HEAD], sums[2 * CACHE_HEAD / TILES_K],
+                *out = task->out + r * task->ldo + s * TILES_COLUMNS;
+            if (!b->usable[r]) {
+                memset(out, 0, TILES_COLUMNS * sizeof *out);
+                place_alone(task, r, x, sums);
+                in->table->floats(&strip, in->type, in->values, x, sums, 1, true, out, task->ldo);
+            }
         }
-        if (usable) {
-            in->table->floats(&strip, in->type, in->values, b->q_floats, b->q_sums, rows, false,
-                              out, task->ldo);
-        }
-        strip.codes += strip.codes_apart;
-        strip.scale += strip.coefs_apart;
-        strip.zp = strip.zp != NULL ? strip.zp + strip.coefs_apart : NULL;
-        strip.offset = strip.offset != NULL ? strip.offset + strip.coefs_apart : NULL;
+        next_strip(&strip);
     }
 }
 
@@ -459,45 +484,68 @@ static void add_strips(const cache_task_t *task, const unsigned char *codes, int
     }
 }
 
-void cache_accumulate(const cache_task_t *task)
+/* Strips of group g of the head. Where weights of several rows do not suit the products, each row
+ * finds out for itself. */
+static void accumulate_group(const cache_task_t *task, const unsigned char *codes, int g,
+                             bool suits)
 {
     const cache_side_t *v = task->side;
     const cache_buffers_t *b = task->buffers;
     const tiled_b_t *in = &v->b;
+    const bool zps = v->zp.first.data != NULL;
+    const int strip = g * v->size / TILES_COLUMNS, end = g + 1 < v->groups
+                                                             ? (g + 1) * v->size / TILES_COLUMNS
+                                                             : (int)tiles_strips(v->head);
+    const float *zp = zps ? b->by_group[1] + g * CACHE_TOKENS : NULL;
+    const tiles_weights_t weights = {
+        .p = task->x,
+        .ldp = task->ldx,
+        .scale = in->plain == sinter_data_type_undef ? b->by_group[0] + g * CACHE_TOKENS : NULL,
+        .less = v->ints ? zp : NULL,
+        .plus = in->offsets && !v->ints ? zp : NULL,
+        .tiles = (int)tiles_along(task->tokens),
+        .checks_tiny = v->checks_tiny};
+    const char *why = suits ? in->table->weigh(&weights, task->rows, v->ints ? task->limbs : 0,
+                                               &b->p, b->p_floats, b->add)
+                            : "offsets are too far from the codes";
+    for (int r = 0; r < task->rows && why != NULL && task->rows > 1; r++) {
+        cache_task_t one = *task;
+        one.rows = 1;
+        one.x += r * task->ldx;
+        one.out += r * task->ldo;
+        accumulate_group(&one, codes, g, suits);
+    }
+    if (why != NULL && task->rows > 1) {
+        return;
+    }
+    if (why != NULL) {
+        report_detour(task->worker, why);
+        slow_values(task, codes, strip, end);
+        return;
+    }
+    float *out = task->out + strip * TILES_COLUMNS;
+    if (zps && !v->ints && !in->offsets) {
+        add_shifted(task, codes + strip * in->strip, end - strip, zp, out);
+        return;
+    }
+    add_strips(task, codes + strip * in->strip, end - strip, out);
+    for (int r = 0; r < task->rows && zps; r++) {
+        for (int c = 0; c < (end - strip) * TILES_COLUMNS; c++) {
+            out[r * task->ldo + c] += b->add[r];
+        }
+    }
+}
+
+void cache_accumulate(const cache_task_t *task)
+{
+    const cache_side_t *v = task->side;
+    const tiled_b_t *in = &v->b;
     const unsigned char *codes = in->data + matrix_of(task) * v->matrix +
                                  task->token / TILES_BLOCK * v->block +
                                  task->token % TILES_BLOCK / TILES_K * in->tile;
-    const bool zps = v->zp.first.data != NULL, suits = load_v(task);
-    for (int g = 0, strip = 0, end; g < v->groups; g++, strip = end) {
-        const float *zp = zps ? b->by_group[1] + g * CACHE_TOKENS : NULL;
-        const tiles_weights_t weights = {
-            .p = task->x,
-            .ldp = task->ldx,
-            .scale = in->plain == sinter_data_type_undef ? b->by_group[0] + g * CACHE_TOKENS : NULL,
-            .less = v->ints ? zp : NULL,
-            .plus = in->offsets && !v->ints ? zp : NULL,
-            .tiles = (int)tiles_along(task->tokens),
-            .checks_tiny = v->checks_tiny};
-        end = g + 1 < v->groups ? (g + 1) * v->size / TILES_COLUMNS : (int)tiles_strips(v->head);
-        const char *why = suits ? in->table->weigh(&weights, task->rows, v->ints ? task->limbs : 0,
-                                                   &b->p, b->p_floats, b->add)
-                                : "offsets are too far from the codes";
-        if (why != NULL) {
-            report_detour(task->worker, why);
-            slow_values(task, codes, strip, end);
-            continue;
-        }
-        float *out = task->out + strip * TILES_COLUMNS;
-        if (zps && !v->ints && !in->offsets) {
-            add_shifted(task, codes + strip * in->strip, end - strip, zp, out);
-            continue;
-        }
-        add_strips(task, codes + strip * in->strip, end - strip, out);
-        for (int r = 0; r < task->rows && zps; r++) {
-            for (int c = 0; c < (end - strip) * TILES_COLUMNS; c++) {
-                out[r * task->ldo + c] += b->add[r];
-            }
-        }
+    const bool suits = load_v(task);
+    for (int g = 0; g < v->groups; g++) {
+        accumulate_group(task, codes, g, suits);
     }
 }
 

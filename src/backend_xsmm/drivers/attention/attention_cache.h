@@ -57,7 +57,7 @@ typedef struct cache_buffers {
     float *add, *part;     /* [row]: what zero points or offsets add; [row][element] */
     float *rows, *codes;   /* [row][TILES_LDX] weights; a strip of codes, [token][column] */
     unsigned char *ragged; /* a tile without the tokens that must not be read */
-    bool *usable;          /* queries suit the products */
+    bool *usable;          /* [row]: the query suits the products */
 } cache_buffers_t;
 
 /* Some tokens of K or V against all query rows. */

@@ -367,7 +367,7 @@ static int rows_at_once(const matmul_state_t *st)
 }
 
 /* Blocks of TILES_ROWS rows that a share has loaded at a time. */
-enum { MOST_BLOCKS = 8 };
+enum { MOST_BLOCKS = 2 };
 
 static int blocks_at_once(const matmul_state_t *st)
 {
