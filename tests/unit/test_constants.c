@@ -409,7 +409,7 @@ static void slow_fill(const constant_key_t *key, void *memory, const void *user)
 static void *take(void *user)
 {
     taker_t *t = user;
-    t->status = constants_take(&engine->constants, &t->key, COPY, t, slow_fill, t, &t->got);
+    t->status = constants_take(&engine->constants, &t->key, COPY, false, t, slow_fill, t, &t->got);
     sem_post(&t->taken);
     while (sem_wait(&t->give) != 0) {
     }
