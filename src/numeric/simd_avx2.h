@@ -551,6 +551,16 @@ OP vf vf_of_byte(bool is_signed, vi x, int v)
     return _mm256_cvtepi32_ps(is_signed ? _mm256_srai_epi32(high, 24)
                                         : _mm256_srli_epi32(high, 24));
 }
+OP vu nibbles_of_half(vi x, int h)
+{
+    vu half = (h == 0 ? (vu)x : (vu)x >> 16) | 0x7f800000u;
+    HIDE_VECTOR(half); /* or GCC ORs each nibble */
+    return half;
+}
+OP vf raised_nibble(vu half, int v)
+{
+    return (vf)(half & ((uint32_t)(150 - 4 * v) << 23 | UINT32_C(15) << 4 * v));
+}
 OP vf vf_of_nibble(vi x, int v)
 {
     const vi low = v > 0 ? _mm256_srli_epi32(x, 4 * v) : x;

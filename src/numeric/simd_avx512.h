@@ -77,6 +77,8 @@
  *                                     six_unit(fraction): what the values are times the results
  *   vf_of_byte(is_signed, x, v)       byte v of each dword
  *   vf_of_nibble(x, v)                nibble v of each dword
+ *   nibbles_of_half(x, h)             half h of each dword for raised_nibble
+ *   raised_nibble(half, v)            nibble v of it plus 2^(23 - 4 v): one AND, or a ternary one
  *   vf_even, vf_odd(a, b)             every second element of a and b
  *   vf_in_turn(a, b, h)               half h of elements of a and b in turn
  *   vf_first(x, n)                    the first n lanes, others 0
@@ -585,6 +587,14 @@ OP vf vf_of_byte(bool is_signed, vi x, int v)
     const vi high = v < 3 ? _mm512_slli_epi32(x, 24 - 8 * v) : x;
     return _mm512_cvtepi32_ps(is_signed ? _mm512_srai_epi32(high, 24)
                                         : _mm512_srli_epi32(high, 24));
+}
+OP vu nibbles_of_half(vi x, int h)
+{
+    return h == 0 ? (vu)x : (vu)x >> 16;
+}
+OP vf raised_nibble(vu half, int v)
+{
+    return vf_masked_xor(half, UINT32_C(15) << 4 * v, (uint32_t)(150 - 4 * v) << 23);
 }
 OP vf vf_of_nibble(vi x, int v)
 {

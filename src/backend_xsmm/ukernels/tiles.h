@@ -62,7 +62,12 @@ typedef struct tiles_strip {
     int zero; /* what stands for a code of 0 then, else 0 */
     int tiles;
     const float *scale;
-    const float *zp, *offset;  /* NULL: there are none; never both */
+    const float *zp, *offset; /* NULL: there are none; never both */
+    /* Of `floats`, of each element of K: what is taken off its codes, instead of zero points, in
+     * groups without halves. whole: of codes of 4 bits, these are zero points that are whole
+     * numbers, plus `tiles_less`; else zero points as they are. */
+    const float *less;
+    bool whole;
     int64_t group, left;       /* tiles that share a scale; how many the first group still has */
     int64_t zp_group, zp_left; /* the same of zero points or offsets */
     /* The first and the last 16 elements of a tile have scales, or offsets, of their own: two
@@ -157,9 +162,21 @@ typedef struct tiles_table {
                        float *to);
     /* NULL where `load` is. */
     void (*multiply)(const tiles_product_t *product);
-    /* The same, without fetching: less[k] is taken off all columns of b's row k first. */
-    void (*shifted)(const tiles_product_t *product, const float *less);
+    /* to[token]: what tokens of some strips have for one of their groups,
+     * from[strip][groups][token], plus one of TILES_K numbers by its place in a tile. NULL where
+     * `load` is. */
+    void (*of_group)(const float *from, int groups, int strips, const float *plus, float *to);
+    int raised_rows; /* most rows for which `floats` takes nibbles as raised */
 } tiles_table_t;
+
+/* What is subtracted from a code of 4 bits, besides its zero point, by its place k in a tile: the
+ * code that stands for 0, and if the code is raised, which means that it lies in the fraction of a
+ * float whose exponent is constant, that float. */
+static inline float tiles_less(bool raised, float zero, int k)
+{
+    const int nibble = k % 4 * 2 + k / 16;
+    return (raised ? (float)(1 << (23 - nibble % 4 * 4)) : 0) + zero;
+}
 
 /* The best one for a set of features; NULL: there is none. */
 const tiles_table_t *tiles_table(features_t features);

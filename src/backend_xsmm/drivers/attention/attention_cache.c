@@ -53,6 +53,12 @@ void cache_bind(features_t features, const matrices_t *op, bool is_v, bool ints,
         to->size = (int)head;
     }
     bind_plane(&m->zp, tokens, to->groups, &to->zp);
+    to->raises = !to->ints && !m->offsets && m->zp.type != NULL && m->zp.type->cls == DTYPE_INT &&
+                 to->b.type->form == CODES_NIBBLES;
+    for (int k = 0; k < TILES_K; k++) {
+        to->less[0][k] = tiles_less(false, -to->b.values[0], k);
+        to->less[1][k] = tiles_less(true, -to->b.values[0], k);
+    }
     to->b.offsets = m->offsets;
     to->may_be_odd = !scaled || to->b.type->form == CODES_E5M2 || to->b.type->form == CODES_E4M3;
     for (int c = 0; c < TILES_COLUMNS; c++) {
@@ -79,8 +85,6 @@ size_t cache_buffers(int rows, int64_t head, unsigned char *scratch, cache_buffe
     out->by_group[1] = carve(scratch, &at, coefs, sizeof(float));
     out->add = carve(scratch, &at, room, sizeof(float));
     out->part = carve(scratch, &at, room * TILES_COLUMNS, sizeof(float));
-    out->rows = carve(scratch, &at, room * TILES_LDX, sizeof(float));
-    out->codes = carve(scratch, &at, (size_t)CACHE_TOKENS * TILES_COLUMNS, sizeof(float));
     out->ragged = carve(scratch, &at, TILES_K * TILES_LINE, 1);
     out->usable = carve(scratch, &at, room, sizeof(bool));
     return at;
@@ -309,15 +313,17 @@ static void clear_unseen(unsigned char *tile, int bits, uint32_t seen)
 }
 
 /* out += the product of n tiles of weights, from tile `first` of the task on, with those of some
- * strips of V, which begin at `codes`. */
+ * strips of V, which begin at `codes`. less: what is taken off codes before, token by token. */
 static void multiply(const cache_task_t *task, const unsigned char *codes, int strips, int first,
-                     int n, float *out)
+                     int n, const float *less, float *out)
 {
     const cache_side_t *v = task->side;
     const cache_buffers_t *b = task->buffers;
     const tiled_b_t *in = &v->b;
     const int at = first * tiles_rows(task->rows);
     tiles_strip_t strip = strip_of(v, codes, n);
+    strip.less = less != NULL ? less + first * TILES_K : NULL;
+    strip.whole = v->raises;
     if (v->ints) {
         const limb_rows_t p = limb_rows_from(&b->p, at * TILES_K, at);
         strip.more = strips - 1;
@@ -373,18 +379,16 @@ static void slow_values(const cache_task_t *task, const unsigned char *codes, in
     }
 }
 
-/* Coefficients of the task's tokens, [strip][group][token], as [group][token]; zeros for tokens
- * that must not be read. */
-static void order_by_group(const cache_task_t *task, const float *from, float *to)
+/* Coefficients of the task's tokens, [strip][group][token], as [group][token] and plus one of
+ * TILES_K numbers; zeros for tokens that must not be read. */
+static void order_by_group(const cache_task_t *task, const float *from, const float *plus,
+                           float *to)
 {
     const cache_side_t *v = task->side;
-    const int groups = v->groups, strips = (int)tiles_strips(task->tokens),
+    const int strips = (int)tiles_strips(task->tokens),
               end = (int)tiles_along(task->tokens) * TILES_K;
-    for (int g = 0; g < groups; g++, to += CACHE_TOKENS) {
-        for (int s = 0; s < strips; s++) {
-            memcpy(to + s * TILES_COLUMNS, from + (s * groups + g) * TILES_COLUMNS,
-                   TILES_COLUMNS * sizeof *to);
-        }
+    for (int g = 0; g < v->groups; g++, to += CACHE_TOKENS) {
+        v->floats->of_group(from + g * TILES_COLUMNS, v->groups, strips, plus, to);
         memset(to, 0, (size_t)task->skip * sizeof *to);
         memset(to + task->tokens, 0, (size_t)(end - task->tokens) * sizeof *to);
         if (task->seen != NULL) {
@@ -397,6 +401,7 @@ static void order_by_group(const cache_task_t *task, const float *from, float *t
  * are zero points, so that an error of a weight meets the value and not the code. */
 static bool load_v(const cache_task_t *task)
 {
+    static const float none[TILES_K];
     const cache_side_t *v = task->side;
     const cache_buffers_t *b = task->buffers;
     const int n = v->groups * CACHE_TOKENS;
@@ -404,12 +409,13 @@ static bool load_v(const cache_task_t *task)
         return true;
     }
     load_plane(task, &v->scale, 1, b->scale);
-    order_by_group(task, b->scale, b->by_group[0]);
+    order_by_group(task, b->scale, none, b->by_group[0]);
     if (v->zp.first.data == NULL) {
         return true;
     }
     load_plane(task, &v->zp, 1, b->zp);
-    order_by_group(task, b->zp, b->by_group[1]);
+    order_by_group(task, b->zp, v->raises ? v->less[task->rows <= v->floats->raised_rows] : none,
+                   b->by_group[1]);
     if (v->b.offsets && v->ints) {
         float most = 0;
         v->quant->zps_of_offsets(b->by_group[0], b->by_group[1], n);
@@ -433,37 +439,10 @@ static const unsigned char *without_unseen(const cache_task_t *task, const unsig
     return to;
 }
 
-/* The same of strips whose zero points are taken off their codes, token by token, before products
- * of floats. zp: of each token. */
-static void add_shifted(const cache_task_t *task, const unsigned char *codes, int strips,
-                        const float *zp, float *out)
-{
-    const cache_side_t *v = task->side;
-    const cache_buffers_t *b = task->buffers;
-    const tiled_b_t *in = &v->b;
-    const int tiles = (int)tiles_along(task->tokens), room = tiles_rows(task->rows);
-    for (int r = 0; r < task->rows; r++) {
-        for (int t = 0; t < tiles; t++) {
-            memcpy(b->rows + r * TILES_LDX + t * TILES_K, b->p_floats + (t * room + r) * TILES_K,
-                   TILES_K * sizeof(float));
-        }
-    }
-    for (int s = 0; s < strips; s++, codes += in->strip, out += TILES_COLUMNS) {
-        const tiles_strip_t strip = strip_of(v, codes, tiles);
-        v->floats->load(&strip, in->type, in->values, b->codes);
-        v->floats->shifted(&(tiles_product_t){.b = b->codes,
-                                              .k = tiles * TILES_K,
-                                              .rows = task->rows,
-                                              .x = b->rows,
-                                              .out = out,
-                                              .ldo = task->ldo},
-                           zp);
-    }
-}
-
 /* Some strips of V, which begin at `codes`: tiles of which all tokens may be read together, and
  * where codes may be infinite or NaN, each other one without those that may not. */
-static void add_strips(const cache_task_t *task, const unsigned char *codes, int strips, float *out)
+static void add_strips(const cache_task_t *task, const unsigned char *codes, int strips,
+                       const float *less, float *out)
 {
     const cache_side_t *v = task->side;
     const int tiles = (int)tiles_along(task->tokens);
@@ -474,12 +453,13 @@ static void add_strips(const cache_task_t *task, const unsigned char *codes, int
             while (end < tiles && (!v->may_be_odd || seen_of(task, end * TILES_K) == UINT32_MAX)) {
                 end++;
             }
-            multiply(task, codes + t * v->b.tile, strips, t, end - t, out);
+            multiply(task, codes + t * v->b.tile, strips, t, end - t, less, out);
             continue;
         }
         const unsigned char *tile = codes + t * v->b.tile;
         for (int s = 0; s < strips; s++, tile += v->b.strip) {
-            multiply(task, without_unseen(task, tile, seen), 1, t, 1, out + s * TILES_COLUMNS);
+            multiply(task, without_unseen(task, tile, seen), 1, t, 1, less,
+                     out + s * TILES_COLUMNS);
         }
     }
 }
@@ -513,9 +493,15 @@ static void accumulate_group(const cache_task_t *task, const unsigned char *code
         one.rows = 1;
         one.x += r * task->ldx;
         one.out += r * task->ldo;
+        if (v->raises && r == 0) { /* zero points are those for so many rows */
+            (void)load_v(&one);
+        }
         accumulate_group(&one, codes, g, suits);
     }
     if (why != NULL && task->rows > 1) {
+        if (v->raises) {
+            (void)load_v(task);
+        }
         return;
     }
     if (why != NULL) {
@@ -524,12 +510,9 @@ static void accumulate_group(const cache_task_t *task, const unsigned char *code
         return;
     }
     float *out = task->out + strip * TILES_COLUMNS;
-    if (zps && !v->ints && !in->offsets) {
-        add_shifted(task, codes + strip * in->strip, end - strip, zp, out);
-        return;
-    }
-    add_strips(task, codes + strip * in->strip, end - strip, out);
-    for (int r = 0; r < task->rows && zps; r++) {
+    add_strips(task, codes + strip * in->strip, end - strip, v->ints || in->offsets ? NULL : zp,
+               out);
+    for (int r = 0; r < task->rows && (weights.less != NULL || weights.plus != NULL); r++) {
         for (int c = 0; c < (end - strip) * TILES_COLUMNS; c++) {
             out[r * task->ldo + c] += b->add[r];
         }

@@ -41,6 +41,8 @@ typedef struct cache_side {
     bool checks_tiny;          /* scales may be so small that weights lose bits to them */
     bool may_be_odd;           /* codes may be infinite or NaN */
     float unit[TILES_COLUMNS]; /* of codes in integers; 1 in floats */
+    bool raises; /* zero points of V become `less` of tiles_strip_t that is whole, with */
+    float less[2][TILES_K];      /* tiles_less of codes that are not raised, or of raised ones */
     const tiles_table_t *floats; /* that loads */
     const quant_rows_t *quant;
     const eltwise_table_t *fn;
@@ -55,7 +57,6 @@ typedef struct cache_buffers {
     float *scale, *zp;     /* [strip of tokens][group][token] */
     float *by_group[2];    /* of V, scales and zero points: [group][token] */
     float *add, *part;     /* [row]: what zero points or offsets add; [row][element] */
-    float *rows, *codes;   /* [row][TILES_LDX] weights; a strip of codes, [token][column] */
     unsigned char *ragged; /* a tile without the tokens that must not be read */
     bool *usable;          /* [row]: the query suits the products */
 } cache_buffers_t;
