@@ -294,6 +294,10 @@ SINTER_API sinter_status_t sinter_logical_tensor_get_bytes(const sinter_logical_
  * are tokens; V with its codes in blocks (sinter_weights_codes_blocks); and all coefficients with
  * tokens as columns, so that those of V have the other transpose_b than its codes. In blocks, K is
  * up to 256 elements or a multiple of 256, and with several blocks N is a multiple of 16.
+ * A cache in which the heads of a token are side by side, [tokens, heads, head], has layouts of its
+ * own (sinter_weights_heads_k, _v and _values), for which bits are 0 and transpose_b means nothing.
+ * Its tokens are up to 256 or a multiple of 256, and may be unknown: the first n of them lie as a
+ * cache of n tokens does.
  * sinter_invalid_shape: the tensor is not a matrix, or its dims are not known;
  * sinter_invalid_data_type: there is no such layout for its type; sinter_invalid_arguments: it is a
  * host scalar, or bits are out of range. After an error *lt is unchanged. sinter_reorder converts,

@@ -183,7 +183,12 @@ typedef enum sinter_weights_part {
     sinter_weights_codes_iq4_nl = 2,
     /* Codes, or plain floats, in blocks of 256 elements of K: V of attention, whose K is the
      * tokens. */
-    sinter_weights_codes_blocks = 3
+    sinter_weights_codes_blocks = 3,
+    /* Of a cache of attention with the dims [tokens, heads, head]: codes or plain floats of K,
+     * those of V, and the coefficients of both. */
+    sinter_weights_heads_k = 4,
+    sinter_weights_heads_v = 5,
+    sinter_weights_heads_values = 6
 } sinter_weights_part_t;
 
 /* Memory callbacks of an engine. Both may be called from any thread at any time, and neither may

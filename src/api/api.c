@@ -248,12 +248,15 @@ sinter_status_t sinter_logical_tensor_set_weights_layout(sinter_logical_tensor_t
                                                          int transpose_b)
 {
     SG_REQUIRE(lt != NULL);
-    static const tiled_t parts[] = {[sinter_weights_codes] = TILED_CODES,
-                                    [sinter_weights_values] = TILED_VALUES,
-                                    [sinter_weights_codes_iq4_nl] = TILED_NUMBERS,
-                                    [sinter_weights_codes_blocks] = TILED_BLOCKS};
+    static const tiled_t parts[] = {
+        [sinter_weights_codes] = TILED_CODES,          [sinter_weights_values] = TILED_VALUES,
+        [sinter_weights_codes_iq4_nl] = TILED_NUMBERS, [sinter_weights_codes_blocks] = TILED_BLOCKS,
+        [sinter_weights_heads_k] = TILED_CODES,        [sinter_weights_heads_v] = TILED_BLOCKS,
+        [sinter_weights_heads_values] = TILED_VALUES};
     SG_REQUIRE((unsigned)part < sizeof parts / sizeof *parts);
-    const bool all = part == sinter_weights_codes_iq4_nl || part == sinter_weights_codes_blocks;
+    const bool heads = part >= sinter_weights_heads_k, all = heads ||
+                                                             part == sinter_weights_codes_iq4_nl ||
+                                                             part == sinter_weights_codes_blocks;
     if (bits < 0 || bits > (all ? 0 : 6)) {
         return sg_fail(sinter_invalid_arguments,
                        "tensor %llu: an opaque layout does not keep %d bits",
@@ -261,7 +264,8 @@ sinter_status_t sinter_logical_tensor_set_weights_layout(sinter_logical_tensor_t
     }
     lt_t t = *lt;
     t.layout_type = sinter_layout_type_opaque;
-    t.layout_id = layout_id((tiled_t)((int)parts[part] + bits), transpose_b != 0);
+    t.layout_id = heads ? layout_id_of_heads(parts[part])
+                        : layout_id((tiled_t)((int)parts[part] + bits), transpose_b != 0);
     SG_TRY(lt_verify(&t, false, "logical tensor"));
     *lt = t;
     return sinter_success;

@@ -29,6 +29,7 @@ typedef struct bound {
     /* If it lies in tiles, strides are those of the tensor that it was copied from, or those of a
      * dense tensor. */
     tiled_t tiled;
+    int64_t heads; /* as groups_t has them; views of a cache keep them */
 } bound_t;
 
 typedef struct frame {
@@ -377,6 +378,7 @@ typedef struct plan_value {
      * there to `along`; they follow one another. */
     tiled_t tiled;
     int across;
+    bool heads; /* tiles are those of heads, which the dim before the last one has */
     bool window;
     int set; /* PACKED, tiled: the first part of the same operand; parts follow one another */
     /* VIEW: the StaticReshape, StaticTranspose or Slice that makes this from base; BACKWARDS: base

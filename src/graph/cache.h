@@ -6,12 +6,11 @@
 
 /* A MatMul of attention: of Q and K, or of probabilities and V. */
 bool graph_attends(const node_t *n);
-/* What a Reorder unpacks `value` from; the value itself where none does. */
-int graph_packed_of(const graph_t *g, int value);
 /* The second operand of such a MatMul is unpacked from tiles that attention can read: all of its
- * tensors are, and a token has coefficients of its own. */
+ * tensors are, for it alone, and a token has coefficients of its own. Between, StaticReshape and
+ * StaticTranspose may take heads that lie side by side in a token apart. */
 bool graph_reads_cache(const graph_t *g, const node_t *n);
-/* A Reorder that unpacks for such MatMuls alone. */
+/* A Reorder that unpacks for such a MatMul, which then reads its input. */
 bool graph_unpacks_cache(const graph_t *g, const node_t *n);
 /* The layouts in which attention reads the codes, or with codes false the coefficients, of the
  * second operand. */

@@ -7,50 +7,98 @@
 #include "base/status.h"
 #include "numeric/tiles_bulk.h"
 
-/* Each has two ids, in this order from 1 on: with transpose_b, and without. */
+enum { OF_HEADS = 0x80 }; /* tokens are the dim before the last two */
+
+/* Each has two ids, in this order from 1 on: with transpose_b, and without. Those of heads have one
+ * of them: tokens are the columns, but of codes of V. */
 static const uint8_t parts[] = {
-    TILED_CODES,      TILED_VALUES,     TILED_CODES + 6,  TILED_CODES + 1,
-    TILED_CODES + 2,  TILED_CODES + 3,  TILED_CODES + 4,  TILED_CODES + 5,
-    TILED_VALUES + 1, TILED_VALUES + 2, TILED_VALUES + 3, TILED_VALUES + 4,
-    TILED_VALUES + 5, TILED_VALUES + 6, TILED_NUMBERS,    TILED_BLOCKS};
+    TILED_CODES,
+    TILED_VALUES,
+    TILED_CODES + 6,
+    TILED_CODES + 1,
+    TILED_CODES + 2,
+    TILED_CODES + 3,
+    TILED_CODES + 4,
+    TILED_CODES + 5,
+    TILED_VALUES + 1,
+    TILED_VALUES + 2,
+    TILED_VALUES + 3,
+    TILED_VALUES + 4,
+    TILED_VALUES + 5,
+    TILED_VALUES + 6,
+    TILED_NUMBERS,
+    TILED_BLOCKS,
+    OF_HEADS | TILED_CODES,
+    OF_HEADS | TILED_BLOCKS,
+    OF_HEADS | TILED_VALUES,
+};
 enum { PARTS = sizeof parts / sizeof *parts };
 
 static tiled_t part_of(uint64_t id)
 {
-    return (tiled_t)parts[(id - 1) / 2];
+    return (tiled_t)(parts[(id - 1) / 2] & ~OF_HEADS);
 }
 
-uint64_t layout_id(tiled_t what, bool transposed)
+static bool is_of_heads(uint64_t id)
+{
+    return (parts[(id - 1) / 2] & OF_HEADS) != 0;
+}
+
+static bool is_transposed(uint64_t id)
+{
+    return id % 2 == 1;
+}
+
+static uint64_t id_of(int part, bool transposed)
 {
     uint64_t i = 0;
-    while (parts[i] != what) {
+    while (parts[i] != part) {
         i++;
     }
     return 2 * i + (transposed ? 1 : 2);
 }
 
+uint64_t layout_id(tiled_t what, bool transposed)
+{
+    return id_of((int)what, transposed);
+}
+
+uint64_t layout_id_of_heads(tiled_t what)
+{
+    return id_of(OF_HEADS | (int)what, what != TILED_BLOCKS);
+}
+
 layout_t layout_of(const sinter_logical_tensor_t *lt)
 {
-    const bool transposed = lt->layout_id % 2 == 1;
-    const int last = lt->ndims - 1;
+    const bool transposed = is_transposed(lt->layout_id), heads = is_of_heads(lt->layout_id);
+    const int last = lt->ndims - 1, before = heads ? last - 2 : last - 1;
     layout_t l = {.what = part_of(lt->layout_id),
-                  .across = transposed && last > 0 ? last - 1 : last,
+                  .across = transposed && last > 0 ? before : last,
                   .along = last < 1     ? -1
                            : transposed ? last
-                                        : last - 1};
+                                        : before};
     l.N = lt->dims[l.across];
     l.K = l.along < 0 ? 1 : lt->dims[l.along];
-    l.blocks = l.what == TILED_BLOCKS && l.K > TILES_BLOCK ? l.K / TILES_BLOCK : 1;
-    l.K /= l.blocks;
+    int64_t *tokens = heads && transposed ? &l.N : &l.K;
+    l.blocks =
+        (heads || l.what == TILED_BLOCKS) && *tokens > TILES_BLOCK ? *tokens / TILES_BLOCK : 1;
+    *tokens /= l.blocks;
     l.matrices = l.blocks;
-    for (int d = 0; d < last - 1; d++) { /* too many: layout_bytes says so */
-        l.matrices = mul_i64(l.matrices, lt->dims[d], &l.matrices) ? l.matrices : INT64_MAX;
+    l.heads = heads ? lt->dims[last - 1] : 0;
+    for (int d = 0; d < (heads ? last : last - 1); d++) { /* too many: layout_bytes says so */
+        const int64_t n = heads && d == before ? 1 : lt->dims[d];
+        l.matrices = mul_i64(l.matrices, n, &l.matrices) ? l.matrices : INT64_MAX;
     }
     return l;
 }
 
 int64_t layout_matrix(const sinter_logical_tensor_t *lt, const layout_t *l, int64_t m)
 {
+    if (l->heads > 0) {
+        const int last = lt->ndims - 1;
+        return m / l->heads * TILES_BLOCK * lt->strides[last - 2] +
+               m % l->heads * lt->strides[last - 1];
+    }
     int64_t at = l->blocks > 1 ? m % l->blocks * l->K * lt->strides[l->along] : 0;
     m /= l->blocks;
     for (int d = lt->ndims - 3; d >= 0 && l->matrices > l->blocks; d--) {
@@ -91,10 +139,43 @@ static bool suits(tiled_t what, sinter_data_type_t type)
                      type == sinter_f6_e2m3 || type == sinter_f8_e5m2 || type == sinter_f8_e4m3;
 }
 
+/* [.., tokens, heads, head], of which the tokens may be unknown. */
+static sinter_status_t verify_heads(const sinter_logical_tensor_t *lt, const char *where,
+                                    const char *part)
+{
+    const int tokens = lt->ndims - 3;
+    int64_t bytes;
+    bool one = lt->ndims >= 3;
+    for (int d = 0; one && d < lt->ndims; d++) {
+        one = d < tokens ? lt->dims[d] == 1 : d == tokens || lt->dims[d] > 0;
+    }
+    if (!one) {
+        return sg_fail(sinter_invalid_shape,
+                       "%s: tensor %" PRIu64 ": an opaque layout of %s of heads takes tokens, "
+                       "heads, and the elements of one; the last two are known",
+                       where, lt->id, part);
+    }
+    const int64_t n = lt->dims[tokens];
+    if (n != SINTER_UNKNOWN_DIM && n > TILES_BLOCK && n % TILES_BLOCK != 0) {
+        return sg_fail(sinter_invalid_shape,
+                       "%s: tensor %" PRIu64 ": an opaque layout of %s of heads takes up to %d "
+                       "tokens or a multiple of them",
+                       where, lt->id, part, TILES_BLOCK);
+    }
+    if (n != SINTER_UNKNOWN_DIM && !layout_bytes(lt, &bytes)) {
+        return sg_fail(sinter_invalid_shape,
+                       "%s: tensor %" PRIu64 ": the bytes of the opaque layout overflow", where,
+                       lt->id);
+    }
+    return sinter_success;
+}
+
 sinter_status_t layout_verify(const sinter_logical_tensor_t *lt, const char *where)
 {
     int64_t bytes;
-    if (lt->layout_id < 1 || lt->layout_id > 2 * PARTS) {
+    if (lt->layout_id < 1 || lt->layout_id > 2 * PARTS ||
+        (is_of_heads(lt->layout_id) &&
+         lt->layout_id != layout_id_of_heads(part_of(lt->layout_id)))) {
         return sg_fail(sinter_invalid_arguments,
                        "%s: tensor %" PRIu64 ": %" PRIu64 " is no id of an opaque layout", where,
                        lt->id, lt->layout_id);
@@ -115,6 +196,9 @@ sinter_status_t layout_verify(const sinter_logical_tensor_t *lt, const char *whe
         return sg_fail(sinter_invalid_data_type,
                        "%s: tensor %" PRIu64 ": an opaque layout of %s%s does not take %s", where,
                        lt->id, part, bits, dtype_traits(lt->data_type)->name);
+    }
+    if (is_of_heads(lt->layout_id)) {
+        return verify_heads(lt, where, part);
     }
     bool one = lt->ndims >= (tiles_are_values(what) ? 1 : 2);
     const bool whole = lt->ndims > 2 && lt->dims[layout_of(lt).across] % TILES_COLUMNS == 0;
@@ -214,7 +298,8 @@ static int64_t most_tokens(const layout_t *l)
 /* How many of the tokens of matrix m the strided tensor has. */
 static int64_t tokens_of(const layout_t *l, const sinter_logical_tensor_t *strided, int64_t m)
 {
-    const int64_t n = strided->dims[layout_tokens(l)] - m % l->blocks * l->K;
+    const int64_t block = l->heads > 0 ? m / l->heads : m % l->blocks,
+                  n = strided->dims[layout_tokens(l)] - block * most_tokens(l);
     return n < 0 ? 0 : n < most_tokens(l) ? n : most_tokens(l);
 }
 

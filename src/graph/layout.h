@@ -11,6 +11,7 @@ typedef struct layout {
     int64_t K, N;
     int64_t matrices; /* of [matrices.., N, K]: several have a multiple of 16 columns each */
     int64_t blocks;   /* of K, of each matrix of the tensor: `matrices` counts them one by one */
+    int64_t heads;    /* of [tokens, heads, head]: matrices of a block of tokens; 0: no such dims */
 } layout_t;
 
 static inline bool lt_is_opaque(const sinter_logical_tensor_t *lt)
@@ -27,6 +28,9 @@ static inline bool lt_same_layout(const sinter_logical_tensor_t *a,
 
 /* The layout of such a part of weights. transposed: columns are the dim before the last one. */
 uint64_t layout_id(tiled_t what, bool transposed);
+/* The layout of a cache [tokens, heads, head]: codes of K or V (TILED_CODES, TILED_BLOCKS), or
+ * values. */
+uint64_t layout_id_of_heads(tiled_t what);
 
 /* Of an opaque tensor that lt_verify has checked. Matrices follow one another. */
 layout_t layout_of(const sinter_logical_tensor_t *lt);

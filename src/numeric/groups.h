@@ -46,6 +46,8 @@ typedef struct groups {
      * all groups have one value. */
     tiled_t tiled;
     int64_t strip; /* bytes of a strip of tiles */
+    int64_t heads; /* that a block of tokens in tiles has, each as a matrix; 0: there are no such
+                      blocks, and matrices have all tokens */
 } groups_t;
 
 /* A matrix at one batch index. */

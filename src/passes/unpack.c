@@ -25,7 +25,7 @@ static const lt_t *tensor_of(const graph_t *g, int value)
  * it has one element along them. */
 static bool lies_so(const lt_t *lt, bool codes, int across, int along, int64_t matrices)
 {
-    if (!lt_is_opaque(lt)) {
+    if (!lt_is_opaque(lt) || !lt_dims_known(lt)) {
         return false;
     }
     const layout_t l = layout_of(lt);
@@ -109,7 +109,8 @@ static bool gathers_experts(const graph_t *g, const node_t *n)
 }
 
 /* ScatterRows writes tokens into tiles so: its axis is the dim of these, which is that of the
- * columns or of K. Values have tokens as columns. */
+ * columns or of K. Values have tokens as columns. Heads may stand between a token and its
+ * elements. */
 static bool scatters_tokens(const graph_t *g, const node_t *n)
 {
     if (n->kind != sinter_op_scatter_rows || !lt_is_opaque(&g->values[n->in[0]].lt) ||
@@ -120,7 +121,7 @@ static bool scatters_tokens(const graph_t *g, const node_t *n)
     const layout_t l = layout_of(data);
     int64_t axis = node_s64(n, sinter_op_attr_axis, 0);
     axis = axis < 0 ? axis + data->ndims : axis;
-    return tiles_kept(l.what) == 0 && axis == data->ndims - 2 &&
+    return tiles_kept(l.what) == 0 && axis == data->ndims - (l.heads > 0 ? 3 : 2) &&
            (axis == l.across || !tiles_are_values(l.what));
 }
 

@@ -506,6 +506,351 @@ static void test_fewer_tokens(void)
     }
 }
 
+/* ---- heads side by side ---------------------------------------------------------------------- */
+
+static sinter_logical_tensor_t of_heads(sinter_logical_tensor_t lt, sinter_weights_part_t part)
+{
+    CHECK(sinter_logical_tensor_set_weights_layout(&lt, part, 0, 0) == sinter_success, "%s",
+          sinter_last_error_message());
+    return lt;
+}
+
+typedef struct heads_case {
+    sinter_data_type_t type;
+    sinter_weights_part_t part;
+    int64_t T, heads, width, tokens;
+    bool in_place;
+    int threads;
+} heads_case_t;
+
+static void run_heads(const heads_case_t *c)
+{
+    const int64_t dims[3] = {c->T, c->heads, c->width}, some[3] = {c->tokens, c->heads, c->width},
+                  axis = c->threads == 2 ? -3 : 0, bits = gr_dtype(c->type)->bits,
+                  token = c->heads * c->width;
+    const sinter_logical_tensor_t strided = dense(DATA, c->type, 3, dims),
+                                  data = of_heads(strided, c->part),
+                                  slots_lt = dense(SLOTS, sinter_s32, 1, &c->tokens),
+                                  updates = dense(UPDATES, c->type, 3, some);
+    sinter_logical_tensor_t out = data;
+    out.id = OUT;
+    const node_t n = {.kind = sinter_op_scatter_rows,
+                      .n_in = 3,
+                      .n_out = 1,
+                      .n_attrs = 1,
+                      .in = {data, slots_lt, updates},
+                      .out = {out},
+                      .attrs = {{.id = sinter_op_attr_axis, .n = 1, .s64 = &axis}}};
+    sinter_compiled_partition_t *compiled = compile(&n);
+    const size_t room = bytes_of(&data);
+    unsigned char *whole = take(bytes_of(&strided)), *from = take(bytes_of(&updates)),
+                  *tiles = take(room), *to = c->in_place ? tiles : take(room), *want = take(room),
+                  *back = take(bytes_of(&strided));
+    int32_t *slots = malloc(sizeof *slots * (size_t)c->tokens);
+    if (slots == NULL) {
+        abort();
+    }
+    memcpy(back, whole, bytes_of(&strided));
+    reorder(&strided, whole, &data, tiles);
+    for (int64_t i = 0; i < c->tokens; i++) {
+        slots[i] = draw(5) == 0 ? -1 : draw((int)c->T);
+        for (int64_t e = 0; e < token && slots[i] >= 0; e++) {
+            copy_bits(bits, from, i * token + e, whole, slots[i] * token + e);
+        }
+    }
+    reorder(&strided, whole, &data, want);
+    const orc_tensor_t tensors[4] = {{data, tiles}, {slots_lt, slots}, {updates, from}, {out, to}};
+    CHECK(execute(compiled, c->threads, tensors) == sinter_success && memcmp(to, want, room) == 0,
+          "%s part %d [%lld %lld %lld]: tokens lie elsewhere (%s)", gr_dtype(c->type)->name,
+          (int)c->part, (long long)c->T, (long long)c->heads, (long long)c->width,
+          sinter_last_error_message());
+    reorder(&data, to, &strided, back);
+    CHECK(memcmp(back, whole, bytes_of(&strided)) == 0, "%s part %d: not the same again",
+          gr_dtype(c->type)->name, (int)c->part);
+    /* The first tokens lie as a smaller cache does. */
+    if (c->T > 256) {
+        const int64_t first[3] = {256, c->heads, c->width};
+        const sinter_logical_tensor_t less = dense(DATA, c->type, 3, first),
+                                      less_tiled = of_heads(less, c->part);
+        reorder(&less, whole, &less_tiled, want);
+        CHECK(memcmp(to, want, bytes_of(&less_tiled)) == 0, "%s part %d: the first tokens",
+              gr_dtype(c->type)->name, (int)c->part);
+    }
+    sinter_compiled_partition_destroy(&compiled);
+    if (!c->in_place) {
+        free(to);
+    }
+    free(whole);
+    free(from);
+    free(tiles);
+    free(want);
+    free(back);
+    free(slots);
+}
+
+static void test_scatter_heads(void)
+{
+    static const int64_t T[] = {1, 16, 100, 256, 512, 768}, heads[] = {1, 2, 3, 5},
+                         width[] = {32, 64, 20, 80};
+    for (int i = 0; i < 36; i++) {
+        heads_case_t c = {.T = T[i % 6],
+                          .heads = heads[i / 2 % 4],
+                          .tokens = 1 + draw(40),
+                          .in_place = i / 3 % 2,
+                          .threads = 1 + i % 3};
+        for (int t = 0; t < (int)(sizeof code_types / sizeof *code_types); t++) {
+            c.type = code_types[t];
+            c.width = width[(i + t) % 4];
+            c.part = (i + t) / 5 % 2 ? sinter_weights_heads_v : sinter_weights_heads_k;
+            run_heads(&c);
+        }
+        for (int t = 0; t < (int)(sizeof value_types / sizeof *value_types); t++) {
+            c.type = value_types[t];
+            c.width = 2 * (1 + (i + t) % 3);
+            c.part = sinter_weights_heads_values;
+            run_heads(&c);
+        }
+    }
+}
+
+/* ---- written and read in one graph, whose tokens are not known at compile -------------------- */
+
+enum {
+    HEADS = 3,
+    GROUP = 2,
+    HEAD = 64,
+    MOST_TOKENS = 768,
+    NEW = 3,
+    K_SIDE = 10,
+    V_SIDE = 20,
+    QUERY = 30
+};
+
+typedef struct kv_type {
+    sinter_data_type_t codes, scale; /* undef: plain floats */
+} kv_type_t;
+
+typedef struct kv_graph {
+    sinter_compiled_graph_t *whole;
+    uint64_t out;
+} kv_graph_t;
+
+static int64_t width_of(int part)
+{
+    return part == 0 ? HEAD : HEAD / 32;
+}
+
+static sinter_logical_tensor_t kv_part(const kv_type_t *type, bool is_v, int part, int64_t tokens,
+                                       bool tiles)
+{
+    const int64_t dims[3] = {tokens, HEADS, width_of(part)};
+    const sinter_data_type_t t = part == 0 ? type->codes : type->scale;
+    const sinter_logical_tensor_t lt =
+        dense((uint64_t)((is_v ? V_SIDE : K_SIDE) + part), t, 3, dims);
+    return !tiles ? lt
+                  : of_heads(lt, part > 0 ? sinter_weights_heads_values
+                                 : is_v   ? sinter_weights_heads_v
+                                          : sinter_weights_heads_k);
+}
+
+static sinter_logical_tensor_t within(uint64_t *ids, sinter_data_type_t type)
+{
+    sinter_logical_tensor_t lt;
+    CHECK_THAT(!sinter_logical_tensor_init_unknown(&lt, ++*ids, type, SINTER_UNKNOWN_NDIMS,
+                                                   sinter_tensor_property_undef));
+    return lt;
+}
+
+/* K or V as [heads, 1, tokens, head], with new tokens in it. */
+static sinter_logical_tensor_t add_side(sinter_graph_t *g, const kv_type_t *type, bool is_v,
+                                        bool tiles, uint64_t *ids, uint64_t *outputs, size_t *n)
+{
+    static const int64_t groups[3] = {1, 1, 32}, order[3] = {1, 0, 2},
+                         shape[4] = {HEADS, 1, -1, HEAD};
+    const bool scaled = type->scale != sinter_data_type_undef;
+    const sinter_data_type_t floats = scaled ? sinter_f32 : type->codes;
+    const int64_t slots_dims[1] = {NEW};
+    const sinter_logical_tensor_t slots = dense(SLOTS, sinter_s32, 1, slots_dims);
+    sinter_logical_tensor_t after[2], x, y, z;
+    for (int p = 0; p < 1 + scaled; p++) {
+        sinter_logical_tensor_t before = kv_part(type, is_v, p, SINTER_UNKNOWN_DIM, tiles),
+                                new = kv_part(type, is_v, p, NEW, false);
+        if (!tiles) {
+            before.layout_type = sinter_layout_type_any;
+        }
+        new.id += 5;
+        after[p] = before;
+        after[p].id = ++*ids;
+        outputs[(*n)++] = after[p].id;
+        CHECK(!sinter_graph_add(g, ++*ids, sinter_op_scatter_rows, sinter_in(&before),
+                                sinter_in(&slots), sinter_in(&new), sinter_out(&after[p]),
+                                sinter_attr_s64(sinter_op_attr_axis, 0)),
+              "%s", sinter_last_error_message());
+    }
+    x = scaled ? within(ids, sinter_f32) : after[0];
+    if (scaled) {
+        CHECK_THAT(!sinter_graph_add(g, ++*ids, sinter_op_dynamic_dequantize, sinter_in(&after[0]),
+                                     sinter_in(&after[1]), sinter_out(&x),
+                                     sinter_attr_str(sinter_op_attr_qtype, "per_group"),
+                                     sinter_attr_s64s(sinter_op_attr_group_shape, 3, groups)));
+    }
+    y = within(ids, floats);
+    z = within(ids, floats);
+    CHECK_THAT(!sinter_graph_add(g, ++*ids, sinter_op_static_transpose, sinter_in(&x),
+                                 sinter_out(&y), sinter_attr_s64s(sinter_op_attr_order, 3, order)));
+    CHECK_THAT(!sinter_graph_add(g, ++*ids, sinter_op_static_reshape, sinter_in(&y), sinter_out(&z),
+                                 sinter_attr_s64s(sinter_op_attr_shape, 4, shape),
+                                 sinter_attr_bool(sinter_op_attr_special_zero, 0)));
+    return z;
+}
+
+static kv_graph_t kv_build(const kv_type_t *type, int64_t rows, bool tiles)
+{
+    const int64_t q_dims[4] = {HEADS, GROUP, rows, HEAD};
+    const bool scaled = type->scale != sinter_data_type_undef;
+    const sinter_data_type_t floats = scaled ? sinter_f32 : type->codes;
+    uint64_t ids = 100, outputs[8];
+    size_t n = 0;
+    sinter_graph_t *g = NULL;
+    kv_graph_t made = {NULL, 0};
+    CHECK_THAT(!sinter_graph_create(&g, NULL, sinter_cpu));
+    const sinter_logical_tensor_t q = dense(QUERY, floats, 4, q_dims),
+                                  k = add_side(g, type, false, tiles, &ids, outputs, &n),
+                                  v = add_side(g, type, true, tiles, &ids, outputs, &n),
+                                  s = within(&ids, sinter_f32), p = within(&ids, floats),
+                                  out = within(&ids, floats);
+    CHECK_THAT(!sinter_graph_add(g, ++ids, sinter_op_matmul, sinter_in(&q), sinter_in(&k),
+                                 sinter_out(&s), sinter_attr_bool(sinter_op_attr_transpose_b, 1)));
+    CHECK_THAT(!sinter_graph_add(g, ++ids, sinter_op_softmax, sinter_in(&s), sinter_out(&p),
+                                 sinter_attr_s64(sinter_op_attr_axis, -1)));
+    CHECK_THAT(!sinter_graph_add(g, ++ids, sinter_op_matmul, sinter_in(&p), sinter_in(&v),
+                                 sinter_out(&out)));
+    outputs[n++] = made.out = out.id;
+    CHECK(!sinter_graph_set_ports(g, 0, NULL, n, outputs) && !sinter_graph_finalize(g) &&
+              !sinter_graph_compile(g, NULL, 0, NULL, &made.whole),
+          "%s", sinter_last_error_message());
+    sinter_graph_destroy(&g);
+    return made;
+}
+
+/* Small numbers of a type. */
+static void fill_small(sinter_data_type_t type, unsigned char *to, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        to[i] = (unsigned char)draw(256);
+        if (type == sinter_f16 && i % 2 == 1) {
+            to[i] = (unsigned char)((to[i] & 0x83) | 0x30);
+        } else if (type == sinter_f32 && i % 4 == 3) {
+            to[i] = (unsigned char)((to[i] & 0x80) | 0x3E);
+        } else if (type == sinter_e8m0) {
+            to[i] = (unsigned char)(124 + to[i] % 4);
+        }
+    }
+}
+
+static void kv_bind(kv_graph_t *g, const sinter_logical_tensor_t *lt, unsigned char *data)
+{
+    CHECK(!sinter_compiled_graph_bind(g->whole, lt->id, lt->ndims, lt->dims,
+                                      lt->layout_type == sinter_layout_type_opaque ? NULL
+                                                                                   : lt->strides,
+                                      data, bytes_of(lt)),
+          "%s", sinter_last_error_message());
+}
+
+/* A cache in tiles against the same one with strides, of which both use the first tokens. */
+static void check_kv(const kv_type_t *type, int64_t rows, int threads)
+{
+    static const int64_t some[] = {256, 768, 512, 256};
+    const bool scaled = type->scale != sinter_data_type_undef;
+    const sinter_data_type_t floats = scaled ? sinter_f32 : type->codes;
+    const int64_t q_dims[4] = {HEADS, GROUP, rows, HEAD}, slots_dims[1] = {NEW};
+    const sinter_logical_tensor_t q = dense(QUERY, floats, 4, q_dims),
+                                  slots = dense(SLOTS, sinter_s32, 1, slots_dims);
+    kv_graph_t graphs[2] = {kv_build(type, rows, false), kv_build(type, rows, true)};
+    unsigned char *caches[2][4] = {0}, *news[4] = {0}, *queries = take(bytes_of(&q)), *results[2];
+    int32_t places[NEW];
+    const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = threads, .all_threads = 1};
+    sinter_stream_t *stream = NULL;
+    CHECK_THAT(!sinter_stream_create(&stream, NULL, &desc));
+    fill_small(floats, queries, bytes_of(&q));
+    for (int i = 0; i < 4; i += scaled ? 1 : 2) { /* codes and scales of K, then of V */
+        const sinter_logical_tensor_t strided = kv_part(type, i / 2, i % 2, MOST_TOKENS, false),
+                                      tiles = kv_part(type, i / 2, i % 2, MOST_TOKENS, true),
+                                      new = kv_part(type, i / 2, i % 2, NEW, false);
+        caches[0][i] = take(bytes_of(&strided));
+        caches[1][i] = take(bytes_of(&tiles));
+        news[i] = take(bytes_of(&new));
+        fill_small(strided.data_type, caches[0][i], bytes_of(&strided));
+        fill_small(new.data_type, news[i], bytes_of(&new));
+        reorder(&strided, caches[0][i], &tiles, caches[1][i]);
+    }
+    for (int g = 0; g < 2; g++) {
+        results[g] = take(bytes_of(&q));
+    }
+    for (int r = 0; r < 4; r++) {
+        for (int i = 0; i < NEW; i++) {
+            places[i] = draw((int)some[r]);
+        }
+        for (int g = 0; g < 2; g++) {
+            for (int i = 0; i < 4; i += scaled ? 1 : 2) {
+                const sinter_logical_tensor_t lt = kv_part(type, i / 2, i % 2, some[r], g == 1);
+                sinter_logical_tensor_t new = kv_part(type, i / 2, i % 2, NEW, false);
+                new.id += 5;
+                kv_bind(&graphs[g], &lt, caches[g][i]);
+                kv_bind(&graphs[g], &new, news[i]);
+            }
+            kv_bind(&graphs[g], &q, queries);
+            kv_bind(&graphs[g], &slots, (unsigned char *)places);
+            CHECK(!sinter_compiled_graph_bind(graphs[g].whole, graphs[g].out, 0, NULL, NULL,
+                                              results[g], bytes_of(&q)) &&
+                      !sinter_compiled_graph_execute(graphs[g].whole, stream),
+                  "%s", sinter_last_error_message());
+        }
+        double most = 0, worst = 0;
+        for (int64_t i = 0; i < HEADS * GROUP * rows * HEAD; i++) {
+            const double x = orc_decode(floats, results[0], i),
+                         y = orc_decode(floats, results[1], i);
+            most = x > most ? x : -x > most ? -x : most;
+            worst = x - y > worst ? x - y : y - x > worst ? y - x : worst;
+        }
+        CHECK(most > 0 && worst <= most * (floats == sinter_f32 ? 1e-5 : 2e-3),
+              "%s, %lld rows, %lld tokens: %g apart of %g", gr_dtype(type->codes)->name,
+              (long long)rows, (long long)some[r], worst, most);
+    }
+    for (int i = 0; i < 4; i += scaled ? 1 : 2) { /* both have the new tokens */
+        const sinter_logical_tensor_t strided = kv_part(type, i / 2, i % 2, MOST_TOKENS, false),
+                                      tiles = kv_part(type, i / 2, i % 2, MOST_TOKENS, true);
+        unsigned char *back = take(bytes_of(&strided));
+        reorder(&tiles, caches[1][i], &strided, back);
+        CHECK(memcmp(back, caches[0][i], bytes_of(&strided)) == 0, "%s: other tokens",
+              gr_dtype(type->codes)->name);
+        free(back);
+        free(caches[0][i]);
+        free(caches[1][i]);
+        free(news[i]);
+    }
+    for (int g = 0; g < 2; g++) {
+        free(results[g]);
+        sinter_compiled_graph_destroy(&graphs[g].whole);
+    }
+    free(queries);
+    sinter_stream_destroy(&stream);
+}
+
+static void test_unknown_tokens(void)
+{
+    static const kv_type_t types[] = {{sinter_s8, sinter_f16},
+                                      {sinter_s4, sinter_f16},
+                                      {sinter_f4_e2m1, sinter_e8m0},
+                                      {sinter_f16, sinter_data_type_undef},
+                                      {sinter_f32, sinter_data_type_undef}};
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        check_kv(&types[t], 1, 1 + (int)t % 3);
+        check_kv(&types[t], 4, 2);
+        check_kv(&types[t], 20, 2);
+    }
+}
+
 /* ---- what does not lie so -------------------------------------------------------------------- */
 
 /* Tiles whose rows ScatterRows does not write are an error with a reason. */
@@ -570,6 +915,8 @@ int main(void)
     test_every_slot();
     test_moves();
     test_fewer_tokens();
+    test_scatter_heads();
+    test_unknown_tokens();
     test_other_axes();
     return check_finish();
 }

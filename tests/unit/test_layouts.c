@@ -619,6 +619,111 @@ static void check_blocks(sinter_data_type_t type, int64_t heads, int64_t K, int6
     free(back);
 }
 
+/* A cache [tokens, heads, head]: 256 tokens have a matrix for each head, then come the next. */
+static void check_heads(sinter_data_type_t type, sinter_weights_part_t part, int64_t T,
+                        int64_t heads, int64_t width, int form)
+{
+    const int64_t n = T > 256 ? 256 : T;
+    const bool values = part == sinter_weights_heads_values, v = part == sinter_weights_heads_v;
+    sinter_logical_tensor_t lt = dense(5, type, 3, (int64_t[]){T, heads, width});
+    if (form == 1) { /* heads apart from one another */
+        lt.strides[0] = width;
+        lt.strides[1] = T * width;
+    } else if (form == 2) {
+        lt.strides[0] = heads * width + 8;
+    }
+    const sinter_logical_tensor_t tiles = tiled(lt, part, form % 2);
+    const size_t bytes = bytes_of(&lt), room = bytes_of(&tiles);
+    unsigned char *data = take(bytes), *want = take(room + GUARD), *got = take(room + GUARD),
+                  *back = take(bytes);
+    fill_randomly(data, bytes);
+    memset(want, GUARD_BYTE, room + GUARD);
+    memset(got, GUARD_BYTE, room + GUARD);
+    size_t at = 0;
+    for (int64_t t = 0; t < T; t += n) {
+        for (int64_t h = 0; h < heads; h++) {
+            const matrix_t m = {.type = type,
+                                .part = values ? sinter_weights_values : sinter_weights_codes,
+                                .K = v ? n : width,
+                                .N = v ? width : n,
+                                .first = t * lt.strides[0] + h * lt.strides[1],
+                                .row = v ? lt.strides[0] : 1,
+                                .column = v ? 1 : lt.strides[0]};
+            define(&m, data, want + at);
+            at += plane_bytes(&m);
+        }
+    }
+    CHECK(at == room, "%s: %zu bytes of heads, not %zu", gr_dtype(type)->name, room, at);
+    reorder(&lt, data, &tiles, got);
+    CHECK(memcmp(got, want, room + GUARD) == 0,
+          "%s, part %d, %lld tokens, %lld heads of %lld, form %d: other bytes",
+          gr_dtype(type)->name, (int)part, (long long)T, (long long)heads, (long long)width, form);
+    memcpy(back, data, bytes);
+    for (int64_t i = 0; i < T * heads * width; i++) {
+        put_element(type, back,
+                    i / (heads * width) * lt.strides[0] + i / width % heads * lt.strides[1] +
+                        i % width,
+                    (uint32_t)draw(256));
+    }
+    reorder(&tiles, got, &lt, back);
+    CHECK(memcmp(back, data, bytes) == 0,
+          "%s, part %d, %lld tokens, %lld heads of %lld, form %d: not the same again",
+          gr_dtype(type)->name, (int)part, (long long)T, (long long)heads, (long long)width, form);
+    free(data);
+    free(want);
+    free(got);
+    free(back);
+}
+
+static void test_heads(void)
+{
+    static const int64_t T[] = {1, 16, 100, 256, 512, 768}, width[] = {32, 64, 20, 7};
+    for (int i = 0; i < 48; i++) {
+        for (int t = 0; t < CODE_TYPES; t++) {
+            check_heads(code_types[t], i % 2 ? sinter_weights_heads_v : sinter_weights_heads_k,
+                        T[i / 2 % 6], 1 + (i + t) % 3, width[(i / 3 + t) % 4], (i + t) % 3);
+        }
+        for (int t = 0; t < VALUE_TYPES; t++) {
+            check_heads(value_types[t], sinter_weights_heads_values, T[i % 6], 1 + (i + t) % 3,
+                        1 + (i / 2 + t) % 4, (i + t) % 3);
+        }
+    }
+    sinter_logical_tensor_t lt = DENSE(5, s8, 512, 2, 64);
+    lt.layout_type = sinter_layout_type_any;
+    lt.dims[0] = SINTER_UNKNOWN_DIM;
+    CHECK_THAT(!sinter_logical_tensor_set_weights_layout(&lt, sinter_weights_heads_k, 0, 0));
+    size_t bytes;
+    FAILS(sinter_logical_tensor_get_bytes(&lt, &bytes), invalid_shape, "dimensions are not known");
+    static const char dims[] =
+        "tensor 5: an opaque layout of codes of heads takes tokens, heads, and the elements of "
+        "one; the last two are known";
+    lt = DENSE(5, s8, 512, 2, 64);
+    lt.layout_type = sinter_layout_type_any;
+    lt.dims[1] = SINTER_UNKNOWN_DIM;
+    FAILS(set_layout(lt, sinter_weights_heads_k), invalid_shape, dims);
+    FAILS(set_layout(DENSE(5, s8, 512, 64), sinter_weights_heads_v), invalid_shape, dims);
+    FAILS(set_layout(DENSE(5, s8, 2, 512, 2, 64), sinter_weights_heads_v), invalid_shape, dims);
+    FAILS(set_layout(DENSE(5, s8, 300, 2, 64), sinter_weights_heads_k), invalid_shape,
+          "tensor 5: an opaque layout of codes of heads takes up to 256 tokens or a multiple of "
+          "them");
+    FAILS(set_layout(DENSE(5, e8m0, 32, 2, 16), sinter_weights_heads_k), invalid_data_type,
+          "tensor 5: an opaque layout of codes does not take e8m0");
+    lt = DENSE(5, s8, 32, 2, 16);
+    FAILS(sinter_logical_tensor_set_weights_layout(&lt, sinter_weights_heads_v, 4, 0),
+          invalid_arguments, "tensor 5: an opaque layout does not keep 4 bits");
+    static const struct {
+        sinter_weights_part_t part;
+        uint64_t id;
+    } ids[] = {{sinter_weights_heads_k, 33},
+               {sinter_weights_heads_v, 36},
+               {sinter_weights_heads_values, 37}};
+    for (int i = 0; i < 6; i++) {
+        lt = DENSE(5, s8, 32, 2, 16);
+        CHECK_THAT(!sinter_logical_tensor_set_weights_layout(&lt, ids[i / 2].part, 0, i % 2) &&
+                   lt.layout_id == ids[i / 2].id);
+    }
+}
+
 static void test_blocks(void)
 {
     static const int64_t K[] = {1, 16, 17, 31, 32, 33, 255, 256, 512, 768};
@@ -807,7 +912,7 @@ static void test_arguments(void)
     sinter_logical_tensor_t lt = DENSE(5, s8, 32, 16);
     FAILS(sinter_logical_tensor_set_weights_layout(NULL, sinter_weights_codes, 0, 0),
           invalid_arguments, NULL);
-    FAILS(set_layout(lt, (sinter_weights_part_t)4), invalid_arguments, NULL);
+    FAILS(set_layout(lt, (sinter_weights_part_t)7), invalid_arguments, NULL);
     FAILS(set_layout(lt, (sinter_weights_part_t)-1), invalid_arguments, NULL);
     FAILS(sinter_logical_tensor_set_weights_layout(&lt, sinter_weights_codes_iq4_nl, 4, 1),
           invalid_arguments, "tensor 5: an opaque layout does not keep 4 bits");
@@ -822,7 +927,7 @@ static void test_arguments(void)
     lt.layout_type = sinter_layout_type_opaque;
     size_t bytes;
     sinter_tensor_t *tensor = NULL;
-    const uint64_t ids[] = {0, 33, 99, UINT64_MAX, UINT64_C(1) << 63};
+    const uint64_t ids[] = {0, 39, 34, UINT64_MAX, UINT64_C(1) << 63};
     for (int i = 0; i < 5; i++) {
         char words[100];
         snprintf(words, sizeof words, "tensor 5: %llu is no id of an opaque layout",
@@ -1540,6 +1645,7 @@ int main(void)
     test_one_dim();
     test_matrices();
     test_blocks();
+    test_heads();
     test_empty();
     test_types();
     test_shapes();

@@ -5,6 +5,7 @@ from graph_json import Graph
 from weight_models import CODES, VALUES
 
 BLOCKS = 32  # layout id of codes in blocks without transpose_b, src/graph/layout.c
+HEADS_K, HEADS_V, HEADS_VALUES = 33, 36, 37  # of caches [tokens, heads, head]
 HEADS, QUERIES, HEAD, TOKENS = 8, 4, 128, 4096  # of Llama 3 8B
 MOVED = 256  # tokens of a shift
 # Name: codes, scales, group of the head, kind of quantisation of an append (None: plain floats).
@@ -39,6 +40,32 @@ def decode(row):
     scores = g.op("Multiply", [scores, g.input("f32", [1])], "f32")
     p = g.op("SoftMax", [scores], dtype, axis=-1, mode="inf_as_zero")
     v = cache(g, row, True)
+    return g.output(g.op("MatMul", [p, v], dtype, transpose_a=False, transpose_b=False))
+
+
+def side_by_side(g, row, is_v):
+    """The same where the heads of a token are side by side: [tokens, heads, head]."""
+    dtype, scale, group, _ = row
+    x = g.input(dtype, [TOKENS, HEADS, HEAD], layout_id=HEADS_V if is_v else HEADS_K)
+    kind = "f32" if scale else dtype
+    if scale:
+        scales = g.input(scale, [TOKENS, HEADS, HEAD // group], layout_id=HEADS_VALUES)
+        x = g.op("DynamicDequantize", [x, scales], kind, qtype="per_group",
+                 group_shape=[1, 1, group])
+    x = g.op("StaticTranspose", [x], kind, order=[1, 0, 2])
+    return g.op_to("StaticReshape", [x], [g.tensor(kind, [HEADS, 1, TOKENS, HEAD])],
+                   shape=[HEADS, 1, -1, HEAD], special_zero=False)[0]
+
+
+def decode_heads(row):
+    g = Graph(apply_to_int=True)
+    dtype = "f32" if row[1] else row[0]
+    q = g.input(dtype, [HEADS, QUERIES, 1, HEAD])
+    k = side_by_side(g, row, False)
+    scores = g.op("MatMul", [q, k], "f32", transpose_a=False, transpose_b=True)
+    scores = g.op("Multiply", [scores, g.input("f32", [1])], "f32")
+    p = g.op("SoftMax", [scores], dtype, axis=-1, mode="inf_as_zero")
+    v = side_by_side(g, row, True)
     return g.output(g.op("MatMul", [p, v], dtype, transpose_a=False, transpose_b=False))
 
 
@@ -91,6 +118,7 @@ def shift(row):
 def models():
     """Name -> graph."""
     return ({f"serving/decode-tiles-{name}": decode(row) for name, row in CACHES.items()} |
+            {f"serving/decode-heads-{name}": decode_heads(row) for name, row in CACHES.items()} |
             {f"serving/append-tiles-{name}": append(row) for name, row in CACHES.items()} |
             {f"serving/shift-tiles-{name}": shift(row) for name, row in CACHES.items()})
 
@@ -114,6 +142,28 @@ def decode_line(name, row, rows, mode, small, tokens=TOKENS):
             + ("" if small else " --cold-cache --min-time=0.3"))
 
 
+def heads_line(name, row, rows, mode, small, tokens=TOKENS):
+    """The same for decode_heads()."""
+    heads, queries, head = SMALL if small else (HEADS, QUERIES, HEAD)
+    graph = decode_heads(row)
+    tensors = {t["id"]: t for _, _, inputs, _ in graph.ops for t in inputs}
+    shapes = {}
+    for i in graph.inputs:
+        shape = list(tensors[i]["shape"])
+        if len(shape) == 3:
+            shape = [tokens, heads, head if shape[2] == HEAD else head // row[2]]
+        elif len(shape) == 4:
+            shape = [heads, queries, rows, head]
+        shapes[i] = "x".join(map(str, shape))
+    words = "+".join(f"{i}:{shape}" for i, shape in shapes.items())
+    attrs = "+".join(f"{i}:shape:{heads}x1x-1x{head}" for i, (kind, *_) in enumerate(graph.ops)
+                     if kind == "StaticReshape")
+    return (f"--mode={'C' if small else 'P'} --case=../../models/serving/decode-heads-{name}.json "
+            f"--in-shapes={words} --op-attrs={attrs} --expected-n-partitions=1 "
+            f"--partition-fpmath=0:{mode}:true"
+            + ("" if small else " --cold-cache --min-time=0.3"))
+
+
 def lists():
     """File name -> text."""
     check = ["# Attention over caches in tiles, appends and shifts of these, against the oracle."]
@@ -125,6 +175,9 @@ def lists():
         check += [decode_line(name, row, rows, mode, True, tokens) for tokens in SMALL_TOKENS
                   for rows in SMALL_ROWS for mode in modes]
         speed += [decode_line(name, row, rows, mode, False) for rows in ROWS for mode in modes]
+        check += [heads_line(name, row, rows, mode, True, tokens) for tokens in SMALL_TOKENS
+                  for rows in SMALL_ROWS for mode in modes]
+        speed += [heads_line(name, row, 1, mode, False) for mode in modes]
         for what in ("append", "shift"):
             case = f"--case=../../models/serving/{what}-tiles-{name}.json"
             check.append(f"--mode=C {case}")

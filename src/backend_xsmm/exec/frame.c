@@ -170,7 +170,7 @@ static void bound_from_lt(bound_t *b, const lt_t *lt)
 {
     b->dtype = lt->data_type;
     b->tiled = NOT_TILED;
-    b->block = b->block_stride = 0;
+    b->block = b->block_stride = b->heads = 0;
     b->ndims = lt->ndims < 0 ? 0 : lt->ndims;
     memcpy(b->dims, lt->dims, sizeof(b->dims));
     memcpy(b->strides, lt->strides, sizeof(b->strides));
@@ -190,6 +190,9 @@ static sinter_status_t resolve_value(const plan_t *plan, frame_mem_t *fm, int i)
     }
     bound_from_lt(b, &lt);
     b->tiled = pv->tiled;
+    if (pv->heads) {
+        b->heads = pv->kind == PV_VIEW ? fm->v[pv->base].heads : b->dims[b->ndims - 2];
+    }
     const bool shown = pv->kind != PV_VIEW || view_strides(pv->op, pv->shows, &fm->v[pv->base], b);
     if (!shown) {
         return sg_fail(

@@ -51,6 +51,7 @@ static void place(lowering_t *lo, int v, pv_kind_t kind, const lt_t *lt)
         const layout_t layout = layout_of(&lo->g->values[v].lt);
         lo->plan->values[v].tiled = layout.what;
         lo->plan->values[v].across = layout.across;
+        lo->plan->values[v].heads = layout.heads > 0;
         lo->plan->values[v].along = layout.along;
     }
     lo->placed[v] = true;
@@ -77,6 +78,8 @@ static bool place_view(lowering_t *lo, int v, int like, int base, const node_t *
     pv->op = op;
     pv->shows = shows;
     pv->port = like;
+    pv->tiled = lo->plan->values[base].tiled; /* a view of a cache, see graph/cache.h */
+    pv->heads = lo->plan->values[base].heads;
     lo->plan->view_order[lo->plan->n_views++] = v;
     return true;
 }
@@ -278,8 +281,10 @@ sinter_status_t lower_memory(lowering_t *lo)
     }
     for (int t = 0; t < graph_n_live(g); t++) {
         const node_t *n = &g->nodes[g->topo[t]];
-        if (lower_is_view(n) && !lo->placed[n->out[0]] && lo->spine[n->out[0]] == 0 &&
-            (g->values[n->out[0]].n_uses > 0 || g->values[n->out[0]].is_output)) {
+        if (n->kind == sinter_op_reorder && lower_reads_itself(lo, n)) { /* a cache as it lies */
+            place_view(lo, n->out[0], n->out[0], n->in[0], n, FORWARDS);
+        } else if (lower_is_view(n) && !lo->placed[n->out[0]] && lo->spine[n->out[0]] == 0 &&
+                   (g->values[n->out[0]].n_uses > 0 || g->values[n->out[0]].is_output)) {
             SG_TRY(look_at(lo, n));
         } else if (n->kind == sinter_op_concat) {
             SG_TRY(join_parts(lo, n));

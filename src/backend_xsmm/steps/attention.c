@@ -162,18 +162,6 @@ static sinter_status_t gathered(lowering_t *lo)
 
 /* ---- the step -------------------------------------------------------------------------------- */
 
-/* K or V: in tiles, where these are what its kernels read. */
-static sinter_status_t emit_cache(lowering_t *lo, const node_t *matmul, operand_t *op)
-{
-    SG_TRY(emit_operand(lo, matmul, 1, op));
-    if (graph_reads_cache(lo->g, matmul)) {
-        op->data = graph_packed_of(lo->g, op->data);
-        op->scale = op->scale < 0 ? -1 : graph_packed_of(lo->g, op->scale);
-        op->zp = op->zp < 0 ? -1 : graph_packed_of(lo->g, op->zp);
-    }
-    return sinter_success;
-}
-
 static sinter_status_t emit_inner(emitter_t *e, step_t *step)
 {
     lowering_t *lo = e->lo;
@@ -181,8 +169,8 @@ static sinter_status_t emit_inner(emitter_t *e, step_t *step)
                  *pv = &lo->g->nodes[lo->att.pv];
     attention_params_t *p = &step->p.attention;
     SG_TRY(emit_operand(lo, qk, 0, &p->q));
-    SG_TRY(emit_cache(lo, qk, &p->k));
-    SG_TRY(emit_cache(lo, pv, &p->v));
+    SG_TRY(emit_operand(lo, qk, 1, &p->k));
+    SG_TRY(emit_operand(lo, pv, 1, &p->v));
     p->trans_q = node_bool(qk, sinter_op_attr_transpose_a, false);
     p->trans_k = node_bool(qk, sinter_op_attr_transpose_b, false);
     p->trans_v = node_bool(pv, sinter_op_attr_transpose_b, false);
@@ -244,26 +232,40 @@ static double work(estimate_t *e, const problem_t *p)
     return estimate_elements(p, a->out_dims);
 }
 
+/* What a value is a view of; else the value. */
+static int shown_value(const plan_t *plan, int value)
+{
+    while (plan->values[value].kind == PV_VIEW) {
+        value = plan->values[value].base;
+    }
+    return value;
+}
+
+typedef struct sought {
+    const plan_t *plan;
+    int value;
+    bool found;
+} sought_t;
+
 static void find_value(void *to, int value, unsigned access)
 {
-    int *wanted = to;
+    sought_t *s = to;
     (void)access;
-    *wanted = value == *wanted ? -1 : *wanted;
+    s->found = s->found || (value >= 0 && shown_value(s->plan, value) == s->value);
 }
 
 /* Kernels that unpack a cache first gain nothing from tiles. */
 static void refuse_tiles(const plan_t *plan, const step_t *step, int value, textbuf_t *why)
 {
     const attention_params_t *p = &step->p.attention;
-    int wanted = value;
+    sought_t sought = {plan, value, false};
     bool read = false;
-    (void)plan;
-    see_operand(&p->k, STEP_READS, find_value, &wanted);
-    see_operand(&p->v, STEP_READS, find_value, &wanted);
+    see_operand(&p->k, STEP_READS, find_value, &sought);
+    see_operand(&p->v, STEP_READS, find_value, &sought);
     for (int i = 0; i < step->n_candidates; i++) {
         read = read || step->candidates[i].kernel->driver->reads_cache;
     }
-    if (wanted < 0 && !read) {
+    if (sought.found && !read) {
         text_add(why, "%s unpacks it", step->candidates[0].kernel->name);
     }
 }
@@ -273,7 +275,7 @@ static void report(const plan_t *plan, const step_t *step, textbuf_t *text)
 {
     const operand_t *const of[] = {&step->p.attention.k, &step->p.attention.v};
     for (int i = 0; i < 2; i++) {
-        const plan_value_t *v = &plan->values[of[i]->data];
+        const plan_value_t *v = &plan->values[shown_value(plan, of[i]->data)];
         if (v->tiled != NOT_TILED) {
             text_add(text, "  reads tensor %llu in tiles, as it was given\n",
                      (unsigned long long)v->lt.id);

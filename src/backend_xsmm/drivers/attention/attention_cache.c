@@ -5,12 +5,28 @@
 #include <string.h>
 
 #include "backend_xsmm/ukernels/few_rows.h"
+#include "base/fetch.h"
 #include "numeric/tiles_bulk.h"
 
 /* ---- binding --------------------------------------------------------------------------------- */
 
+/* How far apart matrices and blocks of 256 tokens are: all blocks of a matrix follow one another,
+ * or, where a block has the heads of its tokens, all its matrices do. some, all: bytes of a matrix
+ * of up to 256 tokens, and of all of them. */
+static void set_apart(int64_t heads, int64_t some, int64_t all, int64_t *matrix, int64_t *block)
+{
+    *matrix = heads > 0 ? some : all;
+    *block = heads > 0 ? heads * some : some;
+}
+
+static int64_t of_block(int64_t tokens)
+{
+    return at_most(tokens, TILES_BLOCK);
+}
+
 static void bind_plane(const groups_t *g, int64_t tokens, int groups, cache_plane_t *to)
 {
+    int64_t some = 0, all = 0;
     *to = (cache_plane_t){.first = {.data = g->data, .by_lines = 1, .columns = 1}};
     if (g->type == NULL) {
         to->first.data = NULL;
@@ -20,7 +36,23 @@ static void bind_plane(const groups_t *g, int64_t tokens, int groups, cache_plan
     if (g->type->cls == DTYPE_INT) { /* integers of any type are bytes */
         to->first.type = g->dtype == sinter_u8 ? TILES_U8 : TILES_S8;
     }
-    tiles_of_values(TILED_VALUES, g->dtype, groups, tokens, &to->matrix);
+    tiles_of_values(TILED_VALUES, g->dtype, groups, of_block(tokens), &some);
+    tiles_of_values(TILED_VALUES, g->dtype, groups, tokens, &all);
+    set_apart(g->heads, some, all, &to->matrix, &to->block);
+}
+
+/* The same of codes, and elements of the tensor from a matrix to the next one. */
+static void codes_apart(const matrices_t *op, bool is_v, int64_t *matrix, int64_t *block,
+                        int64_t *of_matrix)
+{
+    const groups_t *g = &op->base.codes;
+    const int64_t rows = op->dims[op->ndims - 2], columns = op->dims[op->ndims - 1];
+    const int bits = tiles_bits(g->tiled, g->dtype);
+    int64_t some = 0, all = 0;
+    tiles_of_codes(bits, is_v ? of_block(rows) : rows, is_v ? columns : of_block(columns), &some);
+    tiles_of_codes(bits, rows, columns, &all);
+    set_apart(g->heads, some, all, matrix, block);
+    *of_matrix = g->heads == 0 ? rows * columns : is_v ? columns : rows;
 }
 
 void cache_bind(features_t features, const matrices_t *op, bool is_v, bool ints, cache_side_t *to)
@@ -32,7 +64,7 @@ void cache_bind(features_t features, const matrices_t *op, bool is_v, bool ints,
     const bool scaled = m->scale.type != NULL;
     matrix_t codes = *m;
     codes.zp.type = is_v ? NULL : codes.zp.type;
-    *to = (cache_side_t){.head = (int)head, .of_matrix = tokens * head, .groups = 1};
+    *to = (cache_side_t){.head = (int)head, .groups = 1};
     if (is_v && scaled) { /* its scales go into the weights */
         codes.scale.row = (axis_t){0, 1};
     }
@@ -42,8 +74,7 @@ void cache_bind(features_t features, const matrices_t *op, bool is_v, bool ints,
     to->quant = quant_rows(floats);
     to->fn = eltwise_table(floats);
     tiled_bind(to->ints ? features : floats, &codes, rows, &to->b);
-    tiles_of_codes(tiles_bits(m->codes.tiled, m->codes.dtype), rows, columns, &to->matrix);
-    to->block = to->matrix / (is_v && tokens > TILES_BLOCK ? tokens / TILES_BLOCK : 1);
+    codes_apart(op, is_v, &to->matrix, &to->block, &to->of_matrix);
     if (scaled) {
         to->groups = (int)axis_groups(along, head);
         to->size = (int)(to->groups == 1 ? head : along->group);
@@ -103,15 +134,33 @@ static void load_plane(const cache_task_t *task, const cache_plane_t *plane, flo
 {
     const cache_side_t *side = task->side;
     tiles_plane_t from = plane->first;
-    const int64_t strip = task->token / TILES_COLUMNS, lines = tiles_strips(task->tokens);
+    const int64_t strip = task->token % TILES_BLOCK / TILES_COLUMNS,
+                  lines = tiles_strips(task->tokens);
     if (from.data == NULL) {
         return;
     }
-    from.data += matrix_of(task) * plane->matrix;
+    from.data += matrix_of(task) * plane->matrix + task->token / TILES_BLOCK * plane->block;
     side->b.table->values(&from, strip * side->groups, (int)lines * side->groups, unit, to);
 }
 
 static const float ones[TILES_COLUMNS] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+
+void cache_fetch(const cache_side_t *side, const matrix_t *m, int64_t token)
+{
+    enum { MOST = 1024 }; /* bytes, behind which the hardware finds the lines */
+    const int64_t matrix = side->of_matrix > 0 ? m->codes.first / side->of_matrix : 0,
+                  block = token / TILES_BLOCK;
+    const cache_plane_t *const planes[] = {&side->scale, &side->zp};
+    fetch_lines(side->b.data + matrix * side->matrix + block * side->block,
+                at_most(side->block, MOST));
+    for (int i = 0; i < 2; i++) {
+        const cache_plane_t *p = planes[i];
+        if (p->first.data != NULL) {
+            fetch_lines(p->first.data + matrix * p->matrix + block * p->block,
+                        at_most(at_most(p->matrix, p->block), MOST));
+        }
+    }
+}
 
 /* n tiles from `codes` on, without coefficients. */
 static tiles_strip_t strip_of(const cache_side_t *side, const unsigned char *codes, int n)
@@ -215,8 +264,9 @@ void cache_scores(const cache_task_t *task)
     const tiled_b_t *in = &k->b;
     const int rows = task->rows, tiles = (int)tiles_along(k->head),
               strips = (int)tiles_strips(task->tokens);
-    const unsigned char *codes =
-        in->data + matrix_of(task) * k->matrix + task->token / TILES_COLUMNS * in->strip;
+    const unsigned char *codes = in->data + matrix_of(task) * k->matrix +
+                                 task->token / TILES_BLOCK * k->block +
+                                 task->token % TILES_BLOCK / TILES_COLUMNS * in->strip;
     if (in->plain != sinter_data_type_undef) {
         for (int s = 0; s < strips; s++, codes += in->strip) {
             in->table->plain(codes, in->plain, tiles, b->q_floats, rows,
@@ -591,21 +641,23 @@ static bool has_all(const uint64_t *seen, int64_t token, int n)
 static void unpack_coefs(const groups_t *g, int64_t head, int64_t tokens, int64_t matrix, bool is_v,
                          int64_t token, int n, const uint64_t *seen, unsigned char *to, groups_t *m)
 {
-    int64_t bytes = 0, of_matrix = 0;
+    cache_plane_t plane;
+    int64_t strip = 0;
     if (g->type == NULL) {
         return;
     }
     const axis_t *along = is_v ? &g->column : &g->row;
     const int64_t groups = axis_groups(along, head);
     groups_t out = *g;
-    tiles_of_values(g->tiled, g->dtype, groups, TILES_COLUMNS, &bytes);
-    tiles_of_values(g->tiled, g->dtype, groups, tokens, &of_matrix);
+    bind_plane(g, tokens, (int)groups, &plane);
+    tiles_of_values(g->tiled, g->dtype, groups, TILES_COLUMNS, &strip);
     out.data = to;
     out.first = 0;
     out.row = (axis_t){CACHE_TOKENS, 1};
     out.column = (axis_t){1, 1};
-    tiles_unpack_values(g->data + matrix * of_matrix + token / TILES_COLUMNS * bytes, g->tiled,
-                        groups, n, &out);
+    tiles_unpack_values(g->data + matrix * plane.matrix + token / TILES_BLOCK * plane.block +
+                            token % TILES_BLOCK / TILES_COLUMNS * strip,
+                        g->tiled, groups, n, &out);
     if (seen != NULL) {
         clear_rows(to, groups, g->type->bits / 8, seen, token, n);
     }
@@ -618,24 +670,22 @@ void cache_unpack(features_t features, const matrices_t *op, bool is_v, int64_t 
                   const uint64_t *seen, const cache_unpacked_t *to, matrix_t *m)
 {
     const groups_t *codes = &op->base.codes;
+    int64_t apart, block, of_matrix;
+    codes_apart(op, is_v, &apart, &block, &of_matrix);
     const int64_t rows = op->dims[op->ndims - 2], columns = op->dims[op->ndims - 1],
                   tokens = is_v ? rows : columns, head = is_v ? columns : rows,
-                  matrix = head * tokens > 0 ? m->codes.first / (head * tokens) : 0;
-    const int bits = codes->type->bits, tile = tiles_bytes(bits);
-    int64_t bytes = 0;
+                  matrix = of_matrix > 0 ? m->codes.first / of_matrix : 0;
+    const unsigned char *from = codes->data + matrix * apart + token / TILES_BLOCK * block;
     groups_t out = *codes;
-    tiles_of_codes(bits, rows, columns, &bytes);
-    const unsigned char *from = codes->data + matrix * bytes;
     out.data = to->codes;
     out.first = 0;
     if (!is_v) {
         out.row = (axis_t){1, 1};
         out.column = (axis_t){head, 1};
-        tiles_bulk_unpack_codes(features, from + token / TILES_COLUMNS * codes->strip, TILED_CODES,
-                                head, n, &out);
+        tiles_bulk_unpack_codes(features, from + token % TILES_BLOCK / TILES_COLUMNS * codes->strip,
+                                TILED_CODES, head, n, &out);
     }
-    const int64_t blocks = tokens > TILES_BLOCK ? tokens / TILES_BLOCK : 1;
-    from += token / TILES_BLOCK * (bytes / blocks) + token % TILES_BLOCK / TILES_K * tile;
+    from += token % TILES_BLOCK / TILES_K * tiles_bytes(codes->type->bits);
     for (int64_t e = 0; e < head && is_v; e += TILES_COLUMNS, from += codes->strip) {
         const int some = head - e < TILES_COLUMNS ? (int)(head - e) : TILES_COLUMNS;
         out.first = e * CACHE_TOKENS;
@@ -644,8 +694,8 @@ void cache_unpack(features_t features, const matrices_t *op, bool is_v, int64_t 
         tiles_bulk_unpack_codes(features, from, TILED_CODES, n, some, &out);
     }
     seen = seen != NULL && !has_all(seen, token, n) ? seen : NULL;
-    if (is_v && seen != NULL && codes->type->cls == DTYPE_FLOAT && bits % 8 == 0) {
-        clear_rows(to->codes, head, bits / 8, seen, token, n);
+    if (is_v && seen != NULL && codes->type->cls == DTYPE_FLOAT && codes->type->bits % 8 == 0) {
+        clear_rows(to->codes, head, codes->type->bits / 8, seen, token, n);
     }
     m->codes.data = to->codes;
     m->codes.first = -token * (is_v ? 1 : head);

@@ -26,20 +26,19 @@ enum {
 
 /* Scales, zero points or offsets of tokens. */
 typedef struct cache_plane {
-    tiles_plane_t first; /* of the first matrix; data NULL: there are none */
-    int64_t matrix;      /* bytes from a matrix to the next one */
+    tiles_plane_t first;   /* of the first matrix; data NULL: there are none */
+    int64_t matrix, block; /* bytes from a matrix, and a block of tokens, to the next one */
 } cache_plane_t;
 
 /* K or V of one execute. */
 typedef struct cache_side {
-    tiled_b_t b;               /* its codes; of K, how its coefficients belong to tiles */
-    bool ints;                 /* products are of integers */
-    int64_t matrix;            /* bytes of codes from a matrix to the next one, */
-    int64_t block;             /* and of V from a block of tokens to the next one */
-    int64_t of_matrix;         /* and elements */
-    int head, groups, size;    /* elements; groups of coefficients along it, and elements of each */
-    bool checks_tiny;          /* scales may be so small that weights lose bits to them */
-    bool may_be_odd;           /* codes may be infinite or NaN */
+    tiled_b_t b;            /* its codes; of K, how its coefficients belong to tiles */
+    bool ints;              /* products are of integers */
+    int64_t matrix, block;  /* bytes of codes from a matrix, and a block of tokens, to the next */
+    int64_t of_matrix;      /* elements of the tensor from a matrix to the next one */
+    int head, groups, size; /* elements; groups of coefficients along it, and elements of each */
+    bool checks_tiny;       /* scales may be so small that weights lose bits to them */
+    bool may_be_odd;        /* codes may be infinite or NaN */
     float unit[TILES_COLUMNS]; /* of codes in integers; 1 in floats */
     bool raises; /* zero points of V become `less` of tiles_strip_t that is whole, with */
     float less[2][TILES_K];      /* tiles_less of codes that are not raised, or of raised ones */
@@ -108,6 +107,8 @@ void cache_unpack(features_t features, const matrices_t *op, bool is_v, int64_t 
 size_t cache_buffers(int rows, int64_t head, unsigned char *scratch, cache_buffers_t *out);
 /* is_v: tokens are rows of V, and columns of K. */
 void cache_bind(features_t features, const matrices_t *op, bool is_v, bool ints, cache_side_t *to);
+/* Prefetches what the block of 256 tokens that begins with `token` begins with. */
+void cache_fetch(const cache_side_t *side, const matrix_t *m, int64_t token);
 /* The queries of an item, task->x, as the products want them. */
 void cache_queries(const cache_task_t *task);
 void cache_scores(const cache_task_t *task);

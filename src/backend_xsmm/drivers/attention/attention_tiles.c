@@ -465,6 +465,11 @@ void attention_fetch_tiles(const task_t *t, int r0, int64_t t0, int64_t end)
 {
     const int64_t n = at_most(end - t0, t->c->tk), from = t0 + n * r0 / t->rows,
                   to = t0 + n * at_most(r0 + t->c->strip, t->rows) / t->rows;
+    if (t->c->cache) {
+        cache_fetch(&t->st->k_cache, &t->k, t0);
+        cache_fetch(&t->st->v_cache, &t->v, t0);
+        return;
+    }
     if (!is_decoded(&t->st->k_side) && t->k.codes.row.stride == 1 && t->c->unpacks_k.bits == 0) {
         const groups_t tokens = groups_transposed(&t->k.codes);
         fetch_rows(&tokens, from, to, 0, t->st->d.D);

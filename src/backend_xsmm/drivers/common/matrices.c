@@ -111,6 +111,7 @@ static void bind_strips(const operand_t *op, const frame_t *frame, int64_t K, gr
             continue;
         }
         g->tiled = frame->v[values[i]].tiled;
+        g->heads = frame->v[values[i]].heads;
         if (!tiles_are_values(g->tiled)) {
             const int64_t block = g->tiled == TILED_BLOCKS && K > TILES_BLOCK ? TILES_BLOCK : K;
             tiles_of_codes(tiles_bits(g->tiled, g->dtype), block, TILES_COLUMNS, &g->strip);

@@ -428,8 +428,10 @@ static sinter_status_t scatter_choose(const kernel_t *self, const problem_t *pro
     }
     st->tiles = st->data->tiled != NOT_TILED ? &problem->plan->values[p->data].lt : NULL;
     if (st->tiles != NULL) { /* tokens whose codes share bytes go to one share */
-        st->layout = layout_of(st->tiles);
-        layout_bytes(st->tiles, &st->bytes);
+        lt_t lt = *st->tiles;
+        memcpy(lt.dims, st->data->dims, sizeof lt.dims);
+        st->layout = layout_of(&lt);
+        layout_bytes(&lt, &st->bytes);
         st->of_matrix = st->outer > 0 ? st->bytes / st->outer : 0;
         choice->shares_bytes = false;
     }
@@ -528,25 +530,29 @@ static void scatter_line_of_tiles(const scatter_state_t *st, const slots_t *s, i
 {
     const layout_t *l = &st->layout;
     const bool columns = l->across == st->axis;
+    const int64_t heads = l->heads > 0 ? l->heads : 1, matrix = st->of_matrix / (l->blocks * heads),
+                  block = columns ? l->N : l->K; /* tokens */
     const axis_t tokens = {st->updates->strides[st->axis], 1},
-                 head = {st->updates->strides[st->axis + 1], 1};
-    const groups_t from = {.data = st->updates->data,
-                           .type = dtype_traits(st->updates->dtype),
-                           .dtype = st->updates->dtype,
-                           .first = s->from,
-                           .row = columns ? head : tokens,
-                           .column = columns ? tokens : head};
+                 head = {st->updates->strides[st->updates->ndims - 1], 1};
+    groups_t from = {.data = st->updates->data,
+                     .type = dtype_traits(st->updates->dtype),
+                     .dtype = st->updates->dtype,
+                     .row = columns ? head : tokens,
+                     .column = columns ? tokens : head};
     unsigned char *to = st->out->data + outer * st->of_matrix;
     for (int64_t i = 0; i < st->rows; i++) {
         const int64_t slot = slot_of(st, s->first, i);
         if (slot < 0 || !is_ours(s, slot / TILES_K)) {
             continue;
         }
-        if (columns) {
-            tiles_put_column(&from, i, l->what, l->K, slot, to);
-        } else { /* of one block */
-            tiles_put_row(&from, i, l->K, l->N, slot % l->K,
-                          to + slot / l->K * (st->of_matrix / l->blocks));
+        unsigned char *at = to + slot / block * heads * matrix;
+        for (int64_t h = 0; h < heads; h++, at += matrix) {
+            from.first = s->from + h * st->updates->strides[st->updates->ndims - 2];
+            if (columns) {
+                tiles_put_column(&from, i, l->what, l->K, slot % block, at);
+            } else {
+                tiles_put_row(&from, i, l->K, l->N, slot % block, at);
+            }
         }
     }
 }

@@ -1,5 +1,7 @@
 /* Reorder between tiles and strides: threads share the strips of columns, which lie one behind the
  * other in tiles. */
+#include <string.h>
+
 #include "backend_xsmm/kernel.h"
 #include "base/status.h"
 #include "graph/layout.h"
@@ -26,6 +28,10 @@ static bool shares_bytes(const reorder_state_t *st)
     const layout_t *l = &st->layout;
     const int64_t bits = dtype_traits(st->strided.data_type)->bits,
                   row = l->along < 0 ? 0 : st->strided.strides[l->along];
+    if (l->heads > 1 && !st->packs &&
+        st->strided.strides[st->strided.ndims - 2] * bits % 8 != 0) { /* of two heads */
+        return true;
+    }
     return !st->packs && (l->N > TILES_COLUMNS || l->matrices > 1) && l->K > 1 &&
            st->strided.strides[l->across] == 1 && row * bits % 8 != 0;
 }
@@ -49,6 +55,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     const int tiled = st->packs ? r->out : r->in, strided = st->packs ? r->in : r->out;
     const bound_t *b = &p->frame->v[strided];
     st->tiles = p->plan->values[tiled].lt;
+    memcpy(st->tiles.dims, b->dims, sizeof b->dims);
     st->strided = st->tiles;
     lt_set_dims(&st->strided, b->dims, b->strides);
     st->tiles_data = p->frame->v[tiled].data;
