@@ -53,6 +53,7 @@ void gs_memory_free(void *memory, size_t size)
 
 static void free_buffer(ggml_backend_buffer_t buffer)
 {
+    gs_forget_heads(buffer->context, buffer->size);
     gs_memory_free(buffer->context, buffer->size);
 }
 

@@ -240,6 +240,13 @@ static void measure(const gs_tensors_t *tensors, const gs_input_t *in, sinter_di
                     sinter_dim_t *strides)
 {
     const tensor_t *t = tensors->list[in->tensor], *seen = tensors->list[in->strides_of];
+    if (in->heads.head > 0) {
+        dims[0] = tensors->list[in->size_of[0]]->ne[in->size_dim[0]];
+        dims[1] = t->ne[0] / in->heads.head;
+        dims[2] = in->heads.head / plane_group(t, in->plane);
+        memset(strides, 0, 3 * sizeof(*strides)); /* it has none */
+        return;
+    }
     for (int i = 0; i < in->rank; i++) {
         const int size = in->size_dim[i], stride = in->stride_dim[i];
         const tensor_t *of = tensors->list[in->size_of[i]];
@@ -276,7 +283,10 @@ static void describe(const gs_builder_t *b, const gs_input_t *in, lt_t *lt)
             open = true;
         }
     }
-    if (in->plane >= 0 && gs_in_tiles(gs_root(t))) {
+    if (in->heads.head > 0) {
+        sinter_logical_tensor_init(lt, in->id, type, in->rank, dims, property);
+        gs_heads_plane(in->heads, in->plane, lt);
+    } else if (in->plane >= 0 && gs_in_tiles(gs_root(t))) {
         sinter_logical_tensor_init(lt, in->id, type, in->rank, dims, property);
         gs_tile_plane(gs_layout_of(t->type), in->plane, lt);
     } else if (open && !in->keeps_strides) {
@@ -300,11 +310,23 @@ gs_input_t gs_input_in_order(const gs_builder_t *b, const tensor_t *t, int plane
     return in;
 }
 
+gs_input_t gs_input_of_heads(const gs_builder_t *b, const tensor_t *root, int plane,
+                             gs_heads_t heads, const tensor_t *rows, int dim)
+{
+    return (gs_input_t){.tensor = gs_tensors_find(b->tensors, root),
+                        .plane = plane,
+                        .heads = heads,
+                        .rank = 3,
+                        .strides_of = gs_tensors_find(b->tensors, root),
+                        .size_of = {gs_tensors_find(b->tensors, rows)},
+                        .size_dim = {dim, -1, -1}};
+}
+
 /* The same memory and, in all runs that the graph serves, the same dims. */
 static bool same_input(const gs_builder_t *b, const gs_input_t *x, const gs_input_t *y)
 {
     bool same = x->tensor == y->tensor && x->plane == y->plane && x->rank == y->rank &&
-                x->strides_of == y->strides_of;
+                x->strides_of == y->strides_of && x->heads.head == y->heads.head;
     for (int i = 0; i < x->rank && same; i++) {
         same = x->size_dim[i] == y->size_dim[i] && x->stride_dim[i] == y->stride_dim[i] &&
                x->stride[i] == y->stride[i] && dim_of_input(b, x, i) == dim_of_input(b, y, i);

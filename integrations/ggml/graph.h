@@ -5,6 +5,7 @@
 
 #include <sinter/sinter.h>
 
+#include "layout.h"
 #include "relaid.h"
 #include "tensors.h"
 
@@ -20,8 +21,11 @@ enum { GS_LOWER_HALVES = -2 };
  * dim of 1, a stride_dim below 0 a stride of stride[i] elements. */
 typedef struct gs_input {
     uint64_t id;
-    int tensor;     /* in the list; -1: constants of the graph's own */
-    int plane;      /* -1: plain elements; or GS_LOWER_HALVES */
+    int tensor; /* in the list; -1: constants of the graph's own */
+    int plane;  /* -1: plain elements; or GS_LOWER_HALVES */
+    /* Of a cache in tiles, of which rank is 3: the first dim is the tokens, the others are those of
+     * all heads. */
+    gs_heads_t heads;
     void *own;      /* f32 or s32 */
     int rank;       /* of constants: how many */
     int strides_of; /* the tensor, or another one that sees its memory with more dims */
@@ -117,6 +121,10 @@ bool gs_has_open(const gs_builder_t *b, const tensor_t *t);
  * and stride 0; dims of size 1 may be left out. */
 gs_input_t gs_input_in_order(const gs_builder_t *b, const tensor_t *t, int plane, int rank,
                              const int *order);
+/* The input that is a plane of a cache in tiles: as many of its first tokens as dim `dim` of `rows`
+ * has elements. */
+gs_input_t gs_input_of_heads(const gs_builder_t *b, const tensor_t *root, int plane,
+                             gs_heads_t heads, const tensor_t *rows, int dim);
 /* Takes an input into the graph, unless one that is always the same is there, and describes it. */
 bool gs_add_input(gs_builder_t *b, gs_input_t in, lt_t *lt);
 /* Constants of the graph's own. */

@@ -566,17 +566,163 @@ static void convert(const gs_layout_t *layout, bool pack, size_t count, uint8_t 
     }
 }
 
-/* ---- strips of 16 rows of tiles -------------------------------------------------------------- */
+/* ---- caches in tiles ------------------------------------------------------------------------- */
 
-/* The planes of one strip, row by row. */
+enum { BLOCK_TOKENS = 256 };
+
+/* Caches in tiles by their memory: a host that works for others (rpc-server) has new tensors in
+ * each graph. */
+typedef struct cache {
+    const void *data;
+    enum ggml_type type;
+    int64_t ne[2];
+    gs_heads_t heads;
+    bool waits;
+} cache_t;
+
+static struct {
+    pthread_mutex_t lock;
+    cache_t *list;
+    int count, capacity;
+    uint64_t changes;
+} caches = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Whether the shape and the type of a tensor suit that. */
+static bool may_be_cache(const struct ggml_tensor *root)
+{
+    return may_tile(root) && !must_tile(root) && root->ne[2] == 1;
+}
+
+/* The place of a cache in the list, which is locked; -1: it is not there. */
+static int find_cache(const struct ggml_tensor *root)
+{
+    int at = caches.count - 1;
+    while (at >= 0 &&
+           (caches.list[at].data != root->data || caches.list[at].type != root->type ||
+            caches.list[at].ne[0] != root->ne[0] || caches.list[at].ne[1] != root->ne[1])) {
+        at--;
+    }
+    return at;
+}
+
+gs_heads_t gs_heads_of(const struct ggml_tensor *root)
+{
+    gs_heads_t heads = {false, 0};
+    if (may_be_cache(root)) {
+        pthread_mutex_lock(&caches.lock);
+        const int at = find_cache(root);
+        heads = at >= 0 ? caches.list[at].heads : heads;
+        pthread_mutex_unlock(&caches.lock);
+    }
+    return heads;
+}
+
+bool gs_heads_wait(const struct ggml_tensor *root, bool refused)
+{
+    pthread_mutex_lock(&caches.lock);
+    const int at = find_cache(root);
+    const bool waits = at >= 0 && caches.list[at].waits;
+    if (at >= 0) {
+        caches.list[at].waits = refused;
+    }
+    pthread_mutex_unlock(&caches.lock);
+    return waits;
+}
+
+uint64_t gs_heads_changes(void)
+{
+    pthread_mutex_lock(&caches.lock);
+    const uint64_t changes = caches.changes;
+    pthread_mutex_unlock(&caches.lock);
+    return changes;
+}
+
+void gs_forget_heads(const void *memory, size_t size)
+{
+    const uintptr_t begin = (uintptr_t)memory, end = begin + size;
+    pthread_mutex_lock(&caches.lock);
+    for (int i = caches.count - 1; i >= 0; i--) {
+        if ((uintptr_t)caches.list[i].data >= begin && (uintptr_t)caches.list[i].data < end) {
+            caches.list[i] = caches.list[--caches.count];
+        }
+    }
+    pthread_mutex_unlock(&caches.lock);
+}
+
+const char *gs_refuses_heads(const struct ggml_tensor *root, gs_heads_t heads)
+{
+    return !may_be_cache(root) ? "it is no matrix of a quantised type"
+           : heads.head % TILE_ELEMENTS != 0 || root->ne[0] % heads.head != 0
+               ? "its heads are no multiples of 32 elements"
+           : root->ne[1] % (root->ne[1] > BLOCK_TOKENS ? BLOCK_TOKENS : TILE_ELEMENTS) != 0
+               ? "it has room for tokens that are no multiple of 256"
+               : NULL;
+}
+
+bool gs_heads_plane(gs_heads_t heads, int plane, sinter_logical_tensor_t *lt)
+{
+    return sinter_logical_tensor_set_weights_layout(lt,
+                                                    plane != GS_CODES ? sinter_weights_heads_values
+                                                    : heads.is_v      ? sinter_weights_heads_v
+                                                                      : sinter_weights_heads_k,
+                                                    0, 0) == sinter_success;
+}
+
+/* Notes how a cache lies. false: out of memory. */
+static bool note_heads(const struct ggml_tensor *root, gs_heads_t heads)
+{
+    pthread_mutex_lock(&caches.lock);
+    int at = find_cache(root);
+    if (at < 0 && caches.count == caches.capacity) {
+        const int more = caches.capacity > 0 ? 2 * caches.capacity : 64;
+        cache_t *list = realloc(caches.list, (size_t)more * sizeof(*list));
+        caches.list = list ? list : caches.list;
+        caches.capacity = list ? more : caches.capacity;
+    }
+    at = at < 0 && caches.count < caches.capacity ? caches.count++ : at;
+    if (at >= 0) {
+        const bool waits = heads.head == 0;
+        caches.list[at] =
+            (cache_t){root->data, root->type, {root->ne[0], root->ne[1]}, heads, waits};
+        caches.changes++;
+    }
+    pthread_mutex_unlock(&caches.lock);
+    return at >= 0;
+}
+
+bool gs_set_heads(const struct ggml_tensor *root, gs_heads_t heads)
+{
+    const gs_heads_t before = gs_heads_of(root);
+    const size_t count = (size_t)ggml_nrows(root) * blocks_of_row(root);
+    uint8_t *blocks = malloc(ggml_nbytes(root));
+    bool ok = blocks && gs_pack_blocks(root, 0, count, blocks) && note_heads(root, heads);
+    if (ok && !gs_unpack_blocks(root, 0, count, blocks)) { /* it may be there in part */
+        ok = false;
+        note_heads(root, before);
+        gs_unpack_blocks(root, 0, count, blocks);
+    }
+    free(blocks);
+    return ok;
+}
+
+/* ---- rows of tiles --------------------------------------------------------------------------- */
+
+/* Some rows of a tensor in tiles whose tiles are together: 16 of a matrix, or 256 tokens of a
+ * cache. Their planes, row by row. */
 typedef struct strip {
+    int64_t rows;
+    gs_heads_t heads;
     uint8_t *memory, *planes[GS_PLANES];
 } strip_t;
 
 static bool strip_open(const struct ggml_tensor *root, strip_t *s)
 {
     const gs_layout_t *layout = gs_layout_of(root->type);
-    const size_t blocks = TILE_ROWS * blocks_of_row(root);
+    s->heads = gs_heads_of(root);
+    s->rows = s->heads.head == 0           ? TILE_ROWS
+              : root->ne[1] < BLOCK_TOKENS ? root->ne[1]
+                                           : BLOCK_TOKENS;
+    const size_t blocks = (size_t)s->rows * blocks_of_row(root);
     size_t bytes = 0, at[GS_PLANES];
     for (int p = 0; p < GS_PLANES; p++) {
         at[p] = bytes;
@@ -594,20 +740,27 @@ static bool move_plane(const struct ggml_tensor *root, const strip_t *s, int pla
                        bool to_tiles)
 {
     const gs_layout_t *layout = gs_layout_of(root->type);
-    const int64_t left = ggml_nrows(root) - row, rows = left < TILE_ROWS ? left : TILE_ROWS;
+    const bool cache = s->heads.head > 0;
+    const int64_t left = ggml_nrows(root) - row, rows = left < s->rows ? left : s->rows,
+                  group = gs_plane_group(layout, plane);
     const size_t blocks = (size_t)row * blocks_of_row(root);
-    const int bytes = bytes_in_tiles(&layout->planes[plane]);
+    const int bytes = cache ? layout->planes[plane].bytes : bytes_in_tiles(&layout->planes[plane]);
     uint8_t *tiles = (uint8_t *)root->data + gs_plane_offset(root, plane) + blocks * (size_t)bytes;
-    const sinter_dim_t dims[2] = {rows, root->ne[0] / gs_plane_group(layout, plane)};
+    const sinter_dim_t matrix[2] = {rows, root->ne[0] / group},
+                       of_heads[3] = {rows, cache ? root->ne[0] / s->heads.head : 0,
+                                      s->heads.head / group};
     sinter_logical_tensor_t lines, strips;
     sinter_tensor_t *a = NULL, *b = NULL;
     if (layout->planes[plane].type == sinter_data_type_undef) {
         return true;
     }
-    bool ok = sinter_logical_tensor_init(&lines, 0, layout->planes[plane].type, 2, dims,
+    bool ok = sinter_logical_tensor_init(&lines, 0, layout->planes[plane].type, cache ? 3 : 2,
+                                         cache ? of_heads : matrix,
                                          sinter_tensor_property_undef) == sinter_success;
     strips = lines;
-    ok = ok && gs_tile_plane(layout, plane, &strips) &&
+    ok = ok &&
+         (cache ? gs_heads_plane(s->heads, plane, &strips)
+                : gs_tile_plane(layout, plane, &strips)) &&
          sinter_tensor_create(&a, gs_engine(), &lines, s->planes[plane], SINTER_BYTES_TRUSTED) ==
              sinter_success &&
          sinter_tensor_create(&b, gs_engine(), &strips, tiles, SINTER_BYTES_TRUSTED) ==
@@ -633,10 +786,10 @@ static bool convert_tiles(const struct ggml_tensor *root, bool pack, size_t firs
 {
     static pthread_mutex_t parts = PTHREAD_MUTEX_INITIALIZER; /* two may be of one strip */
     const gs_layout_t *layout = gs_layout_of(root->type);
-    const size_t row = blocks_of_row(root), whole = TILE_ROWS * row,
-                 all = (size_t)ggml_nrows(root) * row;
     strip_t s;
     bool ok = strip_open(root, &s);
+    const size_t row = blocks_of_row(root), whole = (size_t)s.rows * row,
+                 all = (size_t)ggml_nrows(root) * row;
     for (size_t done = 0, n; ok && done < count; done += n) {
         const size_t strip = (first + done) / whole * whole, skip = first + done - strip,
                      room = (all - strip < whole ? all - strip : whole) - skip;
@@ -671,7 +824,7 @@ bool gs_unpack_blocks(const struct ggml_tensor *root, size_t first, size_t count
 {
     const gs_layout_t *layout = gs_layout_of(root->type);
     uint8_t *planes[GS_PLANES], *from = (uint8_t *)(uintptr_t)blocks;
-    if (gs_in_tiles(root)) {
+    if (gs_in_tiles(root) || gs_heads_of(root).head > 0) {
         return convert_tiles(root, false, first, count, from);
     }
     begin_of_block(root, first, planes);
@@ -682,7 +835,7 @@ bool gs_unpack_blocks(const struct ggml_tensor *root, size_t first, size_t count
 bool gs_pack_blocks(const struct ggml_tensor *root, size_t first, size_t count, uint8_t *blocks)
 {
     uint8_t *planes[GS_PLANES];
-    if (gs_in_tiles(root)) {
+    if (gs_in_tiles(root) || gs_heads_of(root).head > 0) {
         return convert_tiles(root, true, first, count, blocks);
     }
     begin_of_block(root, first, planes);

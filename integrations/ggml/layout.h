@@ -6,7 +6,10 @@
  * codes, scales and offsets have the opaque layout that Sinter's MatMul reads fastest, in memory of
  * the same size but for rows up to a multiple of 16. Several matrices of a tensor (experts) are in
  * tiles as one with all of their rows, if each has a multiple of 16. Matrices of Q2_K, Q3_K, Q5_K,
- * Q6_K and IQ4_XS are in tiles in every buffer. */
+ * Q6_K and IQ4_XS are in tiles in every buffer.
+ *
+ * Caches of attention are in planes until a graph reads their heads (heads.h). Their planes are
+ * then tiles of [tokens, heads, head], in the same memory. */
 #ifndef SINTER_GGML_LAYOUT_H
 #define SINTER_GGML_LAYOUT_H
 
@@ -58,6 +61,28 @@ size_t gs_tensor_bytes(const struct ggml_tensor *tensor);
 void gs_use_tiles(struct ggml_tensor *root);
 /* Of a tensor in a buffer of ours, or one that has no place yet. */
 bool gs_in_tiles(const struct ggml_tensor *root);
+/* How a cache lies in tiles: as K or V, with heads of so many elements. */
+typedef struct gs_heads {
+    bool is_v;
+    int64_t head; /* 0: it is in planes */
+} gs_heads_t;
+
+/* Of a tensor that is not a view. */
+gs_heads_t gs_heads_of(const struct ggml_tensor *root);
+/* NULL, or why a cache cannot lie so. */
+const char *gs_refuses_heads(const struct ggml_tensor *root, gs_heads_t heads);
+/* Lays a cache out anew. false: out of memory, and it lies as it did. */
+bool gs_set_heads(const struct ggml_tensor *root, gs_heads_t heads);
+/* Whether a cache that was in tiles has been refused them since this was asked last; else a graph
+ * in two parts, of which one refuses them, would lay it out anew in each run. */
+bool gs_heads_wait(const struct ggml_tensor *root, bool refused);
+/* How often that has happened in this process. */
+uint64_t gs_heads_changes(void);
+/* Memory that is freed has no caches. */
+void gs_forget_heads(const void *memory, size_t size);
+/* Gives a plane of such a cache, [tokens, heads, elements or groups], its layout. false: Sinter has
+ * none. */
+bool gs_heads_plane(gs_heads_t heads, int plane, sinter_logical_tensor_t *lt);
 /* Blocks of a tensor that is not a view, to planes or tiles and back. Several threads may do so at
  * once for other blocks. false: out of memory. */
 bool gs_unpack_blocks(const struct ggml_tensor *root, size_t first, size_t count,

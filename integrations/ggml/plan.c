@@ -5,6 +5,7 @@
 
 #include "cuts.h"
 #include "engine.h"
+#include "heads.h"
 #include "layout.h"
 #include "ops.h"
 #include "twins.h"
@@ -56,6 +57,7 @@ struct gs_plans {
     /* The graph of the last call, if the host has numbered it: the number changes with all that
      * moves. */
     uint64_t uid;
+    uint64_t changes; /* of caches that had been laid out anew before */
     plan_t *last;
     gs_tensors_t last_tensors;
     gs_cuts_t cuts;
@@ -82,6 +84,8 @@ static uint64_t structure_of(const gs_tensors_t *tensors)
         bits |= (uint64_t)(buffer && buffer->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS) << 10;
         bits |= (uint64_t)((t->flags & GGML_TENSOR_FLAG_OUTPUT) != 0) << 11;
         bits |= (uint64_t)gs_in_tiles(gs_root(t)) << 12;
+        const gs_heads_t heads = gs_heads_of(t);
+        bits |= (uint64_t)heads.is_v << 13 | (uint64_t)heads.head << 40;
         hash = gs_mix(hash, bits);
         hash = gs_mix(hash, (uint64_t)gs_tensors_find(tensors, gs_root(t)));
         if (t->view_src) {
@@ -571,7 +575,8 @@ static enum ggml_status compute(gs_plans_t *plans, sinter_stream_t *stream, tens
     if (!gs_tensors_collect(&tensors, nodes, n_nodes, graph)) {
         return GGML_STATUS_ALLOC_FAILED;
     }
-    if (!gs_twins_collect(&tensors)) {
+    /* Nodes one by one belong to a plan that relies on how caches lie. */
+    if (!gs_twins_collect(&tensors) || (graph && !gs_arrange_heads(&tensors))) {
         gs_tensors_free(&tensors);
         return GGML_STATUS_ALLOC_FAILED;
     }
@@ -582,6 +587,7 @@ static enum ggml_status compute(gs_plans_t *plans, sinter_stream_t *stream, tens
     if (graph && graph->uid && status == GGML_STATUS_SUCCESS) {
         gs_tensors_free(&plans->last_tensors);
         plans->uid = graph->uid;
+        plans->changes = gs_heads_changes();
         plans->last = plan;
         plans->last_tensors = tensors;
     } else {
@@ -609,7 +615,7 @@ enum ggml_status gs_plans_compute(gs_plans_t *plans, sinter_stream_t *stream,
                                   struct ggml_cgraph *graph)
 {
     gs_cuts_note(&plans->cuts, graph);
-    if (graph->uid && graph->uid == plans->uid) {
+    if (graph->uid && graph->uid == plans->uid && plans->changes == gs_heads_changes()) {
         plans->hits++;
         if (!gs_twins_renew(&plans->last_tensors)) {
             return GGML_STATUS_ALLOC_FAILED;

@@ -424,11 +424,12 @@ static bool slots_of_parts(gs_builder_t *b, const tensor_t *slots, const gs_slot
 }
 
 /* A cache as the first node that reads it sees it: [rows, elements]; with parts for sequences
- * [streams, rows, elements]; as columns [streams, elements, rows]. */
+ * [streams, rows, elements]; as columns [streams, elements, rows]; in tiles [rows, heads, head]. */
 typedef struct table {
     seen_t seen;
-    gs_slots_t parts; /* columns: elements, or 0 */
-    int rank;         /* 2, or 3: slots are those of parts */
+    gs_heads_t heads; /* in tiles */
+    gs_slots_t parts; /* where slots are those of parts. columns: elements, or 0 */
+    int rank;
 } table_t;
 
 static table_t table_of(const gs_builder_t *b, const tensor_t *t)
@@ -436,6 +437,11 @@ static table_t table_of(const gs_builder_t *b, const tensor_t *t)
     const tensor_t *root = gs_root(t);
     table_t table = {.seen = seen_of(b, t), .rank = 2};
     const tensor_t *view = table.seen.view;
+    table.heads = gs_layout_of(t->type) ? gs_heads_of(root) : (gs_heads_t){false, 0};
+    if (table.heads.head > 0) {
+        table.rank = 3;
+        return table;
+    }
     if (view && (table.seen.columns || has_parts(t))) {
         table.rank = 3;
         table.parts = (gs_slots_t){
@@ -460,6 +466,10 @@ static gs_input_t input_of(const gs_builder_t *b, const tensor_t *t, const table
                            int plane)
 {
     const seen_t *seen = &table->seen;
+    if (table->heads.head > 0) {
+        return gs_input_of_heads(b, gs_root(t), plane, table->heads, seen->view ? seen->view : t,
+                                 seen->view ? dim_of(seen, 2) : 1);
+    }
     if (!seen->view) {
         return gs_input_in_order(b, t, plane, 2, gs_plain_order(2));
     }
@@ -485,6 +495,11 @@ static bool use_rows(gs_builder_t *b, const tensor_t *t, const table_t *table, l
     lt_t x, y;
     if (!gs_use_plain(b, from, 2, &x)) {
         return false;
+    }
+    if (table->heads.head > 0) {
+        const sinter_dim_t dims[2] = {gs_dim(b, from, 1), t->ne[0]},
+                           heads[3] = {dims[0], t->ne[0] / table->heads.head, table->heads.head};
+        return gs_reshape(b, &x, dims, 2, heads, 3, rows);
     }
     if (table->rank == 2) {
         *rows = x;
@@ -513,14 +528,14 @@ static bool translate_set_rows(gs_builder_t *b, const tensor_t *t)
     const gs_layout_t *layout = gs_layout_of(t->type);
     const int root_index = gs_tensors_find(b->tensors, root);
     const table_t table = table_of(b, t);
-    const int axis = table.rank == 2 ? 0 : table.seen.columns ? 2 : 1;
+    const int axis = table.parts.streams == 0 ? 0 : table.seen.columns ? 2 : 1;
     if (root_index < 0 || gs_version_of(b, t) || gs_in_graph(b, t->src[2])) {
         return gs_fail(b, "memory that is written twice");
     }
     lt_t rows, slots, y, new[GS_PLANES], after[GS_PLANES];
     if (!use_rows(b, t, &table, &rows) ||
-        !(table.rank == 2 ? gs_use_plain(b, t->src[1], 1, &slots)
-                          : slots_of_parts(b, t->src[1], &table.parts, &slots))) {
+        !(table.parts.streams == 0 ? gs_use_plain(b, t->src[1], 1, &slots)
+                                   : slots_of_parts(b, t->src[1], &table.parts, &slots))) {
         return false;
     }
     if (layout) {
@@ -570,9 +585,13 @@ static bool translate_set_rows(gs_builder_t *b, const tensor_t *t)
     const sinter_dim_t cells = seen->columns ? gs_dim(b, view, 0)
                                : view        ? gs_dim(b, view, dim_of(seen, 2))
                                              : gs_dim(b, t, 1);
-    version.dims[0] = table.parts.streams;
-    version.dims[table.rank - 2] = seen->columns ? root->ne[0] : cells;
-    version.dims[table.rank - 1] = seen->columns ? cells : t->ne[0];
+    version.dims[0] = table.heads.head > 0 ? cells : table.parts.streams;
+    version.dims[table.rank - 2] = table.heads.head > 0 ? t->ne[0] / table.heads.head
+                                   : seen->columns      ? root->ne[0]
+                                                        : cells;
+    version.dims[table.rank - 1] = table.heads.head > 0 ? table.heads.head
+                                   : seen->columns      ? cells
+                                                        : t->ne[0];
     b->versions[root_index] = version;
     return true;
 }

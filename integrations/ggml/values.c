@@ -353,6 +353,19 @@ static bool columns_of_version(gs_builder_t *b, const tensor_t *t, const gs_valu
            gs_fail(b, "other cells than an earlier node writes");
 }
 
+/* The value of a view of rows, whose tokens are dim `tokens` of `of`, before it dims of sequences. */
+static gs_value_t value_of_rows(const tensor_t *t, const gs_rows_t *rows, const gs_value_t *of,
+                                int tokens)
+{
+    gs_value_t v = *of;
+    memcpy(v.perm, rows->perm, sizeof(v.perm));
+    v.ne[0] = t->ne[0];
+    v.ne[1] = rows->heads;
+    v.ne[2] = of->dims[tokens];
+    v.ne[3] = tokens > 0 ? of->dims[0] : 1;
+    return v;
+}
+
 /* A view of the rows of a cache, of which an earlier node has written some. */
 static bool rows_of_version(gs_builder_t *b, const tensor_t *t, const gs_value_t *version,
                             gs_value_t *v)
@@ -367,15 +380,17 @@ static bool rows_of_version(gs_builder_t *b, const tensor_t *t, const gs_value_t
         return gs_fail(b, "%s", why ? why : "memory that an earlier node writes");
     }
     memcpy(v->dims, version->dims, sizeof(v->dims));
-    memcpy(v->perm, rows.perm, sizeof(v->perm));
-    v->ne[0] = t->ne[0];
-    v->ne[1] = rows.heads;
-    v->ne[2] = version->dims[rank - 2];
-    v->ne[3] = rank == 3 ? version->dims[0] : 1;
+    const bool in_tiles =
+        gs_heads_of(gs_root(t)).head > 0; /* else dims are [.., tokens, elements] */
+    *v = value_of_rows(t, &rows, v, in_tiles ? 0 : rank - 2);
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
         if (v->perm[i] >= 2 && gs_dim(b, t, i) != v->ne[v->perm[i]]) {
             return gs_fail(b, "other rows than an earlier node writes");
         }
+    }
+    if (in_tiles) {
+        return (v->dims[1] == rows.heads && v->dims[2] == t->ne[0]) ||
+               gs_fail(b, "other heads than those of the tiles");
     }
     if (rows.heads * t->ne[0] == version->dims[rank - 1]) {
         return true;
@@ -388,6 +403,38 @@ static bool rows_of_version(gs_builder_t *b, const tensor_t *t, const gs_value_t
     }
     v->id = part.id;
     v->dims[rank - 1] = t->ne[0];
+    return true;
+}
+
+/* A view of a cache in tiles, as floats. */
+static bool use_heads(gs_builder_t *b, const tensor_t *t, gs_heads_t heads, gs_value_t *v)
+{
+    const gs_layout_t *layout = gs_layout_of(t->type);
+    gs_rows_t rows;
+    lt_t planes[GS_PLANES], y;
+    int dim = 1;
+    const char *why = gs_view_of_rows(t, &rows);
+    if (why || rows.start != 0 || t->ne[0] != heads.head || t->data != gs_root(t)->data) {
+        return gs_fail(b, "%s", why ? why : "another part of a cache in tiles than its heads");
+    }
+    while (rows.perm[dim] != 2) {
+        dim++;
+    }
+    for (int p = 0; p < GS_PLANES; p++) {
+        if (layout->planes[p].type != sinter_data_type_undef &&
+            !gs_add_input(b, gs_input_of_heads(b, gs_root(t), p, heads, t, dim), &planes[p])) {
+            return false;
+        }
+    }
+    if (!gs_dequantise_planes(b, t, 3, gs_plain_order(3), planes, &y)) {
+        return false;
+    }
+    const gs_value_t all = {.known = true,
+                            .id = y.id,
+                            .type = y.data_type,
+                            .rank = 3,
+                            .dims = {gs_dim(b, t, dim), rows.heads, heads.head}};
+    *v = value_of_rows(t, &rows, &all, 0);
     return true;
 }
 
@@ -647,6 +694,10 @@ static bool value_of(gs_builder_t *b, const tensor_t *t, gs_value_t *v)
         if (version->columns ? !columns_of_version(b, t, version, v)
             : turned         ? !view_of_value(b, t, v)
                              : !rows_of_version(b, t, version, v)) {
+            return false;
+        }
+    } else if (gs_layout_of(t->type) && gs_heads_of(gs_root(t)).head > 0) {
+        if (!use_heads(b, t, gs_heads_of(gs_root(t)), v)) {
             return false;
         }
     } else if (gs_layout_of(t->type)) {

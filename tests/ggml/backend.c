@@ -1362,6 +1362,214 @@ static void check_latent(enum ggml_type type, bool flash)
     ggml_free(c);
 }
 
+/* ---- caches whose heads lie in tiles --------------------------------------------------------- */
+
+enum { KV_HEADS = 3, KV_GROUP = 2, KV_ROOM = 768, KV_NEW = 5 };
+
+/* K and V of a layer with their bytes as ggml has them, which what the backend has must equal. */
+typedef struct layer {
+    int64_t head, row; /* elements; bytes of a token */
+    struct ggml_tensor *cache[2];
+    uint8_t *blocks[2];
+} layer_t;
+
+static bool same_bytes(const layer_t *l)
+{
+    bool same = true;
+    uint8_t *now = malloc((size_t)(l->row * KV_ROOM));
+    must(now != NULL, "no memory");
+    for (int i = 0; i < 2; i++) {
+        ggml_backend_tensor_get(l->cache[i], now, 0, (size_t)(l->row * KV_ROOM));
+        same = same && !memcmp(now, l->blocks[i], (size_t)(l->row * KV_ROOM));
+    }
+    free(now);
+    return same;
+}
+
+/* The heads of the first `seen` tokens, as llama.cpp shows them to attention. */
+static struct ggml_tensor *heads_of(struct ggml_context *c, const layer_t *l, int i, int64_t seen)
+{
+    const size_t head = ggml_row_size(l->cache[i]->type, l->head), row = (size_t)l->row;
+    return ggml_permute(
+        c, ggml_view_4d(c, l->cache[i], l->head, KV_HEADS, seen, 1, head, row, row * KV_ROOM, 0), 0,
+        2, 1, 3);
+}
+
+static double part_of(const layer_t *l, int i, int64_t token, int64_t at)
+{
+    float row[KV_HEADS * 128];
+    ggml_get_type_traits(l->cache[i]->type)
+        ->to_float(l->blocks[i] + token * l->row, row, KV_HEADS * l->head);
+    return row[at];
+}
+
+/* A graph writes new tokens of K and V and attends to `seen` tokens, of which a mask leaves out
+ * those from `length` on. Afterwards the bytes are those of ggml again. */
+static void attend(layer_t *l, int64_t tokens, int64_t seen, int64_t length, uint32_t *state)
+{
+    const int64_t width = KV_HEADS * l->head, queries = KV_HEADS * KV_GROUP;
+    const enum ggml_type type = l->cache[0]->type;
+    const char *mode = getenv("SINTER_GGML_FPMATH");
+    const bool codes = !(mode && !strcmp(mode, "strict"));
+    struct ggml_context *c = make_context();
+    struct ggml_tensor *x[2], *results[3];
+    struct ggml_tensor *slots = ggml_new_tensor_1d(c, GGML_TYPE_I64, KV_NEW);
+    struct ggml_tensor *q = ggml_new_tensor_4d(c, GGML_TYPE_F32, l->head, tokens, queries, 1);
+    struct ggml_tensor *mask = ggml_new_tensor_4d(c, GGML_TYPE_F16, seen, tokens, 1, 1);
+    for (int i = 0; i < 2; i++) {
+        x[i] = ggml_new_tensor_2d(c, GGML_TYPE_F32, width, KV_NEW);
+        results[i] = ggml_set_rows(c, l->cache[i], x[i], slots);
+    }
+    results[2] = ggml_flash_attn_ext(c, q, heads_of(c, l, 0, seen), heads_of(c, l, 1, seen), mask,
+                                     0.25f, 0, 0);
+    ggml_backend_buffer_t buffer = allocate(c);
+    float *news[2], *from = malloc(ggml_nbytes(q)), *out = malloc(ggml_nbytes(results[2]));
+    ggml_fp16_t *numbers = malloc(ggml_nbytes(mask));
+    must(from && out && numbers, "no memory");
+    int64_t list[KV_NEW];
+    for (int i = 0; i < KV_NEW; i++) {
+        list[i] = (i * 53 + 11) % length;
+    }
+    for (int i = 0; i < 2; i++) {
+        news[i] = malloc(ggml_nbytes(x[i]));
+        must(news[i] != NULL, "no memory");
+        random_floats(news[i], width * KV_NEW, state);
+        ggml_backend_tensor_set(x[i], news[i], 0, ggml_nbytes(x[i]));
+    }
+    random_floats(from, l->head * tokens * queries, state);
+    for (int64_t i = 0; i < seen * tokens; i++) {
+        numbers[i] = ggml_fp32_to_fp16(i % seen < length ? 0 : -INFINITY);
+    }
+    ggml_backend_tensor_set(q, from, 0, ggml_nbytes(q));
+    ggml_backend_tensor_set(slots, list, 0, sizeof(list));
+    ggml_backend_tensor_set(mask, numbers, 0, ggml_nbytes(mask));
+    bool good = compute_all(c, 3, results) == GGML_STATUS_SUCCESS;
+    ggml_backend_tensor_get(results[2], out, 0, ggml_nbytes(results[2]));
+    /* New rows are what the backend says; all others are as they were. */
+    for (int i = 0; i < 2; i++) {
+        for (int n = 0; n < KV_NEW; n++) {
+            const size_t at = (size_t)(list[n] * l->row);
+            float row[KV_HEADS * 128];
+            ggml_backend_tensor_get(l->cache[i], l->blocks[i] + at, at, (size_t)l->row);
+            ggml_get_type_traits(type)->to_float(l->blocks[i] + at, row, width);
+            for (int64_t e = 0; e < width; e++) {
+                good = good && fabsf(row[e] - news[i][n * width + e]) < 0.5f;
+            }
+        }
+    }
+    good = good && same_bytes(l);
+    double errors = 0, norm = 0, *weights = malloc((size_t)length * sizeof(*weights));
+    must(weights != NULL, "no memory");
+    for (int64_t i = 0; i < queries * tokens; i += 1 + tokens / 3) {
+        const int64_t h = i / tokens / KV_GROUP, t0 = i % tokens;
+        double sum = 0;
+        for (int64_t t = 0; t < length; t++) {
+            double score = 0;
+            for (int64_t e = 0; e < l->head; e++) {
+                score += (double)from[i * l->head + e] * part_of(l, 0, t, h * l->head + e);
+            }
+            weights[t] = exp(score * 0.25);
+            sum += weights[t];
+        }
+        for (int64_t e = 0; e < l->head; e += 7) {
+            double want = 0;
+            for (int64_t t = 0; t < length; t++) {
+                want += weights[t] / sum * part_of(l, 1, t, h * l->head + e);
+            }
+            const double got = out[(t0 * queries + i / tokens) * l->head + e];
+            errors += (got - want) * (got - want);
+            norm += want * want;
+        }
+    }
+    char what[160];
+    snprintf(what, sizeof(what), "%s, heads of %d, %d queries, %d of %d tokens: error of %g",
+             ggml_type_name(type), (int)l->head, (int)tokens, (int)length, (int)seen,
+             sqrt(errors / norm));
+    check(good && sqrt(errors / norm) <= (codes ? 0.08 : 1e-4), what);
+    for (int i = 0; i < 2; i++) {
+        free(news[i]);
+    }
+    free(from);
+    free(out);
+    free(numbers);
+    free(weights);
+    ggml_backend_buffer_free(buffer);
+    ggml_free(c);
+}
+
+/* Another graph reads the first tokens of K as they lie side by side: a shift of positions does. */
+static void read_rows(const layer_t *l, const char *what)
+{
+    const int64_t width = KV_HEADS * l->head;
+    struct ggml_context *c = make_context();
+    struct ggml_tensor *all =
+        ggml_view_3d(c, l->cache[0], l->head, KV_HEADS, 300,
+                     ggml_row_size(l->cache[0]->type, l->head), (size_t)l->row, 0);
+    struct ggml_tensor *floats = ggml_cast(c, all, GGML_TYPE_F32);
+    ggml_backend_buffer_t buffer = allocate(c);
+    float *got = malloc(ggml_nbytes(floats));
+    must(got != NULL, "no memory");
+    bool good = compute(c, floats) == GGML_STATUS_SUCCESS;
+    ggml_backend_tensor_get(floats, got, 0, ggml_nbytes(floats));
+    for (int64_t i = 0; i < 300 * width; i += 17) {
+        good = good && got[i] == (float)part_of(l, 0, i / width, i % width);
+    }
+    check(good && same_bytes(l), what);
+    free(got);
+    ggml_backend_buffer_free(buffer);
+    ggml_free(c);
+}
+
+static void check_heads(enum ggml_type type, int64_t head)
+{
+    struct ggml_context *c = make_context();
+    layer_t l = {.head = head, .row = (int64_t)ggml_row_size(type, KV_HEADS * head)};
+    const size_t bytes = (size_t)(l.row * KV_ROOM);
+    uint32_t state = (uint32_t)type + 7;
+    for (int i = 0; i < 2; i++) {
+        l.cache[i] = ggml_new_tensor_2d(c, type, KV_HEADS * head, KV_ROOM);
+        l.blocks[i] = malloc(bytes);
+        must(l.blocks[i] != NULL, "no memory");
+    }
+    ggml_backend_buffer_t buffer = allocate(c);
+    for (int i = 0; i < 2; i++) { /* of floats, so that all scales are numbers */
+        float *x = malloc((size_t)(KV_HEADS * head) * KV_ROOM * sizeof(*x));
+        must(x != NULL, "no memory");
+        random_floats(x, KV_HEADS * head * KV_ROOM, &state);
+        ggml_quantize_chunk(type, x, l.blocks[i], 0, KV_ROOM, KV_HEADS * head, NULL);
+        ggml_backend_tensor_set(l.cache[i], l.blocks[i], 0, bytes);
+        free(x);
+    }
+    said_t said;
+    listen(&said);
+    attend(&l, 1, 256, 200, &state);
+    listened(&said);
+    check(strstr(said.text, "a cache is in planes") == NULL &&
+              strstr(said.text, "a graph ends before") == NULL,
+          "heads lie in tiles, in one graph");
+    for (int i = 0; i < 2; i++) { /* some bytes from the middle of a block to that of another one */
+        const size_t at = (size_t)(l.row * 255) - 5, some = (size_t)l.row + 9;
+        uint8_t *moved = l.blocks[i] + 3 * (size_t)l.row + l.row - 5;
+        memmove(l.blocks[i] + at, moved, some);
+        ggml_backend_tensor_set(l.cache[i], l.blocks[i] + at, at, some);
+    }
+    check(same_bytes(&l), "parts of caches in tiles are written");
+    attend(&l, 4, 768, 600, &state);
+    attend(&l, 1, 512, 511, &state);
+    read_rows(&l, "rows of a cache that was in tiles");
+    attend(&l, 1, 256, 33, &state); /* in planes still */
+    attend(&l, 40, 256, 77, &state);
+    ggml_backend_tensor_memset(l.cache[1], 0, (size_t)l.row * 2, (size_t)l.row * 300);
+    memset(l.blocks[1] + l.row * 2, 0, (size_t)l.row * 300);
+    check(same_bytes(&l), "a part of a cache in tiles is cleared");
+    attend(&l, 2, 768, 768, &state);
+    ggml_backend_buffer_free(buffer);
+    for (int i = 0; i < 2; i++) {
+        free(l.blocks[i]);
+    }
+    ggml_free(c);
+}
+
 /* ---- states that are rows -------------------------------------------------------------------- */
 
 typedef enum recurrence { WKV6, WKV7, GLA, RECURRENCES } recurrence_t;
@@ -2158,6 +2366,9 @@ int main(int argc, char **argv)
     }
     check_latent(GGML_TYPE_Q8_0, true);
     check_latent(GGML_TYPE_MXFP4, true);
+    check_heads(GGML_TYPE_Q8_0, 64);
+    check_heads(GGML_TYPE_Q8_0, 128);
+    check_heads(GGML_TYPE_MXFP4, 32);
     check_recurrences();
     check_counts();
     check_cache_types();
