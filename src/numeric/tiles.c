@@ -287,11 +287,21 @@ void tiles_put_column(const groups_t *from, int64_t at, tiled_t as, int64_t K, i
     to += column / TILES_COLUMNS * tiles_along(K) * tiles_bytes(bits);
     for (int64_t k = 0; k < K; k += TILES_K, to += tiles_bytes(bits)) {
         const int n = K - k < TILES_K ? (int)(K - k) : TILES_K;
-        for (int i = 0; i < n && bits > 8; i++) {
-            memcpy(to + tiles_place(bits, i, c), groups_byte(from, codes_at(from, k + i, at)),
-                   (size_t)bits / 8);
-        }
-        if (bits <= 8) {
+        const int64_t first = codes_at(from, k, at);
+        const bool whole = n == TILES_K && from->row.stride == 1;
+        if (whole && bits > 8) { /* each dword of the tile is one of the source */
+            const unsigned char *x = groups_byte(from, first);
+            for (int i = 0; i < bits; i++) {
+                memcpy(to + i * TILES_LINE + 4 * c, x + 4 * i, 4);
+            }
+        } else if (whole && bits == 4 && first % 2 == 0) {
+            put_nibbles(from->data + first / 2, flip_of(from->dtype), to + 4 * c);
+        } else if (bits > 8) {
+            for (int i = 0; i < n; i++) {
+                memcpy(to + tiles_place(bits, i, c), groups_byte(from, codes_at(from, k + i, at)),
+                       (size_t)bits / 8);
+            }
+        } else {
             load_codes(from, k, at, n, code);
             put_codes(bits, code, flip_of(from->dtype), to + 4 * c);
         }
@@ -315,6 +325,28 @@ static void put_code(int bits, unsigned code, int k, unsigned char *to)
     }
 }
 
+/* Columns of a row of a tile whose elements have so many bytes, a constant, and lie `step` bytes
+ * apart. */
+static inline void put_elements(const unsigned char *from, int64_t step, int bytes, int columns,
+                                unsigned char *to)
+{
+    for (int c = 0; c < columns; c++) {
+        memcpy(to + 4 * c, from + c * step, (size_t)bytes);
+    }
+}
+
+/* The same of codes of 4 bits, of which `flip` is flipped, from element e on. */
+static void put_nibbles_of_row(const unsigned char *from, int64_t e, int64_t step, int flip,
+                               int columns, int k, unsigned char *to)
+{
+    const int shift = k / 16 * 4, keep = 0xf0 >> shift;
+    to += k / 4 % 4 * TILES_LINE + k % 4;
+    for (int c = 0; c < columns; c++, e += step) {
+        const int code = (from[e / 2] >> e % 2 * 4 & 15) ^ flip;
+        to[4 * c] = (unsigned char)((to[4 * c] & keep) | code << shift);
+    }
+}
+
 void tiles_put_row(const groups_t *from, int64_t at, int64_t K, int64_t N, int64_t row,
                    unsigned char *to)
 {
@@ -324,13 +356,23 @@ void tiles_put_row(const groups_t *from, int64_t at, int64_t K, int64_t N, int64
     to += row / TILES_K * tiles_bytes(bits);
     for (int64_t n = 0; n < N; n += TILES_COLUMNS, to += strip) {
         const int columns = N - n < TILES_COLUMNS ? (int)(N - n) : TILES_COLUMNS;
-        for (int c = 0; c < columns; c++) {
-            const int64_t e = first + (n + c) * step;
-            if (bits >= 8) {
-                memcpy(to + tiles_place(bits, k, c), groups_byte(from, e), (size_t)bits / 8);
-            } else {
-                const unsigned code = packed_get(bits, from->data, e);
-                put_code(bits, code ^ (unsigned)tiles_flip(from->dtype), k, to + 4 * c);
+        const int64_t e = first + n * step;
+        switch (bits) {
+        case 4:
+            put_nibbles_of_row(from->data, e, step, tiles_flip(from->dtype), columns, k, to);
+            break;
+        case 8:
+            put_elements(from->data + e, step, 1, columns, to + tiles_place(8, k, 0));
+            break;
+        case 16:
+            put_elements(from->data + 2 * e, 2 * step, 2, columns, to + tiles_place(16, k, 0));
+            break;
+        case 32:
+            put_elements(from->data + 4 * e, 4 * step, 4, columns, to + tiles_place(32, k, 0));
+            break;
+        default:
+            for (int c = 0; c < columns; c++) {
+                put_code(bits, packed_get(bits, from->data, e + c * step), k, to + 4 * c);
             }
         }
     }
