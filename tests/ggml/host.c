@@ -105,7 +105,7 @@ struct llama_context *open_context(struct llama_model *model, const context_opti
     params.n_batch = 512;
     params.n_seq_max = (uint32_t)sequences;
     params.n_rs_seq = (uint32_t)options->taken_back;
-    params.kv_unified = false;
+    params.kv_unified = options->unified;
     params.offload_kqv = !options->cache_in_host;
     params.n_threads = params.n_threads_batch = options->threads;
     const bool plain = !strncmp(options->cache_type, "plain:", 6);

@@ -32,6 +32,7 @@ typedef struct context_options {
     const char *cache_type;
     bool cache_in_host; /* in memory of the host, which computes attention then */
     int sequences;      /* each with a cache for so many tokens; 0 is one */
+    bool unified;       /* they share one cache of that size */
     int taken_back;     /* the most tokens that a sequence may take back */
 } context_options_t;
 

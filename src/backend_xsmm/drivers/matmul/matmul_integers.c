@@ -749,30 +749,38 @@ static int32_t start_factor(const matmul_task_t *t)
     return fabsf(zp) <= MATMUL_ZP_MOST ? -(int32_t)(zp * st->a_steps + st->a_bias) : 0;
 }
 
-/* The same of columns c..c + n, row by row: some rows are not for integers. What is done for a row
- * depends neither on other rows nor on the shares. */
+/* The same of columns c..c + n, where some rows are not for integers: these are multiplied in
+ * floats. What is done for a row depends neither on other rows nor on the shares. */
 static void multiply_each(const matmul_task_t *t, int64_t k, int kn, int c, int n, int i)
 {
     const limb_rows_t *a = &t->buf.blocks.a;
+    float before[MM_HEIGHT][BLOCKS_STRIP];
     float acc[BLOCKS_ROWS * MM_PANEL]; /* products of integers write to some rows behind */
-    for (int r = 0; r < t->rows; r++) {
-        matmul_task_t one = *t;
-        one.row0 += r;
-        one.rows = 1;
-        one.buf.acc += (size_t)r * MM_PANEL;
-        if (!quantise_rows(&one, k, kn, a)) {
-            matmul_add(&one, k, kn, c, n);
-            continue;
+    for (int r0 = 0; r0 < t->rows; r0 += MM_HEIGHT) {
+        matmul_task_t some = *t;
+        some.row0 += r0;
+        some.rows = (int)at_most(t->rows - r0, MM_HEIGHT);
+        some.buf.acc += (size_t)r0 * MM_PANEL;
+        for (int r = 0; r < some.rows; r++) {
+            memcpy(before[r], some.buf.acc + (size_t)r * MM_PANEL + c, (size_t)n * sizeof(float));
         }
-        float *sums = one.buf.acc + c;
-        one.buf.acc = acc;
-        memset(acc, 0, sizeof acc);
-        memcpy(acc + c, sums, (size_t)n * sizeof *sums);
-        for (int s = c; s < c + n; s += columns_at(t, s)) {
-            load_b(&one, k, kn, s, i);
-            multiply(&one, k, kn, s, i, a);
+        matmul_add(&some, k, kn, c, n);
+        for (int r = 0; r < some.rows; r++) {
+            matmul_task_t one = some;
+            one.row0 += r;
+            one.rows = 1;
+            one.buf.acc = acc;
+            if (!quantise_rows(&one, k, kn, a)) {
+                continue;
+            }
+            memset(acc, 0, sizeof acc);
+            memcpy(acc + c, before[r], (size_t)n * sizeof(float));
+            for (int s = c; s < c + n; s += columns_at(t, s)) {
+                load_b(&one, k, kn, s, i);
+                multiply(&one, k, kn, s, i, a);
+            }
+            memcpy(some.buf.acc + (size_t)r * MM_PANEL + c, acc + c, (size_t)n * sizeof(float));
         }
-        memcpy(sums, acc + c, (size_t)n * sizeof *sums);
     }
 }
 
