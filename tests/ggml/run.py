@@ -67,7 +67,7 @@ TARGETS = ["ggml", "llama", "ggml-rpc-server", "test-backend-ops", "test-llama-a
 # Architectures of test-llama-archs that are always tested; --archs names others.
 ARCHS = ("^(llama|gemma3|phi3|gpt-oss|qwen3moe|deepseek2|qwen2vl|qwen3next|qwen35|qwen35moe|"
          "granitehybrid|lfm2|nemotron_h|mamba2|kimi-linear|kimi-k3|glm5-next)$")
-PROGRAMS = ["greedy", "logits", "perplexity", "backend", "host_double"]
+PROGRAMS = ["greedy", "logits", "slots", "perplexity", "backend", "host_double"]
 # What host_double.c does to the host, see there.
 DOUBLES = ["plain", "shuffled", "tensors", "types", "functions"]
 TOKENS, SINGLE = 90, 20  # of the tiny model, and those that are decoded one by one
@@ -87,6 +87,7 @@ SEQUENCES = 3
 WRITTEN_CACHES = ([(cache, 1) for cache in [*ALL_CACHES, "q4_0,q5_1", "iq4_nl,f16", "plain:f16",
                                             "plain:q8_0,f16"]] +
                   [(cache, SEQUENCES) for cache in ["f16", "q8_0", "q5_1", "plain:f16"]])
+SLOT_CACHES = ["f16", "q8_0", "q4_0"]  # of sequences that share one
 # Tiny models of the host, whose test-llama-archs makes them with random weights of f32; those of
 # the second list can take tokens back, of the others the host's own backend cannot either.
 MADE = ["gpt-oss", "qwen3moe", "deepseek2", "qwen35", "qwen35moe", "qwen3next", "granitehybrid",
@@ -570,6 +571,20 @@ def check_written(program, model, work, environment):
     return failed
 
 
+def check_slots(program, model, environment):
+    """Sequences that share a cache have the same logits, bit by bit, as each alone, where the
+    engine is deterministic."""
+    failed = 0
+    asked = dict(environment, SINTER_GGML_DETERMINISTIC="1")
+    for cache in SLOT_CACHES:
+        said = run([program, model, "Sinter", "2", "8", "12", cache], env=asked).splitlines()[-1]
+        good = said.endswith(" 0 others; 0 rows of logits with other bits")
+        print(f"8 sequences in one {cache} cache and each alone: {said}" +
+              ("" if good else ": WRONG"), flush=True)
+        failed += not good
+    return failed
+
+
 def best(row):
     return max(range(len(row)), key=row.__getitem__)
 
@@ -668,6 +683,7 @@ def test(arguments, work):
     failed += check_experts(programs["logits"], os.path.join(binaries, "ggml-rpc-server"), work,
                             environment)
     failed += check_written(programs["logits"], model, work, environment)
+    failed += check_slots(programs["slots"], model, environment)
     failed += check_states(programs["logits"], binaries, work, environment)
     failed += check_nodes(binaries, work, environment)
     failed += check_archs(ARCHS, sources, binaries, work, environment)

@@ -105,7 +105,10 @@ static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *
 {
     (void)self, (void)p, (void)arena;
     out->state_bytes = sizeof(linear_state_t);
-    out->note = "tokens one after another, in chunks of 4";
+    out->note = p->plan->deterministic
+                    ? "tokens one after another, in chunks of 4: other bits where a prompt is cut "
+                      "otherwise"
+                    : "tokens one after another, in chunks of 4";
     return sinter_success;
 }
 
