@@ -101,6 +101,16 @@ typedef struct bits_case {
     "Reorder 42:f16:@x3x1536x64 -> 5:f16%32:@x3x1536x64; " ATTENTION( \
         "3", s, "1536", "64", "2:f16%1:@x3x1536x64", "5:f16%32:@x3x1536x64")
 
+#define MASKED_TILED(type, s, mask)                                                          \
+    "Reorder 40:" type ":@x3x1x1536x64 -> 10:" type "%1:@x3x1x1536x64; "                     \
+    "Reorder 41:f16:@x3x1x1536x2 -> 11:f16%3:@x3x1x1536x2; "                                 \
+    "Reorder 42:" type ":@x3x1x1536x64 -> 12:" type "%32:@x3x1x1536x64; "                    \
+    "Reorder 43:f16:@x3x1x1536x2 -> 13:f16%3:@x3x1x1536x2; "                                 \
+    "DynamicDequantize qtype=per_group group_shape=1,1,1,1,32 10:" type "%1:@x3x1x1536x64 "  \
+    "11:f16%3:@x3x1x1536x2 -> 2:f32:@x3x1x1536x64; "                                         \
+    "DynamicDequantize qtype=per_group group_shape=1,1,1,1,32 12:" type "%32:@x3x1x1536x64 " \
+    "13:f16%3:@x3x1x1536x2 -> 5:f32:@x3x1x1536x64; " MASKED_FLOATS("f32", s, "1536", mask)
+
 #define WEIGHTS(mark, group, n)                                                                    \
     "DynamicDequantize qtype=per_group group_shape=1," group " 10:s4" mark ":160x2304 11:f16" mark \
     ":160x" n " -> 2:f32:160x2304; MatMul transpose_b=1 1:f32:@x2304 2:f32:160x2304 -> "           \
@@ -174,6 +184,12 @@ static const bits_case_t cases[] = {
      ALONE_ALWAYS},
     {"decoding, a mask of any cells and numbers", MASKED_CODES("s4", "4", "1300", "32:f32:4x1300"),
      STRICT, 3, ALONE_ALWAYS},
+    {"decoding, a mask of slots over tiles of s8, int8", MASKED_TILED("s8", "8", "30:f32:8x1536"),
+     INT8, 3, ALONE_ALWAYS},
+    {"decoding, a mask of any cells over tiles of s4", MASKED_TILED("s4", "3", "31:f32:3x1536"),
+     STRICT, 3, ALONE_ALWAYS},
+    {"a prompt, a mask of any cells and numbers over tiles of s4",
+     MASKED_TILED("s4", "50", "32:f32:50x1536"), STRICT, 2, ALONE_ALWAYS},
     {"a prompt, a mask of slots", MASKED_FLOATS("f16", "70", "2100", "30:f32:70x2100"), STRICT, 2,
      ALONE_ALWAYS},
     {"a prompt, a mask of any cells", MASKED_FLOATS("f32", "150", "1300", "31:f32:150x1300"),

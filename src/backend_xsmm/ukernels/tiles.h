@@ -111,6 +111,13 @@ typedef struct tiles_product {
     int bytes;
 } tiles_product_t;
 
+/* Where an element of K of a line that is copied comes from: its line, in bytes, and the first bit
+ * in a dword; and the first bit that it goes to. */
+typedef struct tiles_move {
+    int64_t line;
+    int down, up;
+} tiles_move_t;
+
 /* What probabilities of tokens become before they meet tiles of V, whose K is the tokens: weights.
  * All have a value for each token. Where a probability is 0, the others may be anything. */
 typedef struct tiles_weights {
@@ -167,6 +174,15 @@ typedef struct tiles_table {
      * `load` is. */
     void (*of_group)(const float *from, int groups, int strips, const float *plus, float *to);
     int raised_rows; /* most rows for which `floats` takes nibbles as raised */
+    /* to: one strip of the n <= 16 columns `column`, in order, of a matrix whose strips have so
+     * many lines of dwords. Prefetches as many lines from `next` on. NULL where `load` is. */
+    void (*copy_columns)(const unsigned char *from, int64_t lines, const int32_t *column, int n,
+                         unsigned char *to, const unsigned char *next);
+    /* to: in each of some strips, `strip` bytes apart, all lines of a plane of a tile, of 2, 4, 8,
+     * 16 or 32 bits. moves: 32 of them, line by line. Prefetches as many lines from `next` on. NULL
+     * where `load` is. */
+    void (*copy_elements)(const unsigned char *from, int bits, const tiles_move_t *moves,
+                          int strips, int64_t strip, unsigned char *to, const unsigned char *next);
 } tiles_table_t;
 
 /* What is subtracted from a code of 4 bits, besides its zero point, by its place k in a tile: the

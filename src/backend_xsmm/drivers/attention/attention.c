@@ -501,6 +501,10 @@ static sinter_status_t setup_as(const kernel_t *self, const problem_t *p, bool d
     }
     c->lists = p->step->p.attention.mask >= 0 && p->step->p.attention.prob == NULL && n.D >= 1 &&
                n.D <= ATT_HEAD && n.Dv >= 1 && n.Dv <= ATT_CHUNK;
+    if (c->lists && cache) {
+        c->copy_bits[0] = dtype_traits(problem_type(p, p->step->p.attention.k.data))->bits;
+        c->copy_bits[1] = dtype_traits(problem_type(p, p->step->p.attention.v.data))->bits;
+    }
     if (c->lists && !attention_in_tiles(c)) {
         c->cell_bytes[0] = cell_bytes(p, &p->step->p.attention.k, n.D);
         c->cell_bytes[1] = cell_bytes(p, &p->step->p.attention.v, n.Dv);
@@ -621,6 +625,11 @@ size_t attention_buffers(const attention_config_t *c, const step_t *step, unsign
     if (c->lists) {
         const size_t tokens = (size_t)c->tk;
         out->cell = carve(base, &at, tokens, sizeof(int32_t));
+        for (int i = 0; i < 2 && c->cache; i++) {
+            const size_t from = at;
+            at = from + cache_copies(c->copy_bits[i], i == 0 ? c->dk : c->dv,
+                                     base ? base + from : NULL, &out->copies[i]);
+        }
         out->cells[0] = carve(base, &at, tokens, (size_t)c->cell_bytes[0]);
         out->cells[1] = carve(base, &at, tokens, (size_t)c->cell_bytes[1]);
         out->mask = carve(base, &at, tokens, sizeof(float));
@@ -715,7 +724,7 @@ static void choose_parts(const attention_params_t *p, const attention_config_t *
     const bool fixed = c->deterministic && (c->few_rows || lists);
     d->part = p->prob != NULL ? d->T + 1 : least_part(c);
     for (int64_t tokens = 1;
-         lists && c->decode && !fixed && tokens < at_most(d->S, ATT_LIST_TOKENS); tokens *= 2) {
+         lists && c->few_rows && !fixed && tokens < at_most(d->S, ATT_LIST_TOKENS); tokens *= 2) {
         d->part *= 2;
     }
     while (!fixed && (d->T - 1) / d->part >= most) {
@@ -1031,8 +1040,8 @@ static int64_t bytes_of_token(const matrices_t *op, int token_dim)
     return 0;
 }
 
-/* Whether rows of an item may see other cells than others: then sums of earlier pieces are in the
- * way where some are computed again. */
+/* Whether rows of an item may see other cells than others: then pieces are whole parts, as sums of
+ * earlier pieces are in the way where some are computed again. */
 static bool lists_vary(const attention_state_t *st)
 {
     bool vary = st->cells.list[st->d.nb] > 0;
@@ -1052,8 +1061,11 @@ static int64_t piece_of(const attention_params_t *p, const attention_config_t *c
                   v = bytes_of_token(&st->v, st->v.ndims - 2);
     if (c->cache || !is_decoded(&st->k_side) || !is_decoded(&st->v_side) || p->prob || k == 0 ||
         v == 0 || st->d.items != st->d.n_kv || st->d.items > ATT_PIECE_ITEMS ||
-        limits_vary(p, frame) || lists_vary(st)) {
+        limits_vary(p, frame)) {
         return 0;
+    }
+    if (lists_vary(st)) {
+        return st->d.part;
     }
     return at_least(at_most(PIECE_BYTES / (k + v) / c->tk, MOST_TILES), 1) * c->tk;
 }

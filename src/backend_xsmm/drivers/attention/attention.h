@@ -99,6 +99,7 @@ typedef struct attention_config {
     int ld_q, ld_k, ld_v, ld_s;
     bool lists;                 /* a mask may become lists of cells */
     int cell_bytes[2];          /* of a token of K and of V that is gathered; 0: none is */
+    int copy_bits[2];           /* of an element that is copied out of tiles */
     int n_jit;                  /* 0: tile->gemm does the products */
     int least_height;           /* of a strip that is not the only one */
     int qk_columns, pv_columns; /* of one call; pv_columns divides dv */
@@ -227,8 +228,9 @@ typedef struct attention_buffers {
     decode_buffers_t decode;
     cache_buffers_t cache;
     cache_unpacked_t k_unpacked, v_unpacked;
+    cache_copy_t copies[2]; /* of tokens of K and of V that are gathered out of tiles */
     attention_int_buffers_t ints;
-    int32_t *cell;           /* of the tokens of a tile; */
+    int32_t *cell;           /* of the tokens of a tile that are gathered; */
     unsigned char *cells[2]; /* K and V of these; */
     void *mask;              /* and what the mask has there: its elements, */
     float *terms;            /* and as f32 */

@@ -36,6 +36,7 @@ static void bind_plane(const groups_t *g, int64_t tokens, int groups, cache_plan
     if (g->type->cls == DTYPE_INT) { /* integers of any type are bytes */
         to->first.type = g->dtype == sinter_u8 ? TILES_U8 : TILES_S8;
     }
+    to->size = g->type->cls == DTYPE_INT ? 1 : g->type->bits / 8;
     tiles_of_values(TILED_VALUES, g->dtype, groups, of_block(tokens), &some);
     tiles_of_values(TILED_VALUES, g->dtype, groups, tokens, &all);
     set_apart(g->heads, some, all, &to->matrix, &to->block);
@@ -75,6 +76,7 @@ void cache_bind(features_t features, const matrices_t *op, bool is_v, bool ints,
     to->fn = eltwise_table(floats);
     tiled_bind(to->ints ? features : floats, &codes, rows, &to->b);
     codes_apart(op, is_v, &to->matrix, &to->block, &to->of_matrix);
+    to->heads = at_least(m->codes.heads, 1);
     if (scaled) {
         to->groups = (int)axis_groups(along, head);
         to->size = (int)(to->groups == 1 ? head : along->group);
@@ -129,6 +131,17 @@ static int64_t matrix_of(const cache_task_t *task)
     return task->side->of_matrix > 0 ? task->m.codes.first / task->side->of_matrix : 0;
 }
 
+/* Where the codes of the task's tokens begin. */
+static const unsigned char *codes_of(const cache_task_t *task, bool is_v)
+{
+    const cache_side_t *side = task->side;
+    const unsigned char *matrix =
+        task->copy != NULL ? task->copy->codes : side->b.data + matrix_of(task) * side->matrix;
+    const int64_t in_block = task->token % TILES_BLOCK;
+    return matrix + task->token / TILES_BLOCK * side->block +
+           (is_v ? in_block / TILES_K * side->b.tile : in_block / TILES_COLUMNS * side->b.strip);
+}
+
 /* Scales or zero points of the task's tokens; zeros for those of a strip that the cache lacks. */
 static void load_plane(const cache_task_t *task, const cache_plane_t *plane, float unit, float *to)
 {
@@ -139,7 +152,11 @@ static void load_plane(const cache_task_t *task, const cache_plane_t *plane, flo
     if (from.data == NULL) {
         return;
     }
-    from.data += matrix_of(task) * plane->matrix + task->token / TILES_BLOCK * plane->block;
+    if (task->copy != NULL) {
+        from.data = plane == &side->scale ? task->copy->scale : task->copy->zp;
+    } else {
+        from.data += matrix_of(task) * plane->matrix + task->token / TILES_BLOCK * plane->block;
+    }
     side->b.table->values(&from, strip * side->groups, (int)lines * side->groups, unit, to);
 }
 
@@ -264,9 +281,7 @@ void cache_scores(const cache_task_t *task)
     const tiled_b_t *in = &k->b;
     const int rows = task->rows, tiles = (int)tiles_along(k->head),
               strips = (int)tiles_strips(task->tokens);
-    const unsigned char *codes = in->data + matrix_of(task) * k->matrix +
-                                 task->token / TILES_BLOCK * k->block +
-                                 task->token % TILES_BLOCK / TILES_COLUMNS * in->strip;
+    const unsigned char *codes = codes_of(task, false);
     if (in->plain != sinter_data_type_undef) {
         for (int s = 0; s < strips; s++, codes += in->strip) {
             in->table->plain(codes, in->plain, tiles, b->q_floats, rows,
@@ -330,7 +345,8 @@ void cache_scores(const cache_task_t *task)
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* Which tokens of a tile, of which `first` is the task's first one, may be read: a bit for each. */
+/* Which tokens of a tile need not be cleared: a bit for each. first: the tile's first token,
+ * counted from that of the task. */
 static uint32_t seen_of(const cache_task_t *task, int first)
 {
     uint32_t seen = UINT32_MAX;
@@ -340,7 +356,9 @@ static uint32_t seen_of(const cache_task_t *task, int first)
     if (first + TILES_K > task->tokens) {
         seen &= ((uint32_t)1 << (task->tokens - first)) - 1;
     }
-    return task->seen != NULL ? seen & cells_of_tile(task->seen, task->token + first) : seen;
+    return task->seen != NULL && task->careful
+               ? seen & cells_of_tile(task->seen, task->token + first)
+               : seen;
 }
 
 /* Tokens of a tile that may not be read become zeros; the other bits stay as they are. */
@@ -413,8 +431,7 @@ static void slow_values(const cache_task_t *task, const unsigned char *codes, in
         strip.scale = ones;
         v->floats->load(&strip, in->type, in->values, tile[0]);
         for (int k = t * TILES_K; k < (t + 1) * TILES_K && k < task->tokens; k++) {
-            const bool seen = (seen_of(task, t * TILES_K) >> k % TILES_K & 1) != 0;
-            for (int c = 0; c < columns && seen; c++) {
+            for (int c = 0; c < columns && k >= task->skip; c++) {
                 const int at = (k / TILES_COLUMNS * v->groups + (e + c) / v->size) * TILES_COLUMNS +
                                k % TILES_COLUMNS;
                 const float code = tile[k % TILES_K][c], scale = b->scale[at],
@@ -572,13 +589,144 @@ static void accumulate_group(const cache_task_t *task, const unsigned char *code
 void cache_accumulate(const cache_task_t *task)
 {
     const cache_side_t *v = task->side;
-    const tiled_b_t *in = &v->b;
-    const unsigned char *codes = in->data + matrix_of(task) * v->matrix +
-                                 task->token / TILES_BLOCK * v->block +
-                                 task->token % TILES_BLOCK / TILES_K * in->tile;
+    const unsigned char *codes = codes_of(task, true);
     const bool suits = load_v(task);
     for (int g = 0; g < v->groups; g++) {
         accumulate_group(task, codes, g, suits);
+    }
+}
+
+/* ---- copies of tokens ------------------------------------------------------------------------ */
+
+size_t cache_copies(int bits, int64_t head, unsigned char *scratch, cache_copy_t *out)
+{
+    const size_t coefs = (size_t)CACHE_TOKENS * (size_t)tiles_strips(head) * sizeof(float);
+    size_t at = 0;
+    out->codes = carve(scratch, &at,
+                       (size_t)(tiles_along(head) * TILES_K) * CACHE_TOKENS * (size_t)bits / 8, 1);
+    out->scale = carve(scratch, &at, coefs, 1);
+    out->zp = carve(scratch, &at, coefs, 1);
+    return at;
+}
+
+/* Columns of strips: a strip of 16 columns has so many lines of 16 values each. */
+static inline __attribute__((always_inline)) void gather_columns(const unsigned char *from,
+                                                                 int64_t lines, int size,
+                                                                 const int32_t *cell, int n,
+                                                                 unsigned char *to)
+{
+    const int64_t line = (int64_t)TILES_COLUMNS * size, strip = lines * line;
+    for (int i = 0; i < n; i += TILES_COLUMNS, to += strip) {
+        const int some = n - i < TILES_COLUMNS ? n - i : TILES_COLUMNS;
+        const unsigned char *column[TILES_COLUMNS];
+        for (int c = 0; c < TILES_COLUMNS; c++) {
+            const int32_t token = cell[i + (c < some ? c : some - 1)];
+            column[c] = from + token / TILES_COLUMNS * strip + token % TILES_COLUMNS * size;
+        }
+        for (int64_t l = 0; l < lines; l++) {
+            for (int c = 0; c < TILES_COLUMNS; c++) {
+                memcpy(to + l * line + c * size, column[c] + l * line, (size_t)size);
+            }
+        }
+    }
+}
+
+/* Where element k of a column lies in a plane of so many bits: in which line, and from which bit of
+ * a dword on. */
+static unsigned line_of(unsigned bits, unsigned k)
+{
+    return bits == 4 ? k % 16 / 4 : k * bits / 32;
+}
+
+static unsigned shift_of(unsigned bits, unsigned k)
+{
+    return bits >= 8 ? k * bits % 32 : k % 4 * 8 + (bits == 4 ? k / 16 * 4 : k / 4 % 4 * 2);
+}
+
+/* A plane of a tile of V: n tokens `cell` are its elements, and the last one again where it has
+ * more. */
+static void gather_tile(const cache_side_t *v, const unsigned char *from, unsigned first_line,
+                        unsigned bits, const int32_t *cell, int n, unsigned char *to,
+                        const unsigned char *next)
+{
+    tiles_move_t moves[TILES_K];
+    unsigned char placed[TILES_K] = {0};
+    for (unsigned i = 0; i < TILES_K; i++) {
+        const uint32_t token = (uint32_t)cell[(int)i < n ? (int)i : n - 1], k = token % TILES_K,
+                       at = line_of(bits, i), tile = token % TILES_BLOCK / TILES_K;
+        moves[at * (32 / bits) + placed[at]++] = (tiles_move_t){
+            .line = (int64_t)(token / TILES_BLOCK) * v->block + (int32_t)tile * v->b.tile +
+                    (int32_t)((first_line + line_of(bits, k)) * TILES_LINE),
+            .down = (int)shift_of(bits, k),
+            .up = (int)shift_of(bits, i)};
+    }
+    v->floats->copy_elements(from, (int)bits, moves, (int)tiles_strips(v->head), v->b.strip,
+                             to + first_line * TILES_LINE, next);
+}
+
+cache_piece_t cache_piece(const cache_task_t *task, bool is_v)
+{
+    const cache_side_t *side = task->side;
+    const int64_t columns = is_v ? TILES_BLOCK : TILES_COLUMNS,
+                  bytes = is_v ? side->block : side->b.strip, first = task->token / columns,
+                  end = (task->token + task->tokens + columns - 1) / columns;
+    const unsigned char *matrix = side->b.data + matrix_of(task) * side->matrix;
+    return side->heads > 1 ? (cache_piece_t){matrix, matrix}
+                           : (cache_piece_t){matrix + first * bytes, matrix + end * bytes};
+}
+
+/* Where the next lines of a piece are, so many of which are taken. */
+static const unsigned char *lines_of_piece(cache_piece_t *piece, int64_t bytes)
+{
+    const unsigned char *at = piece->at;
+    piece->at = piece->end - at > bytes ? at + bytes : piece->end;
+    return at;
+}
+
+void cache_gather(const cache_task_t *task, bool is_v, const int32_t *cell, int n,
+                  const cache_copy_t *to, cache_piece_t *next)
+{
+    const cache_side_t *side = task->side;
+    const unsigned char *codes = side->b.data + matrix_of(task) * side->matrix;
+    const int bits = side->b.tile / TILES_LINE;
+    int32_t column[CACHE_TOKENS]; /* of strips, which other heads have some of between blocks */
+    for (int i = 0; i < n; i++) {
+        column[i] = cell[i] + (int32_t)((side->heads - 1) * (cell[i] / TILES_BLOCK * TILES_BLOCK));
+    }
+    const cache_plane_t *const planes[] = {&side->scale, &side->zp};
+    unsigned char *const coefs[] = {to->scale, to->zp};
+    for (int i = 0; i < 2; i++) {
+        const unsigned char *from = planes[i]->first.data;
+        if (from == NULL) {
+            continue;
+        }
+        from += matrix_of(task) * planes[i]->matrix;
+        if (planes[i]->size == 1) {
+            gather_columns(from, side->groups, 1, column, n, coefs[i]);
+        } else if (planes[i]->size == 2) {
+            gather_columns(from, side->groups, 2, column, n, coefs[i]);
+        } else {
+            gather_columns(from, side->groups, 4, column, n, coefs[i]);
+        }
+    }
+    if (!is_v) {
+        unsigned char *strip = to->codes;
+        for (int i = 0; i < n; i += TILES_COLUMNS, strip += side->b.strip) {
+            const int some = n - i < TILES_COLUMNS ? n - i : TILES_COLUMNS;
+            side->floats->copy_columns(codes, side->b.strip / TILES_LINE, column + i, some, strip,
+                                       lines_of_piece(next, side->b.strip));
+        }
+        return;
+    }
+    unsigned char *tile = to->codes;
+    for (int i = 0; i < n; i += TILES_K, tile += side->b.tile) {
+        const int some = n - i < TILES_K ? n - i : TILES_K, first = bits == 6 ? 4 : bits;
+        gather_tile(side, codes, 0, (unsigned)first, cell + i, some, tile,
+                    lines_of_piece(next, tiles_strips(side->head) * first * TILES_LINE));
+        if (bits == 6) {
+            gather_tile(side, codes, 4, 2, cell + i, some, tile,
+                        lines_of_piece(next, tiles_strips(side->head) * 2 * TILES_LINE));
+        }
     }
 }
 

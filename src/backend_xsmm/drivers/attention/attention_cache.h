@@ -28,6 +28,7 @@ enum {
 typedef struct cache_plane {
     tiles_plane_t first;   /* of the first matrix; data NULL: there are none */
     int64_t matrix, block; /* bytes from a matrix, and a block of tokens, to the next one */
+    int size;              /* bytes of a value */
 } cache_plane_t;
 
 /* K or V of one execute. */
@@ -35,6 +36,7 @@ typedef struct cache_side {
     tiled_b_t b;            /* its codes; of K, how its coefficients belong to tiles */
     bool ints;              /* products are of integers */
     int64_t matrix, block;  /* bytes of codes from a matrix, and a block of tokens, to the next */
+    int64_t heads;          /* matrices of a block of tokens, which lie side by side */
     int64_t of_matrix;      /* elements of the tensor from a matrix to the next one */
     int head, groups, size; /* elements; groups of coefficients along it, and elements of each */
     bool checks_tiny;       /* scales may be so small that weights lose bits to them */
@@ -60,6 +62,17 @@ typedef struct cache_buffers {
     bool *usable;          /* [row]: the query suits the products */
 } cache_buffers_t;
 
+/* Tokens that are copied out of tiles, as tiles of their own: codes as a matrix of them lies, and
+ * coefficients, [strip of tokens][group][token]. */
+typedef struct cache_copy {
+    unsigned char *codes, *scale, *zp;
+} cache_copy_t;
+
+/* Memory of tiles. */
+typedef struct cache_piece {
+    const unsigned char *at, *end;
+} cache_piece_t;
+
 /* Some tokens of K or V against all query rows. */
 typedef struct cache_task {
     const cache_side_t *side;
@@ -77,7 +90,9 @@ typedef struct cache_task {
     /* A bit for each token of the cache: others must not be read, and have weights of 0. NULL: all
      * are seen. */
     const uint64_t *seen;
-    float *out; /* K: a score for each row and token; V: sums for each row */
+    bool careful; /* codes of tokens that are not seen may be infinite or NaN, and are cleared */
+    const cache_copy_t *copy; /* where the tokens lie, from token 0 on; NULL: in the cache */
+    float *out;               /* K: a score for each row and token; V: sums for each row */
     int64_t ldo;
 } cache_task_t;
 
@@ -103,6 +118,13 @@ void cache_will_unpack(matrices_t *op, bool is_v);
 void cache_unpack(features_t features, const matrices_t *op, bool is_v, int64_t token, int n,
                   const uint64_t *seen, const cache_unpacked_t *to, matrix_t *m);
 
+/* Carves room for copies of CACHE_TOKENS tokens of a side; gives the bytes. */
+size_t cache_copies(int bits, int64_t head, unsigned char *scratch, cache_copy_t *out);
+/* Where the codes of the task's tokens begin and end in tiles; whole blocks of V. */
+cache_piece_t cache_piece(const cache_task_t *task, bool is_v);
+/* Copies n tokens `cell` of the task's matrix. Meanwhile it prefetches about as much of *next. */
+void cache_gather(const cache_task_t *task, bool is_v, const int32_t *cell, int n,
+                  const cache_copy_t *to, cache_piece_t *next);
 /* Carves buffers for heads of K and V of up to so many elements; gives the bytes. */
 size_t cache_buffers(int rows, int64_t head, unsigned char *scratch, cache_buffers_t *out);
 /* is_v: tokens are rows of V, and columns of K. */

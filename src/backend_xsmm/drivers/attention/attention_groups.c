@@ -8,7 +8,8 @@
 typedef struct row_group {
     int r0, n;
     bool mixed; /* some see cells that others do not */
-    bool masks; /* so that cells are masked, as where whole tiles are read */
+    bool whole; /* whole tiles of a cache in tiles are multiplied, else single tokens */
+    bool masks; /* mixed or whole: not all that is multiplied is seen by all */
     cell_walk_t walk;
 } row_group_t;
 
@@ -57,6 +58,32 @@ static uint64_t *own_set(const task_t *t)
     return cells_set(c, t->worker->shared, c->lists + t->worker->tid);
 }
 
+/* The same without columns of a span. */
+static uint64_t *empty_set(const task_t *t, span_t span)
+{
+    const int64_t from = span.begin / CELLS_WORD, to = (span.end - 1) / CELLS_WORD + 1;
+    uint64_t *set = own_set(t);
+    memset(set + from, 0, (size_t)(to - from) * sizeof *set);
+    return set;
+}
+
+const uint64_t *attention_seen(task_t *t, span_t span)
+{
+    const cells_t *c = &t->st->cells;
+    uint64_t *set = empty_set(t, span);
+    for (int64_t i = 0; i < c->lists; i++) {
+        cells_join(set, cells_set(c, t->worker->shared, i), span.begin, span.end);
+    }
+    return set;
+}
+
+bool attention_sees_few(const task_t *t)
+{
+    const cells_t *c = &t->st->cells;
+    return c->on && c->lists == 1 &&
+           cells_list(c, t->worker->shared, 0)->cells < c->columns / 4 * 3;
+}
+
 /* Puts what row r sees of a span into the set of this share. */
 static void join_row(const task_t *t, int r, span_t span)
 {
@@ -71,11 +98,9 @@ static void join_row(const task_t *t, int r, span_t span)
 static void join_rows(task_t *t, row_group_t *group, bool decoded, int end, span_t span)
 {
     const int loading = decoded ? 8 : 16;
-    const bool in_tiles = attention_in_tiles(t->c);
+    const bool in_tiles = attention_in_tiles(t->c) && !t->c->cache;
     const int64_t a = span.begin, z = span.end;
-    uint64_t *set = own_set(t);
-    memset(set + a / CELLS_WORD, 0,
-           (size_t)((z - 1) / CELLS_WORD - a / CELLS_WORD + 1) * sizeof *set);
+    uint64_t *set = empty_set(t, span);
     join_row(t, group->r0, span);
     int64_t cells = cells_count(set, set, a, z, in_tiles);
     for (int more; group->r0 + group->n < end; group->n += more) {
@@ -94,6 +119,25 @@ static void join_rows(task_t *t, row_group_t *group, bool decoded, int end, span
     }
 }
 
+/* Whether whole tiles of the columns that the set of this share has are rather multiplied than
+ * copies of these. To copy a token takes about as long as to multiply it with some rows. If all
+ * rows see the same, tiles are read for them alone, and reading takes as long as multiplying. */
+static bool takes_whole_tiles(const task_t *t, int rows, span_t span)
+{
+    const uint64_t *set = own_set(t);
+    return !t->c->cache || rows == t->rows ||
+           2 * cells_count(set, set, span.begin, span.end, false) >=
+               cells_count(set, set, span.begin, span.end, true);
+}
+
+/* Whether tokens are copied out of most tiles of a span: then these are read from end to end. */
+static bool reads_all(const task_t *t, const row_group_t *group, span_t span)
+{
+    const uint64_t *set = own_set(t);
+    return t->st->cells.on && t->c->cache && !group->whole &&
+           4 * cells_count(set, set, span.begin, span.end, true) >= 3 * (span.end - span.begin);
+}
+
 /* The group of row r0; rows from `end` on are not in it. */
 static row_group_t group_of(task_t *t, int r0, int end, span_t span)
 {
@@ -105,7 +149,8 @@ static row_group_t group_of(task_t *t, int r0, int end, span_t span)
     if (c->on) {
         join_rows(t, &group, decoded, end, span);
     }
-    group.masks = group.mixed || (c->on && attention_in_tiles(t->c));
+    group.whole = c->on && attention_in_tiles(t->c) && takes_whole_tiles(t, group.n, span);
+    group.masks = group.mixed || group.whole;
     const span_t sees = attention_columns(t, r0, group.n);
     group.walk = (cell_walk_t){
         .set = !c->on        ? NULL
@@ -164,7 +209,7 @@ static matrix_t take_tokens(task_t *t, const decode_side_t *side, const matrix_t
  * rows see a part of the columns only, tokens prefetch those of their group. */
 static void prefetch_meanwhile(task_t *t, next_tokens_t *next, int n)
 {
-    const bool all = next->covered && next->before < t->st->d.piece;
+    const bool all = next->covered && next->before < t->piece;
     t->k_next = (next_piece_t){all ? next->k_next.at : NULL, -next->before, next->k_next.bytes};
     t->v_next = (next_piece_t){all ? next->v_next.at : NULL, -next->before, next->v_next.bytes};
     next->before += n;
@@ -181,7 +226,7 @@ static bool next_tile(task_t *t, row_group_t *group, next_tokens_t *next, token_
         w->next += tile->n;
         return tile->n > 0;
     }
-    if (attention_in_tiles(t->c)) {
+    if (group->whole) {
         tile->n = cells_next_tiles(w, t->c->tk, &tile->t0);
         return tile->n > 0;
     }
@@ -189,6 +234,10 @@ static bool next_tile(task_t *t, row_group_t *group, next_tokens_t *next, token_
     tile->n = cells_next(w, t->c->tk, t->b.cell, &tile->step);
     if (tile->n == 0) {
         return false;
+    }
+    if (t->c->cache) {
+        attention_gather(t, tile->n);
+        return true;
     }
     prefetch_meanwhile(t, next, tile->n);
     const matrix_t keys = matrix_transposed(&next->k),
@@ -200,9 +249,9 @@ static bool next_tile(task_t *t, row_group_t *group, next_tokens_t *next, token_
 }
 
 /* The first of the cells of a tile that is not before `column`. */
-static int place_of(const task_t *t, const token_tile_t *tile, int64_t column)
+static int place_of(const task_t *t, const token_tile_t *tile, bool whole, int64_t column)
 {
-    if (attention_in_tiles(t->c)) {
+    if (whole) {
         return (int)at_most(at_least(column - tile->t0, 0), tile->n);
     }
     int low = 0, high = tile->n;
@@ -231,7 +280,8 @@ static span_t columns_of(const task_t *t, const row_group_t *group, const strip_
         end = at_least(end, at_most(list->end, t->sees[r].end));
     }
     const int grain = attention_in_tiles(t->c) ? TILES_K : ATT_GRAIN;
-    return (span_t){place_of(t, tile, begin) / grain * grain, place_of(t, tile, end)};
+    return (span_t){place_of(t, tile, group->whole, begin) / grain * grain,
+                    place_of(t, tile, group->whole, end)};
 }
 
 /* ---- masks ----------------------------------------------------------------------------------- */
@@ -251,12 +301,11 @@ static bool is_range(const task_t *t, int r)
 }
 
 /* What the mask of row r has at the tokens of a tile. */
-static void load_terms(const task_t *t, int r, const token_tile_t *tile)
+static void load_terms(const task_t *t, int r, const token_tile_t *tile, bool whole)
 {
-    const bool in_tiles = attention_in_tiles(t->c);
     const int32_t first = (int32_t)tile->t0;
-    cells_terms(&t->st->cells, t->idx[r], t->st->d.nb + 2, in_tiles ? &first : t->b.cell, tile->n,
-                in_tiles ? 1 : tile->step, t->b.mask, t->b.terms);
+    cells_terms(&t->st->cells, t->idx[r], t->st->d.nb + 2, whole ? &first : t->b.cell, tile->n,
+                whole ? 1 : tile->step, t->b.mask, t->b.terms);
 }
 
 /* What the mask says about the columns of a tile: of cells that a row does not see scores become
@@ -284,13 +333,13 @@ static void apply_mask(task_t *t, const row_group_t *group, const strip_t *strip
         float *x = t->b.s + i * t->c->ld_s;
         if (is_range(t, r)) {
             sees = (span_t){at_least(sees.begin, list->begin), at_most(sees.end, list->end)};
-        } else if (attention_in_tiles(t->c) && !list->terms) {
+        } else if (group->whole && !list->terms) {
             t->c->fn->keep_row(x + columns.begin, set_of(t, r), tile->t0 + columns.begin,
                                (int)(columns.end - columns.begin), -INFINITY);
         } else if (group->masks || list->terms) {
             if (number_of(t, r) != loaded) {
                 loaded = number_of(t, r);
-                load_terms(t, r, tile);
+                load_terms(t, r, tile, group->whole);
             }
             const float *term = t->b.terms;
             for (int64_t k = columns.begin; k < columns.end; k++) {
@@ -298,8 +347,10 @@ static void apply_mask(task_t *t, const row_group_t *group, const strip_t *strip
             }
         }
         if (group->masks) {
-            hide(x, columns.begin, at_most(place_of(t, tile, sees.begin), columns.end));
-            hide(x, at_least(place_of(t, tile, sees.end), columns.begin), columns.end);
+            hide(x, columns.begin,
+                 at_most(place_of(t, tile, group->whole, sees.begin), columns.end));
+            hide(x, at_least(place_of(t, tile, group->whole, sees.end), columns.begin),
+                 columns.end);
         }
     }
 }
@@ -356,7 +407,8 @@ static void run_group(task_t *t, row_group_t *group, next_tokens_t *next)
             load_queries(t, group);
             loaded = true;
         }
-        t->seen = group->masks && attention_in_tiles(t->c) ? group->walk.set : NULL;
+        t->seen = group->whole ? group->walk.set : NULL;
+        t->gathered = t->st->cells.on && t->c->cache && !group->whole;
         attention_load(t, tile.t0, tile.n, true);
         for (int i = 0; i < group->n; i += t->c->strip) {
             const strip_t strip = attention_strip_of(t, group->r0 + i, group->n - i);
@@ -374,11 +426,15 @@ bool attention_groups(task_t *t, int r0, int n, span_t span)
         t->st->cells.on && t->k_next.at != NULL && list_of(t, r0)->cells >= t->st->d.T / 4 * 3;
     for (int r = r0; r < end;) {
         row_group_t group = group_of(t, r, end, span);
+        if (r == r0 && reads_all(t, &group, span)) {
+            attention_read(t, span);
+        }
         if (!t->resumes) { /* not earlier: products of integers write to some rows behind */
             attention_clear(t, r, group.n);
         }
         run_group(t, &group, &next);
-        mixed = mixed || group.mixed;
+        mixed = mixed || group.mixed ||
+                (group.whole && t->c->cache && t->st->v_cache.may_be_odd && !t->careful);
         r += group.n;
     }
     t->k = next.k;
@@ -387,5 +443,6 @@ bool attention_groups(task_t *t, int r0, int n, span_t span)
     t->v_next = next.v_next;
     t->scale = t->st->scale;
     t->seen = NULL;
+    t->gathered = false;
     return mixed;
 }

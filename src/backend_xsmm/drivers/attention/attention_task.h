@@ -51,6 +51,7 @@ typedef struct task {
      * floats. */
     bool k_ints, v_ints, k_floats, v_floats;
     next_piece_t k_next, v_next;
+    int64_t piece; /* columns of a piece of the item, if it has any */
     part_t part;
     sums_end_t sums_end;
     float scale;      /* of scores where no chain is to run */
@@ -61,7 +62,10 @@ typedef struct task {
     /* Caches in tiles: the columns that some row sees, where that is not all of the tile. NULL: it
      * is. */
     const uint64_t *seen;
-    int rows; /* in this block */
+    bool careful;                   /* a row is computed again, whose sums were NaN */
+    cache_piece_t k_piece, v_piece; /* what is prefetched while tokens are copied out of tiles */
+    bool gathered; /* the tokens of the tile are copied out of the tiles of the cache */
+    int rows;      /* in this block */
     int64_t row0, dv0;
     int dv;                                  /* columns of this chunk of Dv */
     int64_t idx[ATT_ROWS][SINTER_MAX_NDIMS]; /* [batch.., s, -] of each row */
@@ -104,6 +108,11 @@ void attention_take(task_t *t, int64_t item);
 void attention_start(task_t *t, int64_t item);
 /* Prepares n rows of Q from r0 on, which are loaded, for products with caches in tiles. */
 void attention_cache_queries(task_t *t, int r0, int n);
+/* Brings tiles of K and V into the cache from end to end; the next ones are prefetched while tokens
+ * of these are copied. */
+void attention_read(task_t *t, span_t span);
+/* Copies the n tokens that t->b.cell has out of the tiles of K and V. */
+void attention_gather(task_t *t, int n);
 /* Loads n rows of Q from r0 on, unless D is so long that products load it chunk by chunk. */
 void attention_queries(task_t *t, int r0, int n);
 /* Columns from the first to the last one that n rows from r0 on see, from a whole grain on. */
@@ -153,9 +162,13 @@ static inline bool attention_by_groups(const task_t *t)
 }
 
 /* The sums of n rows from r0 on over the columns of a span, added to those of earlier columns where
- * t->resumes. True if some of them were computed together with rows that see other cells: where V
- * has infinities or NaN, their sums are not right. */
+ * t->resumes. True if some of them were computed together with tokens that they do not see: where V
+ * has infinities or NaN there, their sums are NaN. */
 bool attention_groups(task_t *t, int r0, int n, span_t span);
+/* The columns of a span that some row of the scores sees, where there are lists of cells: a set. */
+const uint64_t *attention_seen(task_t *t, span_t span);
+/* Whether all rows have one list of cells, which has few of the columns. */
+bool attention_sees_few(const task_t *t);
 
 /* ---- attention_softmax.c --------------------------------------------------------------------- */
 

@@ -100,7 +100,39 @@ static cache_task_t cache_task(const task_t *t, const cache_side_t *side, int64_
                           .token = token,
                           .tokens = nt,
                           .seen = t->seen,
+                          .careful = t->careful,
+                          .copy = t->gathered ? &t->b.copies[side == &t->st->v_cache] : NULL,
                           .rows = rows};
+}
+
+/* The tiles of K or V that some columns are in. */
+static cache_piece_t piece_of(const task_t *t, const cache_side_t *side, span_t span)
+{
+    const int n = (int)(span.end - span.begin);
+    const cache_task_t task = cache_task(t, side, span.begin, n, 0);
+    return cache_piece(&task, side == &t->st->v_cache);
+}
+
+void attention_read(task_t *t, span_t span)
+{
+    const attention_state_t *st = t->st;
+    const span_t next = {span.end, at_most(2 * span.end - span.begin, t->until)};
+    const cache_piece_t k = piece_of(t, &st->k_cache, span), v = piece_of(t, &st->v_cache, span);
+    read_lines(k.at, k.end - k.at);
+    read_lines(v.at, v.end - v.at);
+    t->k_piece = t->v_piece = (cache_piece_t){k.at, k.at};
+    if (next.begin < next.end) {
+        t->k_piece = piece_of(t, &st->k_cache, next);
+        t->v_piece = piece_of(t, &st->v_cache, next);
+    }
+}
+
+void attention_gather(task_t *t, int n)
+{
+    const cache_task_t k = cache_task(t, &t->st->k_cache, 0, n, 0),
+                       v = cache_task(t, &t->st->v_cache, 0, n, 0);
+    cache_gather(&k, false, t->b.cell, n, &t->b.copies[0], &t->k_piece);
+    cache_gather(&v, true, t->b.cell, n, &t->b.copies[1], &t->v_piece);
 }
 
 void attention_cache_queries(task_t *t, int r0, int n)

@@ -160,8 +160,8 @@ static int score_visible(task_t *t, const strip_t *strip, int64_t t0, int64_t en
     return nt;
 }
 
-/* The same columns, by groups of rows. A row that met an infinity or a NaN of another row's cells
- * is computed again, without those. */
+/* The same columns, by groups of rows. A row that met an infinity or a NaN of cells that it does
+ * not see is computed again, without those. */
 static void pass_by_groups(task_t *t, span_t span)
 {
     const bool mixed = attention_groups(t, 0, t->rows, span);
@@ -175,7 +175,9 @@ static void pass_by_groups(task_t *t, span_t span)
         }
         if (isnan(sum)) {
             memcpy(t->b.part, behind, kept);
+            t->careful = true;
             attention_groups(t, r, 1, span);
+            t->careful = false;
             memcpy(behind, t->b.part, kept);
         }
     }
@@ -524,6 +526,7 @@ static next_piece_t next_piece(const matrices_t *op, const groups_t *codes, int6
 static void read_piece(task_t *t, span_t piece, int64_t first, int64_t end)
 {
     const int64_t at = piece.begin, tokens = piece.end - piece.begin;
+    const uint64_t *seen = t->st->cells.on ? attention_seen(t, piece) : NULL;
     const unsigned char *head[2][ATT_PIECE_ITEMS]; /* the first token of each item */
     int64_t stride[2], bytes[2];                   /* from token to token; of a head */
     for (int64_t item = first; item < end; item++) {
@@ -537,7 +540,8 @@ static void read_piece(task_t *t, span_t piece, int64_t first, int64_t end)
     }
     for (int i = 0; i < 2 && first < end; i++) {
         for (int64_t token = 0; token < tokens; token++) {
-            for (int64_t item = 0; item < end - first; item++) {
+            const bool reads = seen == NULL || (cells_of_tile(seen, at + token) & 1) != 0;
+            for (int64_t item = 0; item < end - first && reads; item++) {
                 read_lines(head[i][item] + token * stride[i], bytes[i]);
             }
         }
@@ -547,7 +551,7 @@ static void read_piece(task_t *t, span_t piece, int64_t first, int64_t end)
 /* The piece of a part that begins at a column. */
 static span_t piece_at(const task_t *t, span_t part, int64_t at)
 {
-    const int64_t size = t->st->d.piece;
+    const int64_t size = t->piece;
     if (t->st->cells.by_place) {
         return (span_t){at, place_of(t, at, part.end, size)};
     }
@@ -559,7 +563,7 @@ static span_t piece_at(const task_t *t, span_t part, int64_t at)
 static void run_piece(task_t *t, span_t piece, int64_t next, int64_t item, attention_sums_t sums)
 {
     attention_start(t, item);
-    const int64_t size = t->st->d.piece;
+    const int64_t size = t->piece;
     const matrix_t k = matrix_transposed(&t->k);
     if (t->st->d.prefetches) {
         t->k_next = next_piece(&t->st->k, &k.codes, t->st->d.D, piece.begin, next, size);
@@ -696,7 +700,10 @@ void attention_work(const kernel_t *self, const problem_t *p, const void *config
     t.resumes = t.has_queries = false;
     t.k_next.at = t.v_next.at = NULL;
     t.seen = NULL;
+    t.gathered = t.careful = false;
+    t.k_piece = t.v_piece = (cache_piece_t){NULL, NULL};
     attention_buffers(t.c, p->step, w->scratch, &t.b);
+    t.piece = attention_sees_few(&t) ? st->d.part : st->d.piece;
     if (st->d.piece > 0 && phase == 0) {
         pieces_in_range(&t, w->tid, w->nth);
     } else if (st->d.piece > 0) {
