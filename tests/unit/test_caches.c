@@ -560,7 +560,8 @@ static void run_heads(const heads_case_t *c)
     }
     reorder(&strided, whole, &data, want);
     const orc_tensor_t tensors[4] = {{data, tiles}, {slots_lt, slots}, {updates, from}, {out, to}};
-    CHECK(execute(compiled, c->threads, tensors) == sinter_success && memcmp(to, want, room) == 0,
+    CHECK(execute(compiled, c->threads, 4, tensors) == sinter_success &&
+              memcmp(to, want, room) == 0,
           "%s part %d [%lld %lld %lld]: tokens lie elsewhere (%s)", gr_dtype(c->type)->name,
           (int)c->part, (long long)c->T, (long long)c->heads, (long long)c->width,
           sinter_last_error_message());
