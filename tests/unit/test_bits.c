@@ -186,7 +186,7 @@ static const bits_case_t cases[] = {
      STRICT, 3, ALONE_ALWAYS},
     {"decoding, a mask of slots over tiles of s8, int8", MASKED_TILED("s8", "8", "30:f32:8x1536"),
      INT8, 3, ALONE_ALWAYS},
-    {"decoding, a mask of any cells over tiles of s4", MASKED_TILED("s4", "3", "31:f32:3x1536"),
+    {"decoding, a mask of any cells over tiles of s4", MASKED_TILED("s4", "4", "31:f32:4x1536"),
      STRICT, 3, ALONE_ALWAYS},
     {"a prompt, a mask of any cells and numbers over tiles of s4",
      MASKED_TILED("s4", "50", "32:f32:50x1536"), STRICT, 2, ALONE_ALWAYS},

@@ -125,6 +125,7 @@ typedef struct tiles_weights {
     int64_t ldp;
     const float *scale; /* NULL: none */
     const float *less;  /* what is taken off the codes, where weights become integers; NULL: none */
+    bool whole;         /* these are integers, for all tokens */
     const float *plus;  /* what a probability is multiplied with besides; NULL: none */
     int tiles;          /* of tokens */
     bool checks_tiny;   /* scales below 2^-60 are refused */

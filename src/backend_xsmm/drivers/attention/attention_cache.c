@@ -86,8 +86,8 @@ void cache_bind(features_t features, const matrices_t *op, bool is_v, bool ints,
         to->size = (int)head;
     }
     bind_plane(&m->zp, tokens, to->groups, &to->zp);
-    to->raises = !to->ints && !m->offsets && m->zp.type != NULL && m->zp.type->cls == DTYPE_INT &&
-                 to->b.type->form == CODES_NIBBLES;
+    to->whole = !m->offsets && m->zp.type != NULL && m->zp.type->cls == DTYPE_INT;
+    to->raises = to->whole && !to->ints && to->b.type->form == CODES_NIBBLES;
     for (int k = 0; k < TILES_K; k++) {
         to->less[0][k] = tiles_less(false, -to->b.values[0], k);
         to->less[1][k] = tiles_less(true, -to->b.values[0], k);
@@ -447,7 +447,8 @@ static void slow_values(const cache_task_t *task, const unsigned char *codes, in
 }
 
 /* Coefficients of the task's tokens, [strip][group][token], as [group][token] and plus one of
- * TILES_K numbers; zeros for tokens that must not be read. */
+ * TILES_K numbers; zeros for tokens that must not be read, and for those that a group has beyond
+ * the task's. */
 static void order_by_group(const cache_task_t *task, const float *from, const float *plus,
                            float *to)
 {
@@ -457,7 +458,7 @@ static void order_by_group(const cache_task_t *task, const float *from, const fl
     for (int g = 0; g < v->groups; g++, to += CACHE_TOKENS) {
         v->floats->of_group(from + g * TILES_COLUMNS, v->groups, strips, plus, to);
         memset(to, 0, (size_t)task->skip * sizeof *to);
-        memset(to + task->tokens, 0, (size_t)(end - task->tokens) * sizeof *to);
+        memset(to + task->tokens, 0, (size_t)(CACHE_TOKENS - task->tokens) * sizeof *to);
         if (task->seen != NULL) {
             v->fn->keep_row(to, task->seen, task->token, end, 0);
         }
@@ -549,6 +550,7 @@ static void accumulate_group(const cache_task_t *task, const unsigned char *code
         .ldp = task->ldx,
         .scale = in->plain == sinter_data_type_undef ? b->by_group[0] + g * CACHE_TOKENS : NULL,
         .less = v->ints ? zp : NULL,
+        .whole = v->whole,
         .plus = in->offsets && !v->ints ? zp : NULL,
         .tiles = (int)tiles_along(task->tokens),
         .checks_tiny = v->checks_tiny};

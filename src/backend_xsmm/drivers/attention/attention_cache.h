@@ -42,8 +42,9 @@ typedef struct cache_side {
     bool checks_tiny;       /* scales may be so small that weights lose bits to them */
     bool may_be_odd;        /* codes may be infinite or NaN */
     float unit[TILES_COLUMNS]; /* of codes in integers; 1 in floats */
-    bool raises; /* zero points of V become `less` of tiles_strip_t that is whole, with */
-    float less[2][TILES_K];      /* tiles_less of codes that are not raised, or of raised ones */
+    bool whole;                /* zero points are integers, */
+    bool raises;            /* and those of V become `less` of tiles_strip_t that is whole, with */
+    float less[2][TILES_K]; /* tiles_less of codes that are not raised, or of raised ones */
     const tiles_table_t *floats; /* that loads */
     const quant_rows_t *quant;
     const eltwise_table_t *fn;
