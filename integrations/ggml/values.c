@@ -353,7 +353,7 @@ static bool columns_of_version(gs_builder_t *b, const tensor_t *t, const gs_valu
            gs_fail(b, "other cells than an earlier node writes");
 }
 
-/* The value of a view of rows, whose tokens are dim `tokens` of `of`, before it dims of sequences. */
+/* The value of a view of rows, whose tokens are dim `tokens` of `of`; sequences are before it. */
 static gs_value_t value_of_rows(const tensor_t *t, const gs_rows_t *rows, const gs_value_t *of,
                                 int tokens)
 {
