@@ -102,14 +102,22 @@ void gs_say_counts(uint64_t compiled, uint64_t reused)
     pthread_mutex_unlock(&reasons_lock);
 }
 
-/* What SINTER_GGML_DETERMINISTIC says. */
-static int asked_deterministic(void)
+static bool deterministic;
+
+static void read_deterministic(void)
 {
     const char *text = getenv("SINTER_GGML_DETERMINISTIC");
     if (text && strcmp(text, "0") != 0 && strcmp(text, "1") != 0) {
         fprintf(stderr, "sinter: ggml: SINTER_GGML_DETERMINISTIC=%s is neither 0 nor 1\n", text);
     }
-    return text && strcmp(text, "1") == 0;
+    deterministic = text && strcmp(text, "1") == 0;
+}
+
+bool gs_is_deterministic(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_deterministic);
+    return deterministic;
 }
 
 sinter_engine_t *gs_engine(void)
@@ -117,7 +125,7 @@ sinter_engine_t *gs_engine(void)
     static sinter_engine_t *engine;
     if (!engine) {
         const sinter_engine_desc_t desc = {.size = sizeof desc,
-                                           .deterministic = asked_deterministic()};
+                                           .deterministic = gs_is_deterministic()};
         (void)gs_is_verbose();
         sinter_engine_create(&engine, &desc);
     }

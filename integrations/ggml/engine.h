@@ -9,6 +9,7 @@
 #include <sinter/sinter.h>
 
 sinter_engine_t *gs_engine(void); /* NULL: out of memory */
+bool gs_is_deterministic(void);   /* what SINTER_GGML_DETERMINISTIC says: so is the engine */
 /* The fpmath mode of products. exact: of those whose precision hint asks for f32. */
 sinter_fpmath_mode_t gs_fpmath(bool exact);
 
