@@ -21,7 +21,7 @@ typedef struct constant_key {
     int64_t strides[SINTER_MAX_NDIMS], packed[SINTER_MAX_NDIMS]; /* of the data, of the copy */
     int32_t type, ndims;
     /* The copy lies in tiles (numeric/tiles.h): dims of columns and of K, as in plan_value_t.
-     * unpacks: the data does, and the copy does not. */
+     * unpacks: the data does, in the layout of this id, and the copy does not; else 0. */
     int32_t tiled, across, along, window, unpacks;
 } constant_key_t;
 

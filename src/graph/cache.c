@@ -61,6 +61,7 @@ uint64_t graph_cache_layout(const node_t *n, bool codes)
 typedef struct shown {
     int ndims;
     int64_t dims[SINTER_MAX_NDIMS], strides[SINTER_MAX_NDIMS];
+    bool of_heads; /* of a cache [tokens, heads, head] */
 } shown_t;
 
 static void known_dims(const lt_t *lt, int64_t *dims)
@@ -125,17 +126,21 @@ static bool lies_so(const graph_t *g, const node_t *n, int value, bool codes, sh
     if (lt == NULL || !shown_by(g, value, s)) {
         return false;
     }
-    return lt->layout_id == layout_id_of_heads(heads)
-               ? is_transposed(n) != is_v(n) && shows_heads(lt, s)
-               : lt->layout_id == graph_cache_layout(n, codes) &&
-                     !is_view(&g->nodes[g->values[value].producer]);
+    s->of_heads = lt->layout_id == layout_id_of_heads(heads);
+    return s->of_heads ? is_transposed(n) != is_v(n) && shows_heads(lt, s)
+                       : lt->layout_id == graph_cache_layout(n, codes) &&
+                             !is_view(&g->nodes[g->values[value].producer]);
 }
 
-/* Coefficients lie as the codes do that they belong to. */
+/* Coefficients lie as the codes do that they belong to: matrices one behind the other, or heads in
+ * the same order. */
 static bool lie_alike(const shown_t *codes, const shown_t *coefs)
 {
     const int last = codes->ndims - 1;
-    bool alike = true;
+    bool alike = codes->of_heads == coefs->of_heads;
+    if (!codes->of_heads) {
+        return alike;
+    }
     for (int d = 0; d < last && alike; d++) {
         alike = codes->dims[d] == 1 ||
                 codes->strides[d] * coefs->dims[last] == coefs->strides[d] * codes->dims[last];

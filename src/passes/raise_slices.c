@@ -141,12 +141,12 @@ static sinter_status_t over_cast(graph_t *g, int slice, int cast)
     return pass_add_unary(g, c.kind, part, out, c.attrs, c.n_attrs);
 }
 
-/* Codes of less than a byte begin with a whole one. */
-static bool begins_byte(const lt_t *codes, const taken_t *taken)
+/* Elements of less than a byte, of which n dims begin at `starts`, begin with a whole one. */
+static bool begins_byte(const lt_t *lt, const int64_t *starts, size_t n)
 {
     bool whole = true;
-    for (int d = 0; d < taken->ndims; d++) {
-        whole = whole && taken->start[d] * dtype_traits(codes->data_type)->bits % 8 == 0;
+    for (size_t i = 0; i < n; i++) {
+        whole = whole && starts[i] * dtype_traits(lt->data_type)->bits % 8 == 0;
     }
     return whole;
 }
@@ -162,7 +162,8 @@ static sinter_status_t over_dequant(graph_t *g, int slice, int dequant)
     quant_dims_t dims[2];
     taken_t taken;
     SG_TRY(taken_of(g, &g->nodes[slice], &taken));
-    if (lt_is_opaque(&data) || !begins_byte(&data, &taken) || dq.quant->high_port >= 0) {
+    if (lt_is_opaque(&data) || !begins_byte(&data, taken.start, (size_t)taken.ndims) ||
+        dq.quant->high_port >= 0) {
         return sinter_success;
     }
     for (int i = 0; i < 2; i++) {
@@ -173,7 +174,8 @@ static sinter_status_t over_dequant(graph_t *g, int slice, int dequant)
         const lt_t *lt = ports[i] < 0 ? NULL : &g->values[dq.in[ports[i]]].lt;
         if (!known ||
             !part_of_scales(&data, &dims[i], &taken, starts[i], ends[i], axes[i], &n_axes[i]) ||
-            (n_axes[i] > 0 && (lt == NULL || lt->ndims != data.ndims || lt_is_opaque(lt)))) {
+            (n_axes[i] > 0 && (lt == NULL || lt->ndims != data.ndims || lt_is_opaque(lt) ||
+                               !begins_byte(lt, starts[i], n_axes[i])))) {
             return sinter_success;
         }
     }

@@ -6,6 +6,7 @@
 #include "backend_xsmm/exec/frame.h"
 #include "backend_xsmm/ukernels/tile.h"
 #include "base/status.h"
+#include "graph/layout.h"
 #include "numeric/tiles_bulk.h"
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
@@ -281,30 +282,16 @@ static void pack_tiles(const packing_t *p, const constant_key_t *key, void *memo
     }
 }
 
-static void unpack_tiles(const constant_key_t *key, void *memory)
+static void unpack_tiles(const plan_t *plan, const constant_key_t *key, void *memory)
 {
-    const int along = key->along, last = key->ndims - 1;
-    const tiled_t as = (tiled_t)key->tiled;
-    const sinter_data_type_t type = (sinter_data_type_t)key->type;
-    groups_t to = {.data = memory,
-                   .type = dtype_traits(type),
-                   .dtype = type,
-                   .row = {along < 0 ? 0 : key->packed[along], 1},
-                   .column = {key->packed[key->across], 1}};
-    const int64_t K = along < 0 ? 1 : key->dims[along], N = key->dims[key->across];
-    const unsigned char *from = key->data;
-    int64_t matrices = 1, bytes = 0;
-    (void)matrices_of(key->ndims, key->dims, key->across, along, false, &matrices);
-    (void)(tiles_are_values(as) ? tiles_of_values(as, type, K, N, &bytes)
-                                : tiles_of_codes(tiles_bits(as, type), K, N, &bytes));
-    for (int64_t m = 0; m < matrices; m++, from += bytes) {
-        to.first = m > 0 ? m * key->packed[last - 2] : 0;
-        if (tiles_are_values(as)) {
-            tiles_unpack_values(from, as, K, N, &to);
-        } else {
-            tiles_unpack_codes(from, as, K, N, &to);
-        }
-    }
+    lt_t tiles = {.ndims = key->ndims,
+                  .data_type = (sinter_data_type_t)key->type,
+                  .layout_type = sinter_layout_type_opaque,
+                  .layout_id = (uint64_t)key->unpacks};
+    memcpy(tiles.dims, key->dims, sizeof(int64_t) * (size_t)key->ndims);
+    lt_t strided = tiles;
+    lt_set_dims(&strided, key->dims, key->packed);
+    layout_unpack(plan->features, &tiles, key->data, &strided, memory);
 }
 
 static void pack(const constant_key_t *key, void *memory, const void *user)
@@ -312,7 +299,7 @@ static void pack(const constant_key_t *key, void *memory, const void *user)
     const packing_t *packing = user;
     const plan_t *plan = packing->plan;
     if (key->unpacks) {
-        unpack_tiles(key, memory);
+        unpack_tiles(plan, key, memory);
         return;
     }
     if (key->tiled != NOT_TILED) {
@@ -369,9 +356,7 @@ static bool key_of(const bound_t *base, const bound_t *packed, const plan_value_
     }
     if (base->tiled != NOT_TILED) {
         key->tiled = base->tiled;
-        key->across = value->across;
-        key->along = value->along;
-        key->unpacks = true;
+        key->unpacks = (int32_t)value->lt.layout_id;
     }
     if (key->unpacks ? !tiles_of(value, base, &n) : !dtype_bytes(base->dtype, span, &n)) {
         return false;
