@@ -1471,7 +1471,8 @@ static void test_brink(void)
     }
 }
 
-/* Attention adds exp(x - max) times V and divides at the end: vast values may overflow before. */
+/* Attention adds exp(x - max) times V, where the maximum may be 4 too small, and divides at the end:
+ * 4 values times e^4 that f32 does not hold may overflow before. */
 static void test_vast_values(void)
 {
     const int64_t row[] = {1, 4}, column[] = {4, 1}, one[] = {1, 1};
@@ -1485,7 +1486,7 @@ static void test_vast_values(void)
     const orc_graph_t graph = {2, ops, sinter_fpmath_mode_strict, 0};
     const uint64_t id = 4;
 
-    for (int e = 124; e <= 127; e += 3) {
+    for (int e = 119; e <= 124; e += 5) {
         const float each = ldexpf(1, e), v[4] = {each, each, each, each};
         const orc_tensor_t inputs[2] = {{in, x}, {factors[1], v}};
         orc_result_t r;
@@ -1494,7 +1495,7 @@ static void test_vast_values(void)
 
         CHECK(orc_run(&graph, 2, inputs, 1, &id, &r, err, sizeof err) == 0, "%s", err);
         CHECK(orc_compare(&r, &r.lt, &infinite, &diff) != 0 &&
-                  (e == 124 ? diff.bad == 1 : diff.loose == 1),
+                  (e == 119 ? diff.bad == 1 : diff.loose == 1),
               "values of 2^%d: %g within %g", e, r.value[0], r.bound[0]);
         orc_result_free(&r);
     }
