@@ -503,6 +503,22 @@ static void test_raise_slices(sinter_engine_t *engine)
     slice(&m, sinter_f16, short_dequant(&m, "9x16", "9x3"), 1, 7, 16);
     EXPECT(&m, "Slice(f16[9 3]) -> f16[9 2] | Slice(s8[9 16]) -> s8[9 9] | "
                "DynamicDequantize(s8[9 9], f16[9 2]) -> f16[9 9]!");
+    /* Zero points of 4 bits, of which the part begins within a byte; and at a whole one. */
+    for (int from = 16; from <= 32; from += 16) {
+        mini_begin(&m, engine);
+        const lt_t codes = IN(&m, s8, "5x64"), scales = IN(&m, f16, "5x4"), zps = IN(&m, u4, "5x4");
+        slice(&m, sinter_f16,
+              OPA(&m, dynamic_dequantize, f16, ATTRS(STR(qtype, "per_group")), codes, scales, zps),
+              1, from, from + 16);
+        if (from == 16) {
+            EXPECT(&m, "DynamicDequantize(s8[5 64], f16[5 4], u4[5 4]) -> f16[5 64] | "
+                       "Slice(f16[5 64]) -> f16[5 16]!");
+        } else {
+            EXPECT(&m, "Slice(f16[5 4]) -> f16[5 1] | Slice(u4[5 4]) -> u4[5 1] | "
+                       "Slice(s8[5 64]) -> s8[5 16] | "
+                       "DynamicDequantize(s8[5 16], f16[5 1], u4[5 1]) -> f16[5 16]!");
+        }
+    }
     /* A part that is not made of whole groups, or of channels. */
     mini_begin(&m, engine);
     slice(&m, sinter_f16, dequant(&m, "per_group", "5x64", "5x4", NULL), 1, 8, 32);
