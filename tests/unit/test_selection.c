@@ -318,6 +318,16 @@ static const selection_case_t cases[] = {
                      "reads tensor 12 in tiles, as it was given"}},
             AVX512 = {"attention_cache_f32_avx512", {"4 query rows, kv-tile "}},
             VNNI = {"attention_cache_f32_avx512", {"attention_cache_int8_vnni" NO_INT8}}}},
+    {.what = "decode, codes of K with the tokens last in tiles, strict",
+     .graph = "DynamicDequantize qtype=per_group group_shape=1,1,32,1 10:s4:1x4x64x96 "
+              "11:f16:1x4x2x96 -> 2:f32:1x4x64x96; " CODES_OF("s4", "96", "12", "13", "5") TURNED_K,
+     .cache = true,
+     .at = {GENERIC = {"attention_flash_f32_generic", {0}},
+            AVX2 = {"attention_cache_f32_avx2",
+                    {"reads tensor 10 in tiles, as it was given",
+                     "reads tensor 12 in tiles, as it was given"}},
+            AVX512 = {"attention_cache_f32_avx512", {0}},
+            VNNI = {"attention_cache_f32_avx512", {0}}}},
     {.what = "decode of 16 rows, codes in tiles, f16",
      .graph = CODES_IN("s8", "16", "96"),
      .mode = sinter_fpmath_mode_f16,
@@ -1241,16 +1251,18 @@ static void check_report(const selection_case_t *c, const expected_t *want,
     mark_chosen(names, chosen);
 }
 
-/* Tokens are columns, but of codes of V. */
+/* Tokens are columns, but of codes of V. They are the dim before the last one, unless that is
+ * shorter. */
 static sinter_status_t lay_cache(sinter_logical_tensor_t *lt)
 {
+    const bool turned = lt->dims[2] < lt->dims[3];
     const bool k = lt->id == 2 || lt->id == 10, v = lt->id == 5 || lt->id == 12;
     return lt->id == 1 ? sinter_success
                        : sinter_logical_tensor_set_weights_layout(lt,
                                                                   k   ? sinter_weights_codes
                                                                   : v ? sinter_weights_codes_blocks
                                                                       : sinter_weights_values,
-                                                                  0, !v);
+                                                                  0, !v && !turned);
 }
 
 /* own: this is the machine's own level, not a cap. */
