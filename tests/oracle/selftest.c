@@ -1471,8 +1471,8 @@ static void test_brink(void)
     }
 }
 
-/* Attention adds exp(x - max) times V, where the maximum may be 4 too small, and divides at the end:
- * 4 values times e^4 that f32 does not hold may overflow before. */
+/* Attention adds exp(x - max) times V, where the maximum may be 4 too small, and divides at the
+ * end: 4 values times e^4 that f32 does not hold may overflow before. */
 static void test_vast_values(void)
 {
     const int64_t row[] = {1, 4}, column[] = {4, 1}, one[] = {1, 1};
