@@ -585,13 +585,15 @@ static bool translate_set_rows(gs_builder_t *b, const tensor_t *t)
     const sinter_dim_t cells = seen->columns ? gs_dim(b, view, 0)
                                : view        ? gs_dim(b, view, dim_of(seen, 2))
                                              : gs_dim(b, t, 1);
-    version.dims[0] = table.heads.head > 0 ? cells : table.parts.streams;
-    version.dims[table.rank - 2] = table.heads.head > 0 ? t->ne[0] / table.heads.head
-                                   : seen->columns      ? root->ne[0]
-                                                        : cells;
-    version.dims[table.rank - 1] = table.heads.head > 0 ? table.heads.head
-                                   : seen->columns      ? cells
-                                                        : t->ne[0];
+    if (table.heads.head > 0) {
+        version.dims[0] = cells;
+        version.dims[1] = t->ne[0] / table.heads.head;
+        version.dims[2] = table.heads.head;
+    } else {
+        version.dims[0] = table.parts.streams;
+        version.dims[table.rank - 2] = seen->columns ? root->ne[0] : cells;
+        version.dims[table.rank - 1] = seen->columns ? cells : t->ne[0];
+    }
     b->versions[root_index] = version;
     return true;
 }
