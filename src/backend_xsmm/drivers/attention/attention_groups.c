@@ -133,9 +133,11 @@ static bool takes_whole_tiles(const task_t *t, int rows, span_t span)
 /* Whether tokens are copied out of most tiles of a span: then these are read from end to end. */
 static bool reads_all(const task_t *t, const row_group_t *group, span_t span)
 {
+    if (!t->st->cells.on || !t->c->cache || group->whole) {
+        return false;
+    }
     const uint64_t *set = own_set(t);
-    return t->st->cells.on && t->c->cache && !group->whole &&
-           4 * cells_count(set, set, span.begin, span.end, true) >= 3 * (span.end - span.begin);
+    return 4 * cells_count(set, set, span.begin, span.end, true) >= 3 * (span.end - span.begin);
 }
 
 /* The group of row r0; rows from `end` on are not in it. */
