@@ -190,23 +190,29 @@ static void gather(const cache_case_t *c, const char *what, const orc_tensor_t *
     free(want);
 }
 
-/* sinter_reorder of the first tokens: out of the tiles, and into tiles that have others. */
-static void first_tokens(const cache_case_t *c, const char *what, const orc_tensor_t *tiles,
+/* sinter_reorder of the first tokens, which are dim `tokens`: out of the tiles, and into tiles that
+ * have others. whole: all tokens, with strides. */
+static void first_tokens(const char *what, const orc_tensor_t *tiles, int tokens,
                          const unsigned char *whole)
 {
-    const int64_t bits = gr_dtype(c->type)->bits, n = draw((int)c->T + 1),
-                  dims[4] = {c->batch, c->heads, n, c->width},
-                  all[4] = {c->batch, c->heads, c->T, c->width};
-    const sinter_logical_tensor_t some = dense(UPDATES, c->type, 4, dims),
-                                  strided = dense(DATA, c->type, 4, all);
-    const size_t room = bytes_of(&tiles->lt);
-    int64_t differ = 0;
+    const sinter_logical_tensor_t *lt = &tiles->lt;
+    const int64_t bits = gr_dtype(lt->data_type)->bits, T = lt->dims[tokens], n = draw((int)T + 1);
+    int64_t dims[SINTER_MAX_NDIMS], matrices = 1, token = 1, differ = 0;
+    memcpy(dims, lt->dims, sizeof dims);
+    dims[tokens] = n;
+    for (int d = 0; d < lt->ndims; d++) {
+        matrices *= d < tokens ? dims[d] : 1;
+        token *= d > tokens ? dims[d] : 1;
+    }
+    const sinter_logical_tensor_t some = dense(UPDATES, lt->data_type, lt->ndims, dims),
+                                  strided = dense(DATA, lt->data_type, lt->ndims, lt->dims);
+    const size_t room = bytes_of(lt);
     unsigned char *to = take(bytes_of(&some)), *others = take(bytes_of(&strided)),
                   *want = take(room), *got = take(room);
-    reorder(&tiles->lt, tiles->data, &some, to);
-    reorder(&strided, others, &tiles->lt, got);
-    for (int64_t i = 0; i < c->batch * c->heads * n * c->width; i++) {
-        const int64_t e = i % (n * c->width), m = i / (n * c->width), at = m * c->T * c->width + e;
+    reorder(lt, tiles->data, &some, to);
+    reorder(&strided, others, lt, got);
+    for (int64_t i = 0; i < matrices * n * token; i++) {
+        const int64_t at = i / (n * token) * T * token + i % (n * token);
         unsigned char x[8] = {0}, y[8] = {0};
         copy_bits(bits, whole, at, x, 0);
         copy_bits(bits, to, i, y, 0);
@@ -215,8 +221,8 @@ static void first_tokens(const cache_case_t *c, const char *what, const orc_tens
     }
     CHECK(differ == 0, "%s: the first %lld tokens: %lld elements differ", what, (long long)n,
           (long long)differ);
-    reorder(&strided, others, &tiles->lt, want);
-    reorder(&some, to, &tiles->lt, got);
+    reorder(&strided, others, lt, want);
+    reorder(&some, to, lt, got);
     CHECK(memcmp(got, want, room) == 0, "%s: the first %lld tokens lie elsewhere", what,
           (long long)n);
     free(to);
@@ -299,7 +305,7 @@ static void run(const cache_case_t *c)
           sinter_last_error_message());
     CHECK(memcmp(to, want, room) == 0, "%s: tokens lie elsewhere", what);
     gather(c, what, &(orc_tensor_t){data, to}, &tensors[1], slots, &updates, whole);
-    first_tokens(c, what, &(orc_tensor_t){data, to}, whole);
+    first_tokens(what, &(orc_tensor_t){data, to}, 2, whole);
     if (!c->in_place) {
         CHECK(memcmp(tiles, before, room) == 0, "%s: the data changes", what);
         CHECK(to[room] == GUARD_BYTE && to[room + GUARD - 1] == GUARD_BYTE,
@@ -568,6 +574,7 @@ static void run_heads(const heads_case_t *c)
     reorder(&data, to, &strided, back);
     CHECK(memcmp(back, whole, bytes_of(&strided)) == 0, "%s part %d: not the same again",
           gr_dtype(c->type)->name, (int)c->part);
+    first_tokens("heads side by side", &(orc_tensor_t){data, to}, 0, whole);
     /* The first tokens lie as a smaller cache does. */
     if (c->T > 256) {
         const int64_t first[3] = {256, c->heads, c->width};
