@@ -408,7 +408,7 @@ static const char *jit(attention_config_t *c, int64_t rows, int64_t D, int64_t D
  * stay in L2; those that are processed in chunks load K for one strip at a time. */
 static void size_blocks(attention_config_t *c, int64_t rows, int64_t T, int64_t D, int64_t Dv)
 {
-    const bool decode = c->few_rows, chunks = D < 0 || D > ATT_HEAD;
+    const bool decode = attention_few_rows(c), chunks = D < 0 || D > ATT_HEAD;
     c->dk = chunks ? ATT_CHUNK : round_up(D ? D : 1, 16);
     c->dv = Dv >= 0 && Dv < ATT_CHUNK ? round_up(Dv ? Dv : 1, c->decode ? 128 : 16)
                                       : ATT_CHUNK; /* decoding order: up to 128 elements */
@@ -440,7 +440,7 @@ static void size_blocks(attention_config_t *c, int64_t rows, int64_t T, int64_t 
 
 static int64_t least_part(const attention_config_t *c)
 {
-    return c->few_rows ? ATT_DECODE_PART : ATT_PART;
+    return attention_few_rows(c) ? ATT_DECODE_PART : ATT_PART;
 }
 
 /* What is to be unpacked of K or V; its head is the dim `from_end` of the data. */
@@ -477,7 +477,6 @@ static sinter_status_t setup_as(const kernel_t *self, const problem_t *p, bool d
     }
     c->decode = decode;
     c->cache = cache;
-    c->few_rows = decode || cache;
     c->needs = self->needs;
     c->all = p->plan->features;
     c->deterministic = p->plan->deterministic;
@@ -491,8 +490,9 @@ static sinter_status_t setup_as(const kernel_t *self, const problem_t *p, bool d
     c->fn = eltwise_table(self->needs);
     c->quant = quant_rows(self->needs);
     c->bf16 = self->driver->arithmetic == IN_BF16;
-    c->blocks =
-        self->driver->arithmetic == IN_INT8 && !c->few_rows ? blocks_table(self->needs) : NULL;
+    c->blocks = self->driver->arithmetic == IN_INT8 && !attention_few_rows(c)
+                    ? blocks_table(self->needs)
+                    : NULL;
     if (decode) {
         c->k_how = how_of(self, p, false);
         c->v_how = how_of(self, p, true);
@@ -509,9 +509,9 @@ static sinter_status_t setup_as(const kernel_t *self, const problem_t *p, bool d
         c->cell_bytes[0] = cell_bytes(p, &p->step->p.attention.k, n.D);
         c->cell_bytes[1] = cell_bytes(p, &p->step->p.attention.v, n.Dv);
     }
-    const int64_t most = c->few_rows ? attention_most_rows(c) : INT64_MAX;
+    const int64_t most = attention_few_rows(c) ? attention_most_rows(c) : INT64_MAX;
     size_blocks(c,
-                n.rows < 0                          ? (c->few_rows ? most : -1)
+                n.rows < 0                          ? (attention_few_rows(c) ? most : -1)
                 : c->deterministic && n.rows > most ? most
                                                     : n.rows,
                 n.T, n.D, n.Dv);
@@ -720,11 +720,12 @@ static int rows_of_token(int64_t group, int most)
 static void choose_parts(const attention_params_t *p, const attention_config_t *c, bool lists,
                          attention_dims_t *d)
 {
-    const int most = c->few_rows ? ATT_DECODE_PARTS : ATT_PARTS;
-    const bool fixed = c->deterministic && (c->few_rows || lists);
+    const int most = attention_few_rows(c) ? ATT_DECODE_PARTS : ATT_PARTS;
+    const bool fixed = c->deterministic && (attention_few_rows(c) || lists);
     d->part = p->prob != NULL ? d->T + 1 : least_part(c);
     for (int64_t tokens = 1;
-         lists && c->few_rows && !fixed && tokens < at_most(d->S, ATT_LIST_TOKENS); tokens *= 2) {
+         lists && attention_few_rows(c) && !fixed && tokens < at_most(d->S, ATT_LIST_TOKENS);
+         tokens *= 2) {
         d->part *= 2;
     }
     while (!fixed && (d->T - 1) / d->part >= most) {
@@ -1093,8 +1094,9 @@ static sinter_status_t choose_division(const attention_params_t *p, const attent
     d->piece = d->items > 0 && d->Dv > 0 && !choice->shares_bytes ? piece_of(p, c, frame, st) : 0;
     d->prefetches = d->piece > 0 && prefetches_pieces(st);
     d->weighs = shares > 1 && d->items > 0 && d->piece == 0;
-    d->divides = d->weighs && d->parts > 1 &&
-                 (c->few_rows || d->items < ATT_ITEMS * (int64_t)shares || limits_vary(p, frame));
+    d->divides =
+        d->weighs && d->parts > 1 &&
+        (attention_few_rows(c) || d->items < ATT_ITEMS * (int64_t)shares || limits_vary(p, frame));
     if (d->piece > 0) {
         add_way(choice, "heads", ways_attention_heads, NULL);
     }

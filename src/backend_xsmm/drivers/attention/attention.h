@@ -31,9 +31,10 @@
  * first piece from end to end. It is a range of parts times items, and each part of each item
  * leaves its sums in shared memory.
  *
- * In a deterministic engine that decodes, a block has the rows of one token, and parts and tiles
- * have as many cells as others have columns. So what is done for a token depends neither on other
- * tokens nor on where its cells lie among those of other sequences.
+ * A deterministic engine that decodes over a strided cache takes blocks of the rows of one token,
+ * and parts and tiles with as many cells as others have columns. So the sums of a token depend
+ * neither on other tokens nor on where its cells lie among those of other sequences. Tiles of a
+ * cache in tiles stay where they are.
  *
  * Row groups go over the columns of a part, tile by tile from its first one on. Which rows make a
  * group depends on the block, so blocks have their full size where there are lists. */
@@ -85,7 +86,6 @@ typedef struct attention_config {
     const quant_rows_t *quant;
     bool decode;                        /* else K and V go through tiles */
     bool cache;                         /* K and V lie in tiles that rows are multiplied with */
-    bool few_rows;                      /* one of both */
     bool deterministic;                 /* as the engine */
     cache_sizes_t unpacks_k, unpacks_v; /* of what lies in tiles and is unpacked first */
     features_t all;                     /* of the machine */
@@ -242,6 +242,12 @@ typedef struct attention_buffers {
 static inline bool attention_in_tiles(const attention_config_t *c)
 {
     return c->cache || c->unpacks_k.bits > 0 || c->unpacks_v.bits > 0;
+}
+
+/* Whether a few query rows are multiplied with K and V where these lie. */
+static inline bool attention_few_rows(const attention_config_t *c)
+{
+    return c->decode || c->cache;
 }
 
 /* How many query rows are decoded together. */

@@ -562,7 +562,7 @@ static void accumulate_group(const cache_task_t *task, const unsigned char *code
         one.rows = 1;
         one.x += r * task->ldx;
         one.out += r * task->ldo;
-        if (v->raises && r == 0) { /* zero points are those for so many rows */
+        if (v->raises && r == 0) { /* those in use may be for more rows than one */
             (void)load_v(&one);
         }
         accumulate_group(&one, codes, g, suits);
