@@ -89,6 +89,13 @@ static inline sinter_data_type_t problem_type(const problem_t *p, int value)
     return p->plan->values[value].lt.data_type;
 }
 
+/* An operand lies in pages (graph/pages.h). */
+static inline bool reads_pages(const problem_t *p, const operand_t *op)
+{
+    const plan_value_t *v = &p->plan->values[op->data];
+    return v->kind == PV_VIEW && v->shows == IN_PAGES;
+}
+
 /* ---- what a kernel answers ------------------------------------------------------------------- */
 
 /* A code path of a driver: a row of one of its tables, which kernels.def lists. The fastest way

@@ -12,6 +12,7 @@
 #define SINTER_SRC_PLAN_H
 
 #include "base/alloc.h"
+#include "graph/pages.h"
 #include "graph/window.h"
 #include "numeric/tiles.h"
 #include "patterns/partition.h"
@@ -30,7 +31,24 @@ typedef struct bound {
      * dense tensor. */
     tiled_t tiled;
     int64_t heads; /* as groups_t has them; views of a cache keep them */
+    /* Of a value in pages: where these are, how many there are, the tokens of one, and the elements
+     * from one to the next. Dims are those of the value; the stride of the dim of tokens is the one
+     * within a page, and those of dims of the table are 0. NULL: of another value. */
+    const pages_of_t *pages;
+    int64_t n_pages, page, page_stride;
 } bound_t;
+
+/* How far one page lies behind the one before, in steps from one token to the next within a page;
+ * -1: no whole number of these. */
+static inline int64_t pages_apart(const bound_t *b)
+{
+    const int64_t step = b->strides[b->pages->tokens];
+    return b->page == 1       ? 1
+           : b->n_pages <= 1  ? 0
+           : step == 0        ? -1
+           : b->page_stride % step == 0 ? b->page_stride / step
+                                        : -1;
+}
 
 typedef struct frame {
     bound_t *v; /* by plan value */
@@ -230,6 +248,7 @@ typedef struct attention_params {
     /* The same on normalised probabilities: it quantises and dequantises them. NULL: none,
      * and one pass over K and V is enough. */
     const struct chain *prob;
+    int table;      /* K and V lie in pages, which this value lists; -1: they do not */
     int score_dims; /* a value with the dims of the softmax, which broadcast to [b.., S, T] */
     int out_dims;   /* a value of dims [b.., S, Dv] */
     int stats;      /* f32 [b.., S, 1]; -1: none */
@@ -362,9 +381,9 @@ typedef enum pv_kind {
     PV_DIMS
 } pv_kind_t;
 
-/* How a view shows its base: as its op makes it, the other way round, or (a StaticReshape that no
- * strides express) in blocks as in bound_t. */
-typedef enum shows { FORWARDS, BACKWARDS, IN_BLOCKS } shows_t;
+/* How a view shows its base: as its op makes it, the other way round, (a StaticReshape that no
+ * strides express) in blocks as in bound_t, or in pages, which its op, a Gather, takes from it. */
+typedef enum shows { FORWARDS, BACKWARDS, IN_BLOCKS, IN_PAGES } shows_t;
 
 typedef struct plan_value {
     pv_kind_t kind;
@@ -386,7 +405,8 @@ typedef struct plan_value {
     const node_t *op;
     shows_t shows;
     int part;
-    const void *data; /* CONST */
+    const pages_of_t *pages; /* VIEW that shows IN_PAGES */
+    const void *data;        /* CONST */
     /* TEMP: live steps. INPUT, OUTPUT: the first and the last step that access it. -1: none. */
     int first, last;
     int beside; /* the last step that accesses it other than by chains */
@@ -395,9 +415,11 @@ typedef struct plan_value {
     int heir;
 } plan_value_t;
 
-/* Two graph values that have the same dims if a plan is to run; only execute knows them. */
+/* Two graph values that have the same dims if a plan is to run; only execute knows them. Or, of an
+ * operand in pages, two parts of it whose pages lie as many tokens apart. */
 typedef struct same_dims {
     int value, as;
+    bool pages;
 } same_dims_t;
 
 typedef struct plan {

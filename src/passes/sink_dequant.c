@@ -11,8 +11,10 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "graph/cache.h"
 #include "graph/experts.h"
 #include "graph/layout.h"
+#include "graph/pages.h"
 #include "graph/quant.h"
 #include "graph/quant_view.h"
 #include "graph/schema.h"
@@ -26,8 +28,8 @@ typedef struct path {
     int n_views;
 } path_t;
 
-/* Codes that a matmul may read: they come from outside, also by index, or a step before it
- * quantises into memory. Quantised probabilities stay elementwise work of the attention step. */
+/* Codes that a matmul may read: they come from outside, also by index or in pages, or a step before
+ * it quantises into memory. Quantised probabilities stay elementwise work of the attention step. */
 static bool codes_in_memory(const graph_t *g, const node_t *matmul, int codes)
 {
     int p = g->values[codes].producer;
@@ -35,6 +37,7 @@ static bool codes_in_memory(const graph_t *g, const node_t *matmul, int codes)
         p = g->values[g->nodes[p].in[0]].producer;
     }
     return p < 0 || graph_product_of_experts(g, &g->nodes[p]) != NULL ||
+           (graph_attends(matmul) && graph_gather_shown(g, codes) != NULL) ||
            ((op_flags(g->nodes[p].kind) & OP_QUANT) != 0 && !node_has_role(matmul, "pv"));
 }
 

@@ -218,36 +218,52 @@ static bool fits_above(const matcher_t *m, int v, unsigned classes, const lt_t *
            broadcasts_to(n, &m->g->values[v].lt, space);
 }
 
+/* Adds what takes a part of scales or zero points, or takes them from pages. */
+static int take_parts(matcher_t *m, int pattern_node, int v, unsigned classes, bool leave)
+{
+    const bool pages = (classes & OP_GATHER) != 0;
+    unsigned fit = classes & (pages ? PAT_SLICE | PAT_VIEW | OP_GATHER : PAT_SLICE);
+    int taken = 0;
+    while (fits_above(m, v, fit, NULL, leave) && (pages || taken == 0)) {
+        const node_t *n = &m->g->nodes[m->g->values[v].producer];
+        match_add(m, m->g->values[v].producer, pattern_node);
+        taken++;
+        fit &= pat_classes(n) == OP_GATHER ? PAT_SLICE | PAT_VIEW : ~0u;
+        v = n->in[0];
+    }
+    return taken;
+}
+
 /* Adds the tree of producers above the values work_values[0..n) to the match. space: the producers
  * are evaluated in these dims, so only views may stand above a view. */
 static int take_above(matcher_t *m, int pattern_node, unsigned classes, const lt_t *space, int n,
                       int max)
 {
     const bool leave = m->match.pattern->nodes[pattern_node].leave;
+    const unsigned above_views = space != NULL ? PAT_VIEW : PAT_VIEW | PAT_SLICE;
     int taken = 0;
     while (n > 0 && taken < max) {
         const int item = m->work_values[--n], v = item >= 0 ? item : ~item;
         m->work++;
-        if (!fits_above(m, v, item >= 0 ? classes : classes & PAT_VIEW, space, leave)) {
+        if (!fits_above(m, v, item >= 0 ? classes : classes & above_views, space, leave)) {
             continue;
         }
         const int p = m->g->values[v].producer;
         const node_t *node = &m->g->nodes[p];
-        const bool view = (pat_classes(node) & PAT_VIEW) != 0;
+        const unsigned of = pat_classes(node);
+        const bool only_views =
+            item < 0 || (of & OP_GATHER) != 0 || (space != NULL && (of & PAT_VIEW) != 0);
         /* Scales, zero points and the like stay as they are: only data has a tree. */
-        const int n_in = (pat_classes(node) & (PAT_ELTWISE | PAT_CAST)) != 0 ? node->n_in : 1;
+        const int n_in = (of & (PAT_ELTWISE | PAT_CAST)) != 0 ? node->n_in : 1;
         match_add(m, p, pattern_node);
         taken++;
         for (int i = 0; i < n_in; i++) {
-            m->work_values[n++] = space != NULL && view ? ~node->in[i] : node->in[i];
+            m->work_values[n++] = only_views ? ~node->in[i] : node->in[i];
         }
-        /* But a part of the codes has a part of the scales. */
-        const bool sliced = (pat_classes(node) & PAT_DEQUANT) != 0 && (classes & PAT_SLICE) != 0;
-        for (int i = 1; i < node->n_in && sliced; i++) {
-            if (fits_above(m, node->in[i], PAT_SLICE, NULL, leave)) {
-                match_add(m, m->g->values[node->in[i]].producer, pattern_node);
-                taken++;
-            }
+        /* But a part of the codes has a part of the scales, and scales of a cache in pages are
+         * in pages, too. */
+        for (int i = 1; i < node->n_in && (of & PAT_DEQUANT) != 0; i++) {
+            taken += take_parts(m, pattern_node, node->in[i], classes, leave);
         }
     }
     return taken;
@@ -463,7 +479,7 @@ bool matcher_try(matcher_t *m, const pattern_t *pattern, int anchor)
     }
     m->reason = try_nodes(m, anchor);
     const bool matched = m->reason == NULL;
-    m->near = !matched && (m->required > 1 || m->n_stops > 0);
+    m->near = !matched && m->reason[0] != '\0' && (m->required > 1 || m->n_stops > 0);
     m->wasted += matched ? 0 : m->work;
     if (m->wasted > 100000 + 8 * (int64_t)m->g->n_nodes) {
         m->limit = SHORT_LIMIT;

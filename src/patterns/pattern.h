@@ -44,7 +44,8 @@ typedef enum pat_edge {
      * consumers of a value are inside or all are outside. */
     PAT_REGION,
     /* The tree of producers over input `port` (-1: every input) of the ops of node `of`. Only the
-     * match uses them. */
+     * match uses them. Above a Gather, views and Slices alone are. With OP_GATHER among the classes,
+     * the Gathers of scales and zero points are, too. */
     PAT_ABOVE
 } pat_edge_t;
 
@@ -67,7 +68,8 @@ typedef struct pat_node {
 } pat_node_t;
 
 typedef struct match match_t;
-/* NULL if it holds, else the reason why not: static text, or match_reason(). */
+/* NULL if it holds, else the reason why not: static text, or match_reason(). A reason without words
+ * is none to tell: the graph is not of this kind. */
 typedef const char *(*pat_check_t)(const match_t *m);
 
 typedef struct pattern {

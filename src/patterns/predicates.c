@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "graph/pages.h"
 #include "graph/quant.h"
 #include "graph/quant_view.h"
 #include "graph/schema.h"
@@ -151,6 +152,90 @@ const char *pat_key_geometry(const match_t *m)
         }
     }
     return NULL;
+}
+
+/* ---- caches in pages ------------------------------------------------------------------------- */
+
+/* The dim of tokens of the second operand of a product of attention. */
+static int dim_of_tokens(const match_t *m, const node_t *product, bool is_k)
+{
+    const int last = lt_of(m, product->in[1])->ndims - 1;
+    return node_bool(product, sinter_op_attr_transpose_b, false) == is_k ? last - 1 : last;
+}
+
+/* How a value of the match comes from blocks; `first` has no node yet, or is what it must be like.
+ * *any: a Gather is there. */
+static const char *part_in_pages(const match_t *m, int v, int tokens, pages_of_t *first, bool *any)
+{
+    pages_of_t of;
+    const char *why;
+    const node_t *gather = graph_gather_shown(m->g, v);
+    const unsigned long long id = lt_of(m, v)->id;
+    *any = *any || gather != NULL;
+    if (!graph_pages(m->g, v, tokens, &of, &why)) {
+        return why != NULL ? match_reason(m, "tensor %llu is not read in pages: %s", id, why)
+                           : match_reason(m, "tensor %llu is not taken from blocks", id);
+    }
+    if (m->at[of.gather] < 0) {
+        return match_reason(m, "%s is read by others, too, or depends on this",
+                            node_label(gather));
+    }
+    if (first->table < 0) {
+        *first = of;
+    }
+    return graph_pages_alike(m->g, first, &of)
+               ? NULL
+               : match_reason(m, "tensor %llu has a table or blocks of its own", id);
+}
+
+/* The same of an operand, which may be dequantised. */
+static const char *operand_in_pages(const match_t *m, const node_t *product, bool is_k,
+                                    pages_of_t *first, bool *any)
+{
+    int v = product->in[1], tokens = dim_of_tokens(m, product, is_k);
+    const node_t *n = NULL;
+    for (int p = m->g->values[v].producer; p >= 0 && m->at[p] >= 0 && tokens >= 0;
+         p = m->g->values[v].producer) {
+        n = &m->g->nodes[p];
+        const unsigned classes = pat_classes(n);
+        if (classes == PAT_DEQUANT || (classes != PAT_CAST && classes != PAT_VIEW) ||
+            (classes == PAT_VIEW && graph_gather_shown(m->g, v) != NULL)) {
+            break;
+        }
+        tokens = classes == PAT_VIEW ? graph_dim_above(m->g, n, tokens) : tokens;
+        v = n->in[0];
+    }
+    if (n == NULL || pat_classes(n) != PAT_DEQUANT) {
+        return tokens < 0 ? "" : part_in_pages(m, v, tokens, first, any);
+    }
+    const char *why = tokens < 0 ? "" : part_in_pages(m, n->in[0], tokens, first, any);
+    const quant_t *q = n->quant;
+    const int ports[] = {q->scale_input, q->zp_input};
+    for (int i = 0; i < 2 && why == NULL; i++) {
+        const int side = ports[i] < 0 ? -1 : n->in[ports[i]],
+                  dim = i == 0 ? q->geom.scale_dim[tokens] : q->geom.zp_dim[tokens];
+        if (side >= 0 && dim >= 0 && lt_of(m, side)->dims[dim] != 1) {
+            why = part_in_pages(m, side, dim, first, any);
+        }
+    }
+    return why == NULL && quant_split_of(n) != sinter_data_type_undef
+               ? match_reason(m, "%s reads codes in two planes", node_label(n))
+               : why;
+}
+
+const char *pat_reads_pages(const match_t *m)
+{
+    pages_of_t first = {.table = -1};
+    bool any = false;
+    const char *why = operand_in_pages(m, match_role(m, "qk", 0), true, &first, &any);
+    if (why == NULL) {
+        why = operand_in_pages(m, match_role(m, "pv", 0), false, &first, &any);
+    } else { /* where V is in pages, K must be told about, too */
+        const bool told = any;
+        (void)operand_in_pages(m, match_role(m, "pv", 0), false, &first, &any);
+        why = told || !any ? why : "K is not taken from blocks";
+    }
+    return any ? why : why != NULL ? "" : NULL;
 }
 
 /* Why a view between the matmuls is none that the operands can take over. */

@@ -19,6 +19,9 @@ const char *pat_softmax_over_keys(const match_t *m);
 const char *pat_values_batch(const match_t *m);
 /* The groups of Q, K and V are still groups of neighbours after the views above the matmuls. */
 const char *pat_key_geometry(const match_t *m);
+/* Both K and V, with their scales and zero points, are taken from blocks by one table
+ * (graph/pages.h). */
+const char *pat_reads_pages(const match_t *m);
 /* Transposes and swapped operands cancel so that the softmax runs over the keys, and every op
  * between the matmuls may be moved over a transpose. */
 const char *pat_turns_to_plain(const match_t *m);

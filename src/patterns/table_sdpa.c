@@ -5,6 +5,8 @@
 #define OPERAND (PAT_CAST | PAT_VIEW | PAT_DEQUANT | PAT_SCALE)
 /* K or V may be a part of a cache. Of latent attention, V is the first elements of K. */
 #define CACHE (OPERAND | PAT_SLICE)
+/* The same in blocks. */
+#define PAGES (CACHE | OP_GATHER)
 #define PROB (PAT_CAST | PAT_QUANT | PAT_DEQUANT)
 
 /* The score and probability programs run on registers for each tile, hence the limits. */
@@ -21,6 +23,29 @@ enum { MAX_SCORE = 32, MAX_PROB = 8 };
 #define TAIL(of_node, at)                                                                         \
     PAT_POST_AS("tail", of_node, 0), PAT_TAIL(at), PAT_QUANTISE_BELOW((at) + 1)
 /* clang-format on */
+
+/* K and V are taken from blocks by a table, and read where they lie (graph/pages.h). */
+static const pat_node_t sdpa_paged[] = {
+    {.role = "qk", .ops = OP_MATMUL, .edge = PAT_ANCHOR},
+    SCORE(0),
+    SOFTMAX(1),
+    {.role = "p_post", .ops = PROB, .edge = PAT_BELOW, .of = 2, .port = 0, .max = MAX_PROB},
+    {.role = "pv", .ops = OP_MATMUL, .edge = PAT_BELOW, .of = 3, .port = 0, .min = 1, .max = 1},
+    PAT_PRE("q_pre", OPERAND, 0, 0),
+    PAT_PRE("k_pre", PAGES, 0, 1),
+    PAT_PRE("v_pre", PAGES, 4, 1),
+    TAIL(4, 8),
+};
+static const pat_check_t paged_checks[] = {pat_reads_pages,
+                                           pat_within_limits,
+                                           pat_plain_matmuls,
+                                           pat_plain_probabilities,
+                                           pat_softmax_over_keys,
+                                           pat_values_batch,
+                                           pat_key_geometry,
+                                           NULL};
+const pattern_t pattern_sdpa_paged =
+    PAT_ROW("sdpa-paged", FAMILY_ATTENTION, sdpa_paged, paged_checks);
 
 static const pat_node_t sdpa[] = {
     {.role = "qk", .ops = OP_MATMUL, .edge = PAT_ANCHOR},

@@ -102,8 +102,9 @@ static void add_part(line_t *l, const sinter_compiled_partition_t *cp, const exe
     add(l, " ->");
     add_ports(l, fm, cp->outputs, cp->n_outputs);
     if (fm->broken != NULL) {
-        add(l, "; fallback, because tensor %llu has not the dims of tensor %llu",
+        add(l, "; fallback, because tensor %llu has not the %s of tensor %llu",
             (unsigned long long)graph_message_id(&cp->plan.sub, fm->broken->value),
+            fm->broken->pages ? "pages" : "dims",
             (unsigned long long)graph_message_id(&cp->plan.sub, fm->broken->as));
     }
     for (int s = 0; s < fm->plan->n_steps; s++) {

@@ -164,6 +164,20 @@ bool view_strides(const node_t *op, shows_t shows, const bound_t *base, bound_t 
     return view_reshape(base->ndims, base->dims, base->strides, view->ndims, view->dims, strides);
 }
 
+void view_in_pages(const pages_of_t *pages, const bound_t *base, bound_t *view)
+{
+    view->pages = pages;
+    view->n_pages = base->dims[pages->axis];
+    view->page = pages->within < 0 ? 1 : base->dims[pages->within];
+    view->page_stride = base->strides[pages->axis];
+    for (int d = 0; d < view->ndims; d++) {
+        view->strides[d] = pages->of_blocks[d] < 0 ? 0 : base->strides[pages->of_blocks[d]];
+    }
+    if (view->page == 1) {
+        view->strides[pages->tokens] = view->page_stride;
+    }
+}
+
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
 static void bound_from_lt(bound_t *b, const lt_t *lt)
@@ -171,6 +185,7 @@ static void bound_from_lt(bound_t *b, const lt_t *lt)
     b->dtype = lt->data_type;
     b->tiled = NOT_TILED;
     b->block = b->block_stride = b->heads = 0;
+    b->pages = NULL;
     b->ndims = lt->ndims < 0 ? 0 : lt->ndims;
     memcpy(b->dims, lt->dims, sizeof(b->dims));
     memcpy(b->strides, lt->strides, sizeof(b->strides));
@@ -193,14 +208,21 @@ static sinter_status_t resolve_value(const plan_t *plan, frame_mem_t *fm, int i)
     if (pv->heads) {
         b->heads = pv->kind == PV_VIEW ? fm->v[pv->base].heads : b->dims[b->ndims - 2];
     }
-    const bool shown = pv->kind != PV_VIEW || view_strides(pv->op, pv->shows, &fm->v[pv->base], b);
-    if (!shown) {
+    if (pv->kind == PV_VIEW && pv->shows == IN_PAGES) {
+        view_in_pages(pv->pages, &fm->v[pv->base], b);
+    } else if (pv->kind == PV_VIEW && !view_strides(pv->op, pv->shows, &fm->v[pv->base], b)) {
         return sg_fail(
             sinter_unimplemented,
             "tensor %llu: strides of its buffer cannot be seen in the dims of tensor %llu",
             (unsigned long long)plan->values[pv->base].lt.id, (unsigned long long)lt.id);
     }
     return pv->kind == PV_VIEW ? view_begins_byte(pv, &fm->v[pv->base], fm->lts) : sinter_success;
+}
+
+static bool same_pages(const bound_t *a, const bound_t *b)
+{
+    const int64_t apart = pages_apart(a);
+    return apart >= 0 && apart == pages_apart(b);
 }
 
 sinter_status_t frame_shapes(const plan_t *plan, frame_mem_t *fm, const same_dims_t **broken)
@@ -213,7 +235,8 @@ sinter_status_t frame_shapes(const plan_t *plan, frame_mem_t *fm, const same_dim
     }
     for (int i = 0; i < plan->n_assumed && *broken == NULL; i++) {
         const same_dims_t *both = &plan->assumed[i];
-        *broken = lt_same_dims(&fm->lts[both->value], &fm->lts[both->as]) ? NULL : both;
+        *broken = both->pages || lt_same_dims(&fm->lts[both->value], &fm->lts[both->as]) ? NULL
+                                                                                        : both;
     }
     if (*broken != NULL) {
         return sinter_success;
@@ -226,6 +249,10 @@ sinter_status_t frame_shapes(const plan_t *plan, frame_mem_t *fm, const same_dim
     }
     for (int k = 0; k < plan->n_views; k++) {
         SG_TRY(resolve_value(plan, fm, plan->view_order[k]));
+    }
+    for (int i = 0; i < plan->n_assumed && *broken == NULL; i++) {
+        const same_dims_t *both = &plan->assumed[i];
+        *broken = !both->pages || same_pages(&fm->v[both->value], &fm->v[both->as]) ? NULL : both;
     }
     return frame_packed_shapes(plan, fm);
 }

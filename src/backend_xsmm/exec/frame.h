@@ -81,6 +81,8 @@ static inline bool frame_has_copy(const plan_t *plan, const frame_mem_t *fm, con
 /* The strides of a view of base, whose dims are set. False: they cannot express it. IN_BLOCKS: its
  * dims are those of base, whose last stride is 1, with the last two merged. */
 bool view_strides(const node_t *op, shows_t shows, const bound_t *base, bound_t *view);
+/* The same of a value in pages, whose blocks base is. */
+void view_in_pages(const pages_of_t *pages, const bound_t *base, bound_t *view);
 
 /* An error if a part of a Concat, or what a Slice takes, would not begin with a whole byte of base.
  * lts: the dims of graph values. */

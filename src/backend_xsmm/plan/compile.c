@@ -241,18 +241,33 @@ static sinter_status_t select_all(plan_t *plan, textbuf_t *why, int *missing)
     return sinter_success;
 }
 
+static bool has_pages(const plan_t *plan)
+{
+    bool has = false;
+    for (int v = 0; v < plan->n_values; v++) {
+        has = has || (plan->values[v].kind == PV_VIEW && plan->values[v].shows == IN_PAGES);
+    }
+    return has;
+}
+
 /* notes: for the report, why attention does not run as one step. assumes: as in lower_plan. */
 static sinter_status_t lower_and_select(plan_t *plan, family_t family, bool assumes,
                                         textbuf_t *notes)
 {
     int missing;
     textbuf_t why;
-    SG_TRY(lower_plan(plan, family, assumes, notes));
+    SG_TRY(lower_plan(plan, family, true, assumes, notes));
     sinter_status_t status = select_all(plan, &why, &missing);
+    if (status == sinter_unimplemented && missing >= 0 && has_pages(plan)) {
+        text_add(notes, "K and V are not read in pages, but copied: no attention kernel does:\n%s",
+                 why.text);
+        SG_TRY(lower_plan(plan, family, false, assumes, notes));
+        status = select_all(plan, &why, &missing);
+    }
     if (status == sinter_unimplemented && missing >= 0 && family == FAMILY_ATTENTION) {
         text_add(notes, "no attention kernel took the step, it runs as a list of steps:\n%s",
                  why.text);
-        SG_TRY(lower_plan(plan, FAMILY_GENERAL, assumes, notes));
+        SG_TRY(lower_plan(plan, FAMILY_GENERAL, false, assumes, notes));
         status = select_all(plan, &why, &missing);
     }
     if (status == sinter_unimplemented && missing >= 0) {
@@ -378,11 +393,15 @@ static void report_step(const plan_t *plan, int s, textbuf_t *text)
 static void report_fallback(const sinter_compiled_partition_t *cp, textbuf_t *text)
 {
     const plan_t *plan = &cp->plan;
+    const char *const begins[] = {"assumes of unknown dims that",
+                                  "assumes of tokens of a page and from page to page that"};
     for (int i = 0; i < plan->n_assumed; i++) {
-        text_add(text, "%s tensor %llu has those of tensor %llu",
-                 i == 0 ? "assumes of unknown dims that" : ",",
-                 (unsigned long long)graph_message_id(&plan->sub, plan->assumed[i].value),
-                 (unsigned long long)graph_message_id(&plan->sub, plan->assumed[i].as));
+        const same_dims_t *both = &plan->assumed[i];
+        const bool other = i > 0 && plan->assumed[i - 1].pages != both->pages;
+        text_add(text, "%s%s tensor %llu has those of tensor %llu", other ? "; " : "",
+                 i == 0 || other ? begins[both->pages] : ",",
+                 (unsigned long long)graph_message_id(&plan->sub, both->value),
+                 (unsigned long long)graph_message_id(&plan->sub, both->as));
     }
     text_add(text, "; where they differ, %d other step%s run%s:\n", cp->fallback->n_steps,
              cp->fallback->n_steps == 1 ? "" : "s", cp->fallback->n_steps == 1 ? "s" : "");

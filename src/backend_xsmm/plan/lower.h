@@ -1,5 +1,6 @@
-/* From a rewritten subgraph to steps, in four stages. Where dims are unknown the stages decide by
+/* From a rewritten subgraph to steps, in five stages. Where dims are unknown the stages decide by
  * representative ones (graph_representative_dims), and the plan depends on none of those.
+ *   lower_pages.c      whether attention reads K and V where a table says
  *   lower_cluster.c    which nodes become one step: a heavy node (MatMul, SoftMax, attention) with
  *                      the elementwise nodes that can ride on it
  *   lower_memory.c     where each value lives: ports, temporaries, views, and copies where strides
@@ -95,6 +96,11 @@ typedef struct lowering {
     char *spine;
     attention_parts_t att;
     mlp_parts_t mlp;
+    /* By graph value: the pages that attention reads it in, NULL: none; and by node: the Gathers and
+     * views that these come from, which no step runs. table: the value that lists them, -1: none. */
+    const pages_of_t **pages;
+    bool *passed;
+    int table;
     bound_t *bound; /* by plan value: probe dims and strides, once placed */
     bool *placed;   /* by plan value */
     int cap_values;
@@ -104,7 +110,8 @@ typedef struct lowering {
 bool lower_is_eltwise(sinter_op_kind_t kind);
 bool lower_is_view(const node_t *node);
 /* No step runs it, as what its result is for reads where it comes from: a Gather of experts, whose
- * product reads the table, or a Reorder that unpacks a cache of attention. */
+ * product reads the table, a Reorder that unpacks a cache of attention, or what takes such a cache
+ * from its pages. */
 bool lower_reads_itself(const lowering_t *lo, const node_t *node);
 /* Finds out which values surely have the same dims. */
 void lower_alike(lowering_t *lo);
@@ -113,6 +120,12 @@ sinter_status_t lower_same_space(lowering_t *lo, int value, int as, bool *same);
 /* That holds for the result of an elementwise node and `space`, and what the node's floating
  * producers make broadcasts to those dims: all may be computed over them. */
 sinter_status_t lower_fits(lowering_t *lo, int node, int space, bool *fits);
+/* Finds out whether attention reads K and V in pages. sinter_unimplemented: it cannot, though both
+ * are taken from blocks, and lo->why_not says why. */
+sinter_status_t lower_pages(lowering_t *lo);
+/* Where all values have their places: whether tokens of all parts of K, and of V, lie alike. What
+ * only execute knows, the plan assumes. */
+sinter_status_t lower_pages_alike(lowering_t *lo);
 sinter_status_t lower_cluster(lowering_t *lo);
 sinter_status_t lower_memory(lowering_t *lo);
 sinter_status_t lower_emit(lowering_t *lo);
@@ -154,7 +167,9 @@ int lower_mask_limits(const lowering_t *lo, attention_params_t *p, int *under);
 
 /* Makes plan->values and plan->steps from plan->sub. Kernels are chosen later. Notes for the report
  * go to why. assumes: unknown dims that are most likely the same are taken to be the same, and
- * plan->assumed lists them; else the plan is right for all dims. */
-sinter_status_t lower_plan(plan_t *plan, family_t family, bool assumes, textbuf_t *why);
+ * plan->assumed lists them; else the plan is right for all dims. pages: attention may read K and V
+ * in pages. */
+sinter_status_t lower_plan(plan_t *plan, family_t family, bool pages, bool assumes,
+                           textbuf_t *why);
 
 #endif

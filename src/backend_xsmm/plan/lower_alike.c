@@ -72,7 +72,7 @@ sinter_status_t lower_same_space(lowering_t *lo, int value, int as, bool *same)
                     sizeof(same_dims_t))) {
         return sinter_out_of_memory;
     }
-    plan->assumed[plan->n_assumed++] = (same_dims_t){value, as};
+    plan->assumed[plan->n_assumed++] = (same_dims_t){value, as, false};
     for (int v = 0; v < lo->g->n_values; v++) {
         lo->alike[v] = lo->alike[v] == from ? to : lo->alike[v];
     }

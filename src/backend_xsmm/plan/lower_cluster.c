@@ -18,7 +18,8 @@ bool lower_is_eltwise(sinter_op_kind_t kind)
 
 bool lower_reads_itself(const lowering_t *lo, const node_t *n)
 {
-    if (lo->family == FAMILY_ATTENTION && graph_unpacks_cache(lo->g, n)) {
+    if (lo->passed[n - lo->g->nodes] ||
+        (lo->family == FAMILY_ATTENTION && graph_unpacks_cache(lo->g, n))) {
         return true;
     }
     return n->kind == sinter_op_gather && lo->g->values[n->in[1]].producer < 0 &&

@@ -68,7 +68,10 @@ static bool place_view(lowering_t *lo, int v, int like, int base, const node_t *
     const lt_t *lt = &lo->probe[like];
     bound_t b = {.dtype = lt->data_type, .ndims = lt->ndims};
     memcpy(b.dims, lt->dims, sizeof(b.dims));
-    if (!view_strides(op, shows, &lo->bound[base], &b)) {
+    if (shows == IN_PAGES) {
+        view_in_pages(lo->pages[v], &lo->bound[base], &b);
+        pv->pages = lo->pages[v];
+    } else if (!view_strides(op, shows, &lo->bound[base], &b)) {
         return false;
     }
     lo->bound[v] = b;
@@ -284,10 +287,17 @@ sinter_status_t lower_memory(lowering_t *lo)
         if (n->kind == sinter_op_reorder && lower_reads_itself(lo, n)) { /* a cache as it lies */
             place_view(lo, n->out[0], n->out[0], n->in[0], n, FORWARDS);
         } else if (lower_is_view(n) && !lo->placed[n->out[0]] && lo->spine[n->out[0]] == 0 &&
+                   !lower_reads_itself(lo, n) &&
                    (g->values[n->out[0]].n_uses > 0 || g->values[n->out[0]].is_output)) {
             SG_TRY(look_at(lo, n));
         } else if (n->kind == sinter_op_concat) {
             SG_TRY(join_parts(lo, n));
+        }
+    }
+    for (int v = 0; v < g->n_values; v++) {
+        if (lo->pages[v] != NULL) {
+            const pages_of_t *p = lo->pages[v];
+            place_view(lo, v, v, p->blocks, &g->nodes[p->gather], IN_PAGES);
         }
     }
     return sinter_success;

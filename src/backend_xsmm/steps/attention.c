@@ -176,6 +176,7 @@ static sinter_status_t emit_inner(emitter_t *e, step_t *step)
     p->trans_v = node_bool(pv, sinter_op_attr_transpose_b, false);
     SG_TRY(emit_part(e, &lo->att.score, qk->out[0], sm->in[0], sm->in[0], &p->score));
     SG_TRY(emit_part(e, &lo->att.prob, sm->out[0], pv->in[0], pv->in[0], &p->prob));
+    p->table = lo->table;
     p->score_dims = sm->in[0];
     p->out_dims = pv->out[0];
     p->stats = sm->n_out > 1 ? sm->out[1] : -1;
@@ -211,6 +212,7 @@ static void visit(const step_t *step, step_see_t see, void *to)
     see_operand(&p->v, STEP_READS, see, to);
     see_chain(p->score, see, to);
     see_chain(p->prob, see, to);
+    see(to, p->table, STEP_READS);
     see(to, p->stats, STEP_WRITES);
     see(to, p->sink, STEP_READS);
 }
@@ -270,7 +272,7 @@ static void refuse_tiles(const plan_t *plan, const step_t *step, int value, text
     }
 }
 
-/* Caches that kernels read in tiles. */
+/* Caches that kernels read in tiles, or in pages. */
 static void report(const plan_t *plan, const step_t *step, textbuf_t *text)
 {
     const operand_t *const of[] = {&step->p.attention.k, &step->p.attention.v};
@@ -280,6 +282,14 @@ static void report(const plan_t *plan, const step_t *step, textbuf_t *text)
             text_add(text, "  reads tensor %llu in tiles, as it was given\n",
                      (unsigned long long)v->lt.id);
         }
+    }
+    if (step->p.attention.table >= 0) {
+        const pages_of_t *pages = plan->values[of[0]->data].pages;
+        const int64_t page =
+            pages->within < 0 ? 1 : plan->values[pages->blocks].lt.dims[pages->within];
+        text_add(text, "  reads K and V in pages of %lld token%s, through tensor %llu\n",
+                 (long long)page, page == 1 ? "" : "s",
+                 (unsigned long long)plan->values[step->p.attention.table].lt.id);
     }
 }
 

@@ -60,6 +60,43 @@ static sinter_status_t check_high(const bound_t *data, const bound_t *high)
     return sinter_success;
 }
 
+/* Pages of all parts of an operand: lowering has seen to it that they have one table and lie
+ * alike. */
+static sinter_status_t bind_pages(const operand_t *op, const frame_t *frame, pages_t *out)
+{
+    const bound_t *data = &frame->v[op->data];
+    const int values[] = {op->scale, op->zp};
+    *out = (pages_t){.id_value = -1};
+    if (data->pages == NULL) {
+        return sinter_success;
+    }
+    const pages_of_t *of = data->pages;
+    const bound_t *table = &frame->v[of->table];
+    const int last = table->ndims - 1;
+    *out = (pages_t){.page = data->page,
+                     .table = table->data,
+                     .wide = table->dtype == sinter_s64,
+                     .step = table->dims[last] > 1 ? table->strides[last] : 0,
+                     .cells = pages_apart(data),
+                     .blocks = data->n_pages,
+                     .id_value = of->table};
+    for (int d = 0; d < data->ndims; d++) {
+        const int from = d == of->tokens ? -1 : of->of_table[d];
+        out->stride[d] = from >= 0 && table->dims[from] > 1 ? table->strides[from] : 0;
+    }
+    bool alike = out->cells >= 0;
+    for (int i = 0; i < 2; i++) {
+        const bound_t *side = values[i] >= 0 ? &frame->v[values[i]] : NULL;
+        if (side != NULL && side->pages != NULL) {
+            out->blocks = side->n_pages < out->blocks ? side->n_pages : out->blocks;
+            alike = alike && side->page == out->page && pages_apart(side) == out->cells;
+        }
+    }
+    return alike ? sinter_success
+                 : sg_fail(sinter_unimplemented,
+                           "codes, scales and zero points in pages do not lie alike");
+}
+
 static void swap_dims(matrices_t *m, int i, int j)
 {
     const int64_t n = m->dims[i];
@@ -98,7 +135,7 @@ sinter_status_t operand_bind(const operand_t *op, const frame_t *frame, matrices
         SG_TRY(check_high(data, &frame->v[op->high]));
         SG_TRY(bind_part(data, &frame->v[op->high], same, exact, IN_HIGH, out));
     }
-    return sinter_success;
+    return bind_pages(op, frame, &out->pages);
 }
 
 /* Parts that lie in tiles, once rows and columns are known. */
@@ -165,6 +202,11 @@ sinter_status_t matrices_bind(const operand_t *op, bool trans, const frame_t *fr
 void matrices_repeat(matrices_t *op, bool rows)
 {
     groups_t *parts[MATRIX_PARTS];
+    if (op->pages.page > 0) { /* the only token, whichever is asked for */
+        op->pages.page = 1;
+        op->pages.step = 0;
+        return;
+    }
     list_parts(&op->base, parts);
     for (int i = 0; i < MATRIX_PARTS; i++) {
         axis_t *axis = &op->axis[op->ndims - (rows ? 2 : 1)][i];

@@ -2,17 +2,33 @@
 #ifndef SINTER_SRC_MATRICES_H
 #define SINTER_SRC_MATRICES_H
 
+#include "backend_xsmm/drivers/common/box.h"
 #include "backend_xsmm/plan.h"
 #include "numeric/groups.h"
 
 /* What a matrix is made of, in the order of matrix_t. */
 enum { IN_CODES, IN_HIGH, IN_SCALE, IN_ZP, MATRIX_PARTS };
 
+/* Where tokens of K or V lie that come in pages (graph/pages.h). Token t of a batch index is number
+ * table[t / page] * cells + t % page of the tokens of each part, as if all of these were one row
+ * with the stride of the part's axis of tokens. */
+typedef struct pages {
+    int64_t page; /* tokens of one; 0: no pages, tokens follow one another in memory */
+    const unsigned char *table;       /* data of a value; NULL until tensors are bound */
+    bool wide;                        /* s64, else s32 */
+    int64_t stride[SINTER_MAX_NDIMS]; /* of the table, by dim of the operand; 0: it has no such */
+    int64_t step;                     /* of the table: from one page of a sequence to the next */
+    int64_t cells;  /* tokens from one page to the next, the same for all parts of an operand */
+    int64_t blocks; /* as many pages there are; of several parts, the least */
+    int id_value;   /* plan value of the table, for messages; -1: no pages */
+} pages_t;
+
 typedef struct matrices {
     int ndims;
     int64_t dims[SINTER_MAX_NDIMS]; /* batch dims, then rows, then columns, trans applied */
     axis_t axis[SINTER_MAX_NDIMS][MATRIX_PARTS];
-    matrix_t base; /* at batch index 0 */
+    matrix_t base; /* at batch index 0; where there are pages, of page 0 */
+    pages_t pages; /* of an operand with rows or columns of tokens */
 } matrices_t;
 
 /* All but the rows and columns of base, for operands of any number of dims. */
@@ -29,6 +45,32 @@ void matrices_repeat(matrices_t *op, bool rows);
 /* The matrix at batch index idx[], in the broadcast batch space of nb dims: aligned to the right,
  * and dims of size 1 broadcast. */
 matrix_t matrix_at(const matrices_t *op, const int64_t *idx, int nb);
+
+/* The element of the table that has the first page of batch index idx[], as in matrix_at. */
+static inline int64_t pages_row(const matrices_t *op, const int64_t *idx, int nb)
+{
+    int64_t at = 0;
+    const int own = op->ndims - 2;
+    for (int d = 0; d < own; d++) {
+        const int from = nb - own + d;
+        at += from < 0 || op->dims[d] == 1 ? 0 : idx[from] * op->pages.stride[d];
+    }
+    return at;
+}
+
+/* The page that has token t, by the element of the table that has the first one. Out of range where
+ * the table is wrong. */
+static inline int64_t pages_index(const pages_t *p, int64_t row, int64_t t)
+{
+    const int64_t page = load_index(p->table, row + t / p->page * p->step, p->wide);
+    return page < 0 ? page + p->blocks : page;
+}
+
+/* The number of token t among all tokens. */
+static inline int64_t pages_cell(const pages_t *p, int64_t row, int64_t t)
+{
+    return pages_index(p, row, t) * p->cells + t % p->page;
+}
 
 /* Whether every row of codes (or every column), in every matrix, begins with a whole byte. */
 bool matrices_on_bytes(const matrices_t *op, bool rows);
