@@ -96,6 +96,13 @@ static inline bool reads_pages(const problem_t *p, const operand_t *op)
     return v->kind == PV_VIEW && v->shows == IN_PAGES;
 }
 
+/* The tokens of a page of such an operand, which compile knows. */
+static inline int64_t tokens_of_page(const problem_t *p, const operand_t *op)
+{
+    const pages_of_t *pages = p->plan->values[op->data].pages;
+    return pages->within < 0 ? 1 : p->plan->values[pages->blocks].lt.dims[pages->within];
+}
+
 /* ---- what a kernel answers ------------------------------------------------------------------- */
 
 /* A code path of a driver: a row of one of its tables, which kernels.def lists. The fastest way

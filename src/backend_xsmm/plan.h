@@ -43,9 +43,9 @@ typedef struct bound {
 static inline int64_t pages_apart(const bound_t *b)
 {
     const int64_t step = b->strides[b->pages->tokens];
-    return b->page == 1       ? 1
-           : b->n_pages <= 1  ? 0
-           : step == 0        ? -1
+    return b->page == 1                 ? 1
+           : b->n_pages <= 1            ? 0
+           : step == 0                  ? -1
            : b->page_stride % step == 0 ? b->page_stride / step
                                         : -1;
 }

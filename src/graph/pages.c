@@ -91,9 +91,10 @@ static bool reshape(const node_t *n, const lt_t *to, int last_of_table, dims_of_
         int64_t elements = dims->n[i];
         out.of_blocks[j] = dims->of_blocks[i];
         out.of_table[j] = dims->of_table[i];
-        const bool merges = dims->n[i] != 1 && last_of_table >= 0 &&
-                            dims->of_table[i] == last_of_table && dims->of_blocks[i] < 0 &&
-                            count_long(dims->ndims, dims->n, i) > count_long(to->ndims, to->dims, j);
+        const bool merges =
+            dims->n[i] != 1 && last_of_table >= 0 && dims->of_table[i] == last_of_table &&
+            dims->of_blocks[i] < 0 &&
+            count_long(dims->ndims, dims->n, i) > count_long(to->ndims, to->dims, j);
         if (merges) {
             while (end < dims->ndims && dims->n[end] == 1) {
                 end++;
@@ -129,9 +130,9 @@ static bool reshape(const node_t *n, const lt_t *to, int last_of_table, dims_of_
 static bool show(const graph_t *g, const node_t *view, int last_of_table, dims_of_t *dims)
 {
     const lt_t *to = &g->values[view->out[0]].lt;
-    return to->ndims >= 0 && (view->kind == sinter_op_static_transpose
-                                  ? transpose(view, dims)
-                                  : reshape(view, to, last_of_table, dims));
+    return to->ndims >= 0 &&
+           (view->kind == sinter_op_static_transpose ? transpose(view, dims)
+                                                     : reshape(view, to, last_of_table, dims));
 }
 
 int graph_dim_above(const graph_t *g, const node_t *view, int dim)

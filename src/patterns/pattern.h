@@ -44,8 +44,8 @@ typedef enum pat_edge {
      * consumers of a value are inside or all are outside. */
     PAT_REGION,
     /* The tree of producers over input `port` (-1: every input) of the ops of node `of`. Only the
-     * match uses them. Above a Gather, views and Slices alone are. With OP_GATHER among the classes,
-     * the Gathers of scales and zero points are, too. */
+     * match uses them. Above a Gather, only views and Slices are taken. Where OP_GATHER is one of
+     * the classes, Gathers of scales and zero points are taken, too. */
     PAT_ABOVE
 } pat_edge_t;
 

@@ -177,8 +177,7 @@ static const char *part_in_pages(const match_t *m, int v, int tokens, pages_of_t
                            : match_reason(m, "tensor %llu is not taken from blocks", id);
     }
     if (m->at[of.gather] < 0) {
-        return match_reason(m, "%s is read by others, too, or depends on this",
-                            node_label(gather));
+        return match_reason(m, "%s is read by others, too, or depends on this", node_label(gather));
     }
     if (first->table < 0) {
         *first = of;

@@ -36,14 +36,9 @@ static const pat_node_t sdpa_paged[] = {
     PAT_PRE("v_pre", PAGES, 4, 1),
     TAIL(4, 8),
 };
-static const pat_check_t paged_checks[] = {pat_reads_pages,
-                                           pat_within_limits,
-                                           pat_plain_matmuls,
-                                           pat_plain_probabilities,
-                                           pat_softmax_over_keys,
-                                           pat_values_batch,
-                                           pat_key_geometry,
-                                           NULL};
+static const pat_check_t paged_checks[] = {
+    pat_reads_pages,       pat_within_limits, pat_plain_matmuls, pat_plain_probabilities,
+    pat_softmax_over_keys, pat_values_batch,  pat_key_geometry,  NULL};
 const pattern_t pattern_sdpa_paged =
     PAT_ROW("sdpa-paged", FAMILY_ATTENTION, sdpa_paged, paged_checks);
 

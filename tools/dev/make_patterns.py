@@ -332,6 +332,54 @@ def sdpa_latent(g, nomatch):
     return g.output(matmul(g, softmax(g, s), v))
 
 
+def transpose(g, x, order):
+    return g.op("StaticTranspose", [x], x["dtype"], order=order)
+
+
+def paged(g, dtype, blocks, table):
+    """Heads of tokens from blocks [blocks, heads, tokens of a block, elements]."""
+    x = transpose(g, g.op("Gather", [g.input(dtype, blocks), table], dtype, axis=0),
+                  [0, 2, 1, 3, 4])
+    b, heads, n, size, elements = x["shape"]
+    return reshape(g, x, [b, heads, n * size, elements])
+
+
+@pattern("sdpa-paged", 11)
+def sdpa_paged(g, nomatch):
+    """Codes of 8 bits with scales and zero points for groups of 8, in blocks of 4 tokens."""
+    table = g.input("s32", [2, 3])
+
+    def cache(tables):
+        parts = [paged(g, *of, t) for of, t in zip(
+            (("u8", [7, 2, 4, 16]), ("f16", [7, 2, 4, 2]), ("u8", [7, 2, 4, 2])), tables)]
+        return g.op("DynamicDequantize", parts, "f32", qtype="per_group", group_shape=[1, 1, 1, 8])
+
+    k = cache([table] * 3)
+    # Scales of V have a table of their own: six Gathers, and attention over what they take.
+    v = cache([table, g.input("s32", [2, 3]) if nomatch else table, table])
+    s = matmul(g, g.input("f32", [2, 2, 3, 16]), k, transpose_b=True)
+    s = binary(g, "Add", binary(g, "Multiply", s, g.input("f32", [1])),
+               g.input("f32", [2, 1, 3, 12]))
+    return g.output(matmul(g, softmax(g, s), v))
+
+
+@pattern("sdpa-paged-tokens", 2)
+def sdpa_paged_tokens(g, nomatch):
+    """Blocks of one token each; three query heads share a head of K and V."""
+    table = g.input("s64", [2, 9])
+
+    def cache(tokens):
+        x = tokens if nomatch else g.op("Gather", [tokens, table], "f16", axis=0)
+        return reshape(g, transpose(g, x, [0, 2, 1, 3]), [2, 2, 1, 9, 16])
+
+    k = reshape(g, transpose(g, g.op("Gather", [g.input("f16", [30, 2, 16]), table], "f16", axis=0),
+                             [0, 2, 1, 3]), [2, 2, 1, 9, 16])
+    # V is no cache of blocks: Gather, attention.
+    v = cache(g.input("f16", [2, 9, 2, 16] if nomatch else [30, 2, 16]))
+    s = matmul(g, g.input("f16", [2, 2, 3, 5, 16]), k, "f16", transpose_b=True)
+    return g.output(matmul(g, softmax(g, s, "f16"), v, "f16"))
+
+
 @pattern("sdpa-fp6-planes", 2)
 def sdpa_fp6_planes(g, nomatch):
     q, cache = g.input("bf16", [1, 3, 5, 64]), [64 * 3 * 12, 64 * 12, 64, 1]

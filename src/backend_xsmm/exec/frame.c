@@ -235,8 +235,8 @@ sinter_status_t frame_shapes(const plan_t *plan, frame_mem_t *fm, const same_dim
     }
     for (int i = 0; i < plan->n_assumed && *broken == NULL; i++) {
         const same_dims_t *both = &plan->assumed[i];
-        *broken = both->pages || lt_same_dims(&fm->lts[both->value], &fm->lts[both->as]) ? NULL
-                                                                                        : both;
+        *broken =
+            both->pages || lt_same_dims(&fm->lts[both->value], &fm->lts[both->as]) ? NULL : both;
     }
     if (*broken != NULL) {
         return sinter_success;

@@ -96,8 +96,8 @@ typedef struct lowering {
     char *spine;
     attention_parts_t att;
     mlp_parts_t mlp;
-    /* By graph value: the pages that attention reads it in, NULL: none; and by node: the Gathers and
-     * views that these come from, which no step runs. table: the value that lists them, -1: none. */
+    /* By graph value: the pages that attention reads it in, NULL: none. By node: a Gather or a view
+     * that these come through, which no step runs. The value that lists them, -1: none. */
     const pages_of_t **pages;
     bool *passed;
     int table;
@@ -169,7 +169,6 @@ int lower_mask_limits(const lowering_t *lo, attention_params_t *p, int *under);
  * go to why. assumes: unknown dims that are most likely the same are taken to be the same, and
  * plan->assumed lists them; else the plan is right for all dims. pages: attention may read K and V
  * in pages. */
-sinter_status_t lower_plan(plan_t *plan, family_t family, bool pages, bool assumes,
-                           textbuf_t *why);
+sinter_status_t lower_plan(plan_t *plan, family_t family, bool pages, bool assumes, textbuf_t *why);
 
 #endif

@@ -94,7 +94,8 @@ static bool has_tokens(const lowering_t *lo, const parts_t *parts, int i)
 /* Marks what leads from blocks to a part. */
 static void pass_over(lowering_t *lo, int value)
 {
-    for (int p = lo->g->values[value].producer;; p = lo->g->values[lo->g->nodes[p].in[0]].producer) {
+    for (int p = lo->g->values[value].producer;;
+         p = lo->g->values[lo->g->nodes[p].in[0]].producer) {
         lo->passed[p] = true;
         if (lo->g->nodes[p].kind == sinter_op_gather) {
             break;
@@ -140,8 +141,7 @@ sinter_status_t lower_pages(lowering_t *lo)
         return sinter_out_of_memory;
     }
     for (int s = 0; s < 2; s++) {
-        taken[s] =
-            products[s] != NULL ? graph_gather_shown(lo->g, products[s]->in[1]) : NULL;
+        taken[s] = products[s] != NULL ? graph_gather_shown(lo->g, products[s]->in[1]) : NULL;
     }
     if (!kernels_read_pages || taken[0] == NULL || taken[1] == NULL) {
         return sinter_success;

@@ -284,9 +284,7 @@ static void report(const plan_t *plan, const step_t *step, textbuf_t *text)
         }
     }
     if (step->p.attention.table >= 0) {
-        const pages_of_t *pages = plan->values[of[0]->data].pages;
-        const int64_t page =
-            pages->within < 0 ? 1 : plan->values[pages->blocks].lt.dims[pages->within];
+        const int64_t page = tokens_of_page(&(problem_t){.plan = plan, .step = step}, of[0]);
         text_add(text, "  reads K and V in pages of %lld token%s, through tensor %llu\n",
                  (long long)page, page == 1 ? "" : "s",
                  (unsigned long long)plan->values[step->p.attention.table].lt.id);
