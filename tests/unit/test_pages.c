@@ -1,6 +1,6 @@
 /* Caches in pages: which graphs are read so (graph/pages.h), and where an operand's tokens lie. */
 #include "check.h"
-#include "mini_graph.h"
+#include "plan_rig.h"
 
 #include "backend_xsmm/drivers/common/matrices.h"
 #include "backend_xsmm/exec/frame.h"
@@ -355,6 +355,149 @@ static void test_places(const order_t *o, bool trans, bool wide)
     }
 }
 
+/* ---- what compile makes of it ---------------------------------------------------------------- */
+
+typedef struct cache {
+    const char *blocks, *scales, *table; /* dims; of the scales NULL: floats */
+    bool halves;                         /* K and V are the halves of [2, ..] */
+    bool apart;                          /* V has a table of its own */
+    bool whole;                          /* scales have one value for all tokens */
+    int64_t strides[2][4];               /* of codes and of scales; 0: none are said */
+    const char *steps, *report;          /* wanted: kinds of steps, and a text of the report */
+} cache_t;
+
+static lt_t shown(mini_t *m, sinter_data_type_t type, lt_t blocks, lt_t table, int64_t elements)
+{
+    lt_t in[] = {blocks, table};
+    lt_t x = mini_op(m, sinter_op_gather, type, in, 2, ATTRS(S64S(axis, 0)));
+    x = mini_op(m, sinter_op_static_transpose, type, &x, 1, ATTRS(S64S(order, 0, 2, 1, 3, 4)));
+    return mini_op(m, sinter_op_static_reshape, type, &x, 1,
+                   ATTRS(S64S(shape, 0, 0, -1, elements), BOOL(special_zero, true)));
+}
+
+static void set_strides(lt_t *lt, const int64_t *strides)
+{
+    if (strides[0] != 0) {
+        lt->layout_type = sinter_layout_type_strided;
+        memcpy(lt->strides, strides, sizeof(int64_t) * 4);
+    }
+}
+
+static lt_t cache_graph(mini_t *m, const cache_t *c, int half, lt_t *both, lt_t table)
+{
+    const sinter_data_type_t type = c->scales != NULL ? sinter_s8 : sinter_f16;
+    lt_t blocks = c->halves ? *both : mini_tensor(m, type, c->blocks);
+    set_strides(&blocks, c->strides[0]);
+    if (c->halves) {
+        blocks = OPA(m, slice, f16, ATTRS(S64S(starts, half), S64S(ends, half + 1), S64S(axes, 0)),
+                     blocks);
+        blocks = RESHAPE(m, f16, blocks, -1, 2, 4, 16);
+    }
+    lt_t x = shown(m, type, blocks, table, 16);
+    if (c->scales == NULL) {
+        return x;
+    }
+    lt_t scales = mini_tensor(m, sinter_f32, c->scales);
+    set_strides(&scales, c->strides[1]);
+    scales = c->whole ? scales : shown(m, sinter_f32, scales, table, 2);
+    return OPA(m, dynamic_dequantize, f32,
+               ATTRS(STR(qtype, "per_group"), S64S(group_shape, 1, 1, c->whole ? 20 : 1, 8)), x,
+               scales);
+}
+
+static void attention_graph(mini_t *m, const cache_t *c)
+{
+    mini_begin(m, engine);
+    const lt_t table = mini_tensor(m, sinter_s32, c->table);
+    lt_t both = mini_tensor(m, sinter_f16, c->blocks);
+    const lt_t k = cache_graph(m, c, 0, &both, table),
+               of_v = c->apart ? mini_tensor(m, sinter_s32, c->table) : table,
+               v = cache_graph(m, c, 1, &both, of_v);
+    lt_t s = OPA(m, matmul, f32, ATTRS(BOOL(transpose_b, true)), IN(m, f32, "3x2x4x16"), k);
+    s = OPA(m, softmax, f32, ATTRS(S64S(axis, -1)), s);
+    OP(m, matmul, f32, s, v);
+}
+
+/* The roles that the pattern gives. */
+static void set_roles(graph_t *g)
+{
+    bool first = true;
+    for (int i = 0; i < g->n_nodes; i++) {
+        if (g->nodes[i].kind == sinter_op_matmul) {
+            g->nodes[i].role = first ? "qk" : "pv";
+            first = false;
+        }
+    }
+}
+
+static void test_compiled(const cache_t *c, int line)
+{
+    mini_t m;
+    planned_t p;
+    char steps[400];
+    attention_graph(&m, c);
+    set_roles(&m.g);
+    check_at(planned(&p, &m, FAMILY_ATTENTION) == sinter_success, line, "compile");
+    check_at(strcmp(planned_steps(&p, steps, sizeof steps), c->steps) == 0, line,
+             "got \"%s\", expected \"%s\"", steps, c->steps);
+    check_at(p.cp != NULL && strstr(p.cp->report, c->report) != NULL, line, "report has no \"%s\"",
+             c->report);
+    if (p.cp != NULL && strstr(p.cp->report, c->report) == NULL) {
+        printf("%s", p.cp->report);
+    }
+    planned_free(&p);
+}
+/* Without such kernels, the Gathers are steps. */
+static bool kernels_read_pages(void)
+{
+    mini_t m;
+    planned_t p;
+    char steps[400];
+    attention_graph(&m, &(cache_t){.blocks = "9x2x4x16", .table = "3x5"});
+    set_roles(&m.g);
+    CHECK_THAT(planned(&p, &m, FAMILY_ATTENTION) == sinter_success);
+    const bool read = strcmp(planned_steps(&p, steps, sizeof steps), "attention") == 0;
+    CHECK(read || strcmp(steps, "gather gather attention") == 0, "got \"%s\"", steps);
+    planned_free(&p);
+    return read;
+}
+
+#define COMPILED(...) test_compiled(&(cache_t){__VA_ARGS__}, __LINE__)
+
+static void test_plans(void)
+{
+    static const char in_pages[] = "reads K and V in pages of 4 tokens, through tensor 0";
+    COMPILED(.blocks = "9x2x4x16", .table = "3x5", .steps = "attention", .report = in_pages);
+    COMPILED(.blocks = "9x2x4x16", .scales = "9x2x4x2", .table = "3x5", .steps = "attention",
+             .report = in_pages);
+    COMPILED(.blocks = "9x2x4x16", .scales = "3x2x1x2", .whole = true, .table = "3x5",
+             .steps = "attention", .report = in_pages);
+    COMPILED(.blocks = "2x9x2x4x16", .halves = true, .table = "3x5", .steps = "attention",
+             .report = in_pages);
+    /* scales behind the codes of each token */
+    COMPILED(.blocks = "9x2x4x16", .scales = "9x2x4x2", .table = "3x5",
+             .strides = {{192, 96, 24, 1}, {48, 24, 6, 1}}, .steps = "attention",
+             .report = in_pages);
+    /* strides that only execute knows */
+    COMPILED(.blocks = "?x2x4x16", .scales = "?x2x4x2", .table = "?x?",
+             .steps = "attention, else gather gather gather gather matmul softmax matmul",
+             .report = in_pages);
+    COMPILED(.blocks = "2x?x2x4x16", .halves = true, .table = "?x?",
+             .steps = "attention, else gather gather matmul softmax matmul", .report = in_pages);
+    /* what cannot be read so */
+    COMPILED(.blocks = "9x2x4x16", .scales = "9x2x4x2", .table = "3x5",
+             .strides = {{136, 64, 16, 1}, {0}}, .steps = "gather gather gather gather attention",
+             .report = "K and V are not read in pages, but copied: blocks are no whole number of "
+                       "tokens apart");
+    COMPILED(.blocks = "9x2x4x16", .scales = "9x2x4x2", .table = "3x5",
+             .strides = {{144, 64, 16, 1}, {0}}, .steps = "gather gather gather gather attention",
+             .report = "blocks of scales or zero points are another number of tokens apart than "
+                       "those of their codes");
+    COMPILED(.blocks = "9x2x4x16", .table = "3x5", .apart = true,
+             .steps = "gather gather attention",
+             .report = "K, V, scales or zero points have tables or blocks of their own");
+}
+
 int main(void)
 {
     CHECK_THAT(sinter_engine_create(&engine, NULL) == sinter_success);
@@ -365,6 +508,9 @@ int main(void)
         for (int way = 0; way < 4; way++) {
             test_places(&orders[i], way / 2 == 1, way % 2 == 1);
         }
+    }
+    if (kernels_read_pages()) {
+        test_plans();
     }
     sinter_engine_destroy(&engine);
     return check_finish();
