@@ -40,7 +40,7 @@ static const char *describe(const pages_of_t *p, int ndims, char *text, size_t s
     return text;
 }
 
-/* Ends the graph; want: how the value comes from blocks, or why it is not read so, "": it comes from
+/* Ends the graph; want: how the value comes from blocks, or why it is not read so, "": from
  * none. */
 static void expect(mini_t *m, lt_t value, int tokens, const char *want, int line)
 {

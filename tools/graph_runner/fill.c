@@ -402,16 +402,21 @@ static rule_t linear_attention_input(const model_op_t *op, size_t slot, const gr
 }
 
 /* The use of a tensor that says what its values mean. Rows of a table or of a cache mean what the
- * op behind the Gather or ScatterRows reads. */
+ * op behind the Gather or ScatterRows reads, and behind the views that follow a Gather. */
 static const model_use_t *first_use(const model_t *model, const model_tensor_t *tensor)
 {
+    enum { MOST_STEPS = 8 };
     const model_use_t *use = &model->uses[tensor->first];
-    for (int step = 0; step < 4; step++) {
+    bool gathered = false;
+    for (int step = 0; step < MOST_STEPS; step++) {
         const model_op_t *op = &model->ops[use->op];
-        const bool moves = op->kind == sinter_op_gather || op->kind == sinter_op_scatter_rows;
-        if (use->output || !moves || use->slot == 1 || op->n_outputs == 0) {
+        const bool views = gathered && (op->kind == sinter_op_static_reshape ||
+                                        op->kind == sinter_op_static_transpose),
+                   moves = op->kind == sinter_op_gather || op->kind == sinter_op_scatter_rows;
+        if (use->output || !(moves || views) || use->slot == 1 || op->n_outputs == 0) {
             break;
         }
+        gathered = gathered || op->kind == sinter_op_gather;
         const model_tensor_t *moved = model_find(model, op->outputs[0].id);
         const model_use_t *next = &model->uses[moved->first + moved->n - 1];
         if (next->output) {

@@ -109,6 +109,16 @@ const candidate_t *kernel_for_frame(const plan_t *plan, const step_t *step, cons
     return NULL;
 }
 
+/* The stride of a dim of a value in pages, from the tensor that these lie in. A part of one has
+ * strides of its own, which compile need not know. */
+static int64_t stride_in_pages(const plan_t *plan, const plan_value_t *v, int d)
+{
+    const pages_of_t *pages = v->pages;
+    const plan_value_t *blocks = &plan->values[v->base];
+    const int of = d == pages->tokens && pages->within < 0 ? pages->axis : pages->of_blocks[d];
+    return of < 0 ? 0 : blocks->kind != PV_INPUT ? -1 : blocks->lt.strides[of];
+}
+
 int64_t problem_stride(const problem_t *p, int value, int from_end)
 {
     const plan_value_t *v = &p->plan->values[value];
@@ -121,6 +131,9 @@ int64_t problem_stride(const problem_t *p, int value, int from_end)
     }
     if (v->kind == PV_PACKED) { /* tiles have no strides, but there may be no room for them */
         return v->tiled != NOT_TILED ? problem_answer(p, -1) : d == v->along ? 1 : -1;
+    }
+    if (v->kind == PV_VIEW && v->shows == IN_PAGES) {
+        return problem_answer(p, stride_in_pages(p->plan, v, d));
     }
     lt_t lt = v->lt;
     if (v->kind == PV_TEMP && lt_dims_known(&lt)) {
