@@ -59,8 +59,16 @@ static path_t find_path(const graph_t *g, int matmul, int port)
     return path;
 }
 
-/* The same view over another value; view NULL: a StaticReshape to dims of which one may be unknown.
- * *value becomes its result. */
+/* A StaticReshape copies a dim of the codes, and the groups along it stay as they are. */
+static bool is_copied(const node_t *view, int d, const quant_dims_t *above,
+                      const quant_dims_t *below)
+{
+    const attr_t *shape = node_attr(view, sinter_op_attr_shape);
+    return node_bool(view, sinter_op_attr_special_zero, false) && shape->s64[d] == 0 &&
+           above->n[d] == below->n[d];
+}
+
+/* The same view over another value. *value becomes its result. */
 static sinter_status_t add_view(graph_t *g, const node_t *view, int ndims, const int64_t *dims,
                                 int *value)
 {
@@ -69,8 +77,28 @@ static sinter_status_t add_view(graph_t *g, const node_t *view, int ndims, const
         return sinter_out_of_memory;
     }
     *value = out;
-    return view == NULL ? pass_add_reshape(g, in, out)
-                        : pass_add_unary(g, view->kind, in, out, view->attrs, view->n_attrs);
+    return pass_add_unary(g, view->kind, in, out, view->attrs, view->n_attrs);
+}
+
+/* A StaticReshape of scales from one number of groups to another one, of which one may be unknown
+ * that `view`, a reshape of the codes, does not copy. NULL: it copies none. */
+static sinter_status_t reshape_groups(graph_t *g, const node_t *view, const quant_dims_t *above,
+                                      const quant_dims_t *below, int ndims, int *value)
+{
+    const int in = *value, out = pass_value_like(g, in, ndims, below->n);
+    int64_t *shape = ARENA_NEW(&g->arena, int64_t, ndims + 1);
+    bool copies = false;
+    if (out < 0 || shape == NULL) {
+        return sinter_out_of_memory;
+    }
+    for (int d = 0; d < ndims; d++) {
+        const bool copied =
+            !dim_known(below->n[d]) && view != NULL && is_copied(view, d, above, below);
+        shape[d] = copied ? 0 : dim_known(below->n[d]) ? below->n[d] : -1;
+        copies = copies || copied;
+    }
+    *value = out;
+    return pass_add_reshape_by(g, in, out, shape, copies);
 }
 
 static bool same_shape(const lt_t *lt, int ndims, const int64_t *dims)
@@ -94,16 +122,18 @@ static sinter_status_t view_scales(graph_t *g, const path_t *path, quant_dims_t 
 {
     const int ndims = g->values[g->nodes[path->dequant].in[0]].lt.ndims;
     if (!same_shape(&g->values[*value].lt, ndims, dims->n)) {
-        SG_TRY(add_view(g, NULL, ndims, dims->n, value));
+        SG_TRY(reshape_groups(g, NULL, dims, dims, ndims, value));
     }
     for (int i = path->n_views - 1; i >= 0; i--) {
         const node_t view = g->nodes[path->views[i]];
         const lt_t from = g->values[view.in[0]].lt, to = g->values[view.out[0]].lt;
+        const quant_dims_t above = *dims;
         quant_dims_through_view(&view, &from, &to, dims);
         if (view.kind == sinter_op_static_transpose) {
             SG_TRY(add_view(g, &view, to.ndims, dims->n, value));
         } else if (!same_shape(&g->values[*value].lt, to.ndims, dims->n)) {
-            SG_TRY(add_view(g, NULL, to.ndims, dims->n, value));
+            SG_TRY(reshape_groups(g, view.kind == sinter_op_static_reshape ? &view : NULL, &above,
+                                  dims, to.ndims, value));
         }
     }
     return sinter_success;
@@ -116,14 +146,17 @@ static bool dims_at_matmul(const graph_t *g, const path_t *path, quant_dims_t *d
     for (int i = path->n_views - 1; i >= 0; i--) {
         const node_t *view = &g->nodes[path->views[i]];
         const lt_t *to = &g->values[view->out[0]].lt;
+        const bool reshapes = view->kind == sinter_op_static_reshape;
+        const quant_dims_t above = *dims;
         int n_unknown = 0;
         if (quant_dims_through_view(view, &g->values[view->in[0]].lt, to, dims) != NULL) {
             return false;
         }
         for (int d = 0; d < to->ndims; d++) {
-            n_unknown += dims->n[d] == SINTER_UNKNOWN_DIM;
+            n_unknown +=
+                dims->n[d] == SINTER_UNKNOWN_DIM && !(reshapes && is_copied(view, d, &above, dims));
         }
-        if (view->kind == sinter_op_static_reshape && n_unknown > 1) {
+        if (reshapes && n_unknown > 1) {
             return false;
         }
     }

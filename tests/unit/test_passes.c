@@ -381,6 +381,14 @@ static void test_sink_dequant(sinter_engine_t *engine)
         &m,
         "StaticReshape(f16[2 ? 4]) -> f16[2 1 ? 4] | StaticReshape(s8[2 ? 32]) -> s8[2 1 ? 32] | "
         "MatMul(f16[2 3 5 32], s8[2 1 ? 32]{f16[2 1 ? 4]}) -> f32[2 3 5 ?]!");
+    /* Two such dims, of which the reshape copies one. */
+    mini_begin(&m, engine);
+    k = OPA(&m, static_reshape, f16, ATTRS(S64S(shape, 0, 0, 1, -1, 32), BOOL(special_zero, true)),
+            dequant(&m, "per_group", "?x2x?x32", "?x2x?x4", NULL));
+    OPA(&m, matmul, f32, ATTRS(BOOL(transpose_b, true)), IN(&m, f16, "?x2x3x5x32"), k);
+    EXPECT(&m, "StaticReshape(f16[? 2 ? 4]) -> f16[? 2 1 ? 4] | "
+               "StaticReshape(s8[? 2 ? 32]) -> s8[? 2 1 ? 32] | "
+               "MatMul(f16[? 2 3 5 32], s8[? 2 1 ? 32]{f16[? 2 1 ? 4]}) -> f32[? 2 3 5 ?]!");
     /* Three groups of 16 over rows of 12 have no group shape: the dequantisation stays. */
     mini_begin(&m, engine);
     k = RESHAPE(&m, f16, dequant(&m, "per_group", "48x16", "3x16", NULL), 4, 12, 16);
