@@ -274,6 +274,82 @@ static void test_sdpa_spellings(sinter_engine_t *engine)
     EXPECT(&m, "sdpa 6");
 }
 
+/* What differs between caches in pages. */
+typedef struct paged {
+    bool codes, apart; /* with scales; whose Gather of V has a table of its own */
+    bool plain_v, unread,
+        joined;   /* V comes from no blocks; others read the Gather of K; K has heads
+                                     and tokens in one dim */
+    bool grouped; /* a dim for the queries that share K, behind the dequantisation */
+} paged_t;
+
+static lt_t in_pages(mini_t *m, sinter_data_type_t type, const char *blocks, int64_t elements,
+                     lt_t table, const paged_t *c)
+{
+    lt_t in[] = {mini_tensor(m, type, blocks), table};
+    lt_t x = mini_op(m, sinter_op_gather, type, in, 2, NULL, 0);
+    if (c->unread) {
+        mini_output(m, x);
+    }
+    if (!c->joined) {
+        x = mini_op(m, sinter_op_static_transpose, type, &x, 1, ATTRS(S64S(order, 0, 2, 1, 3, 4)));
+    }
+    return mini_op(m, sinter_op_static_reshape, type, &x, 1,
+                   ATTRS(S64S(shape, 0, 2, -1, elements), BOOL(special_zero, true)));
+}
+
+static lt_t paged_cache(mini_t *m, lt_t table, const paged_t *c)
+{
+    lt_t x = in_pages(m, c->codes ? sinter_s8 : sinter_f16, "?x2x4x16", 16, table, c);
+    if (c->codes) {
+        const lt_t of = c->apart ? mini_tensor(m, sinter_s32, "?x?") : table;
+        x = OPA(m, dynamic_dequantize, f16,
+                ATTRS(STR(qtype, "per_group"), S64S(group_shape, 1, 1, 1, 8)), x,
+                in_pages(m, sinter_f16, "?x2x4x2", 2, of, &(paged_t){0}));
+    }
+    return c->grouped ? OPA(m, static_reshape, f16,
+                            ATTRS(S64S(shape, 0, 0, 1, -1, 16), BOOL(special_zero, true)), x)
+                      : x;
+}
+
+static mini_t *paged_graph(mini_t *m, sinter_engine_t *engine, const paged_t *c)
+{
+    mini_begin(m, engine);
+    const paged_t of_v = {.codes = c->codes, .apart = c->apart, .grouped = c->grouped};
+    const lt_t table = mini_tensor(m, sinter_s32, "?x?"),
+               k = paged_cache(m, table,
+                               &(paged_t){.codes = c->codes,
+                                          .unread = c->unread,
+                                          .joined = c->joined,
+                                          .grouped = c->grouped}),
+               v = c->plain_v ? mini_tensor(m, sinter_f16, "?x2x?x16")
+                              : paged_cache(m, table, &of_v);
+    lt_t s = OPA(m, matmul, f32, ATTRS(BOOL(transpose_b, true)),
+                 mini_tensor(m, sinter_f16, c->grouped ? "?x2x3x5x16" : "?x2x5x16"), k);
+    s = OPA(m, softmax, f16, ATTRS(S64S(axis, -1)), s);
+    OP(m, matmul, f16, s, v);
+    return m;
+}
+
+static void test_sdpa_paged(sinter_engine_t *engine)
+{
+    mini_t m;
+#define PAGED(...) paged_graph(&m, engine, &(paged_t){__VA_ARGS__})
+    EXPECT(PAGED(.codes = false), "sdpa-paged 9");
+    EXPECT(PAGED(.codes = true), "sdpa-paged 17");
+    EXPECT(PAGED(.codes = true, .grouped = true), "sdpa-paged 19");
+    EXPECT_WHY(PAGED(.codes = true, .apart = true),
+               "single 1, single 1, reorder 2, single 1, single 1, reorder 2, sdpa 9",
+               "refused sdpa-paged at op 14 (MatMul): tensor 18 has a table or blocks of its own");
+    EXPECT_WHY(PAGED(.plain_v = true), "single 1, sdpa 5", "tensor 5 is not taken from blocks");
+    EXPECT_WHY(PAGED(.unread = true), "single 1, single 1, sdpa 7",
+               "others read what the Gather takes, too");
+    EXPECT_WHY(PAGED(.joined = true), "single 1, single 1, sdpa 6",
+               "a view behind the Gather does more than joining the dim of blocks and the dim of "
+               "their tokens");
+#undef PAGED
+}
+
 static lt_t mqa(mini_t *m, bool transposed)
 {
     lt_t s = OP(m, matmul, f32, IN(m, f32, "2x6x8"), IN(m, f32, "2x8x15"));
@@ -1337,6 +1413,7 @@ int main(void)
     test_sdpa_cycle(engine);
     test_sdpa_spellings(engine);
     test_sdpa_mqa(engine);
+    test_sdpa_paged(engine);
     test_sdpa_transposed(engine);
     test_idle(engine);
     test_mlp(engine);
