@@ -505,7 +505,8 @@ static sinter_status_t setup_as(const kernel_t *self, const problem_t *p, bool d
         c->copy_bits[0] = dtype_traits(problem_type(p, p->step->p.attention.k.data))->bits;
         c->copy_bits[1] = dtype_traits(problem_type(p, p->step->p.attention.v.data))->bits;
     }
-    if (c->lists && !attention_in_tiles(c)) {
+    c->pages = reads_pages(p, &p->step->p.attention.k);
+    if (c->pages || (c->lists && !attention_in_tiles(c))) {
         c->cell_bytes[0] = cell_bytes(p, &p->step->p.attention.k, n.D);
         c->cell_bytes[1] = cell_bytes(p, &p->step->p.attention.v, n.Dv);
     }
@@ -622,9 +623,10 @@ size_t attention_buffers(const attention_config_t *c, const step_t *step, unsign
     if (c->blocks != NULL) {
         ints_buffers(c, base, &at, &out->ints);
     }
-    if (c->lists) {
+    if (c->lists || c->pages) {
         const size_t tokens = (size_t)c->tk;
         out->cell = carve(base, &at, tokens, sizeof(int32_t));
+        out->place = carve(base, &at, tokens, sizeof(int32_t));
         for (int i = 0; i < 2 && c->cache; i++) {
             const size_t from = at;
             at = from + cache_copies(c->copy_bits[i], i == 0 ? c->dk : c->dv,
@@ -1060,7 +1062,7 @@ static int64_t piece_of(const attention_params_t *p, const attention_config_t *c
     enum { PIECE_BYTES = 1 << 18, MOST_TILES = ATT_DECODE_PART / DECODE_TOKENS };
     const int64_t k = bytes_of_token(&st->k, st->k.ndims - 1),
                   v = bytes_of_token(&st->v, st->v.ndims - 2);
-    if (c->cache || !is_decoded(&st->k_side) || !is_decoded(&st->v_side) || p->prob || k == 0 ||
+    if (c->cache || c->pages || !is_decoded(&st->k_side) || !is_decoded(&st->v_side) || p->prob || k == 0 ||
         v == 0 || st->d.items != st->d.n_kv || st->d.items > ATT_PIECE_ITEMS ||
         limits_vary(p, frame)) {
         return 0;
@@ -1136,6 +1138,13 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     if (st->k.dims[st->k.ndims - 1] != st->d.T) {
         matrices_repeat(&st->k, false);
     }
+    if (c->pages) {
+        const char *why = cells_refuse_tokens(&st->k, false, st->d.T, st->d.D);
+        why = why != NULL ? why : cells_refuse_tokens(&st->v, true, st->d.T, st->d.Dv);
+        if (why != NULL) {
+            return sg_fail(sinter_unimplemented, "attention over pages: %s", why);
+        }
+    }
     if (c->unpacks_k.bits > 0) {
         cache_will_unpack(&st->k, false);
     }
@@ -1163,6 +1172,66 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     divide_blocks(c, st->cells.on, frame->shares, &st->d);
     choose_sides(p, c, st, choice);
     return choose_division(p, c, frame, st, choice);
+}
+
+/* ---- pages ----------------------------------------------------------------------------------- */
+
+static int checked(const step_t *step, int i)
+{
+    return i == 0 ? step->p.attention.k.pages : -1;
+}
+
+/* Checks the entries of a table that lead to some columns of a batch. */
+static sinter_status_t check_entries(const problem_t *problem, const pages_t *pages, int64_t table,
+                                     span_t columns)
+{
+    for (int64_t i = columns.begin / pages->page; i * pages->page < columns.end; i++) {
+        const int64_t at = table + i * pages->step, block = pages_block(pages, at);
+        if (block < 0 || block >= pages->blocks) {
+            return sg_fail(sinter_invalid_arguments,
+                           "attention: tensor %llu: index %lld for block %lld of a sequence names "
+                           "none of %lld blocks",
+                           problem_id(problem, pages->id_value),
+                           (long long)load_index(pages->table, at, pages->wide), (long long)i,
+                           (long long)pages->blocks);
+        }
+    }
+    return sinter_success;
+}
+
+/* Checks all entries of tables that the work will read: those of columns between the first and the
+ * last one that some row sees. */
+static sinter_status_t check(const problem_t *problem, const void *state)
+{
+    const attention_params_t *p = &problem->step->p.attention;
+    const attention_state_t *st = state;
+    const pages_t *pages = &st->k.pages;
+    attention_state_t limits = *st;
+    int64_t idx[SINTER_MAX_NDIMS], last = -1;
+    span_t seen = {0, 0};
+    if (pages->table == NULL || st->d.items == 0) {
+        return sinter_success;
+    }
+    limits_bind(p, problem->frame, &limits);
+    for (int64_t kv = 0; kv < st->d.n_kv; kv++) {
+        span_t all = {st->d.T, 0};
+        for (int64_t row = 0; row < st->d.rows; row++) {
+            attention_index(&st->d, kv, row, idx);
+            const span_t sees = p->prob != NULL ? (span_t){0, st->d.T}
+                                                : limits_columns(&limits, idx);
+            if (sees.begin < sees.end) {
+                all.begin = at_most(all.begin, sees.begin);
+                all.end = at_least(all.end, sees.end);
+            }
+        }
+        const int64_t table = pages_of(&st->k, idx, st->d.nb);
+        if (table != last || all.begin != seen.begin || all.end != seen.end) { /* else as before */
+            SG_TRY(check_entries(problem, pages, table, all));
+        }
+        last = table;
+        seen = all;
+    }
+    return sinter_success;
 }
 
 /* What scalars say about masks and scores. */
@@ -1216,8 +1285,8 @@ static void tell(const void *state, char *text)
 /* ---- the drivers ----------------------------------------------------------------------------- */
 
 #define ATTENTION                                                                                  \
-    .step = STEP_ATTENTION, .phases = 2, .choose = choose, .start = start, .work = attention_work, \
-    .tell = tell
+    .step = STEP_ATTENTION, .phases = 2, .choose = choose, .check = check, .checked = checked,     \
+    .start = start, .work = attention_work, .tell = tell
 #define FLASH ATTENTION, .setup = setup
 #define DECODE                        \
     ATTENTION, .setup = setup_decode, \

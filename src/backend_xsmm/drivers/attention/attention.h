@@ -98,6 +98,7 @@ typedef struct attention_config {
     /* Leading dimensions, padded so that rows do not fall into one cache set. */
     int ld_q, ld_k, ld_v, ld_s;
     bool lists;                 /* a mask may become lists of cells */
+    bool pages;                 /* K and V lie in pages */
     int cell_bytes[2];          /* of a token of K and of V that is gathered; 0: none is */
     int copy_bits[2];           /* of an element that is copied out of tiles */
     int n_jit;                  /* 0: tile->gemm does the products */
@@ -231,6 +232,7 @@ typedef struct attention_buffers {
     cache_copy_t copies[2]; /* of tokens of K and of V that are gathered out of tiles */
     attention_int_buffers_t ints;
     int32_t *cell;           /* of the tokens of a tile that are gathered; */
+    int32_t *place;          /* where these lie, in pages; */
     unsigned char *cells[2]; /* K and V of these; */
     void *mask;              /* and what the mask has there: its elements, */
     float *terms;            /* and as f32 */

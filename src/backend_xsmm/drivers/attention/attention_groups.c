@@ -190,21 +190,29 @@ static bool in_place(const task_t *t, const decode_side_t *side, const groups_t 
     return !t->st->ints.direct || stride < INT32_MAX / 16;
 }
 
+/* Some tokens of K and V: where they lie, and from each one to the next; 0: they are not evenly
+ * spaced. */
+typedef struct token_places {
+    const int32_t *at;
+    int n;
+    int64_t step;
+} token_places_t;
+
 /* Tokens of K or V, whose rows are tokens: where they lie, or gathered in a buffer. Of those that
  * are evenly spaced *next is where the next ones are. */
 static matrix_t take_tokens(task_t *t, const decode_side_t *side, const matrix_t *m, int64_t head,
-                            const token_tile_t *tile, unsigned char *buffer, next_piece_t *next)
+                            const token_places_t *of, unsigned char *buffer, next_piece_t *next)
 {
     const groups_t *codes = &m->codes;
-    if (tile->step > 0 && in_place(t, side, codes, tile->step)) {
-        return cells_spaced(m, t->b.cell[0], tile->step);
+    if (of->step > 0 && in_place(t, side, codes, of->step)) {
+        return cells_spaced(m, of->at[0], of->step);
     }
-    if (tile->step > 0 && next->at == NULL) {
-        const int64_t token = t->b.cell[0] + tile->n * tile->step;
+    if (of->step > 0 && next->at == NULL && !t->c->pages) {
+        const int64_t token = of->at[0] + of->n * of->step;
         *next = (next_piece_t){groups_byte(codes, codes_at(codes, token, 0)), 0,
-                               tile->step * codes->row.stride * codes->type->bits / 8};
+                               of->step * codes->row.stride * codes->type->bits / 8};
     }
-    return cells_gathered(m, head, t->b.cell, tile->n, buffer);
+    return cells_gathered(m, head, of->at, of->n, buffer);
 }
 
 /* The tokens of a piece prefetch the next piece from end to end, in whatever order they come. Where
@@ -242,11 +250,17 @@ static bool next_tile(task_t *t, row_group_t *group, next_tokens_t *next, token_
         return true;
     }
     prefetch_meanwhile(t, next, tile->n);
-    const matrix_t keys = matrix_transposed(&next->k),
-                   of =
-                       take_tokens(t, &st->k_side, &keys, st->d.D, tile, t->b.cells[0], &t->k_next);
+    token_places_t places = {t->b.cell, tile->n, tile->step};
+    if (t->c->pages) {
+        places.step = attention_places(t, tile->n);
+        places.at = t->b.place;
+    }
+    const matrix_t keys = matrix_transposed(t->c->pages ? &t->k_pages : &next->k),
+                   of = take_tokens(t, &st->k_side, &keys, st->d.D, &places, t->b.cells[0],
+                                    &t->k_next);
     t->k = matrix_transposed(&of);
-    t->v = take_tokens(t, &st->v_side, &next->v, st->d.Dv, tile, t->b.cells[1], &t->v_next);
+    t->v = take_tokens(t, &st->v_side, t->c->pages ? &t->v_pages : &next->v, st->d.Dv, &places,
+                       t->b.cells[1], &t->v_next);
     return true;
 }
 

@@ -46,6 +46,10 @@ typedef struct task {
     attention_buffers_t b;
     matrix_t k, v;
     int64_t k_first, v_first; /* codes of the item, where they are unpacked from tiles */
+    /* The same where K and V lie in pages: k and v are then some tokens of these, by the entries of
+     * the table from element `pages` on. No entry before that of column `first` is read. */
+    matrix_t k_pages, v_pages;
+    int64_t pages, first;
     bool tail;
     /* For the current tile: K's, V's coefficients fit products of integers; K, V is loaded as
      * floats. */
@@ -113,6 +117,9 @@ void attention_cache_queries(task_t *t, int r0, int n);
 void attention_read(task_t *t, span_t span);
 /* Copies the n tokens that t->b.cell has out of the tiles of K and V. */
 void attention_gather(task_t *t, int n);
+/* Where the n tokens lie that t->b.cell has, in rising order: in pages, numbers of tokens as in
+ * pages_t go to t->b.place. Gives from each one to the next; 0: they are not evenly spaced. */
+int64_t attention_places(task_t *t, int n);
 /* Loads n rows of Q from r0 on, unless D is so long that products load it chunk by chunk. */
 void attention_queries(task_t *t, int r0, int n);
 /* Columns from the first to the last one that n rows from r0 on see, from a whole grain on. */

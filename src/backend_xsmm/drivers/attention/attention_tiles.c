@@ -86,7 +86,69 @@ void attention_take(task_t *t, int64_t item)
     t->v = matrix_at(&t->st->v, t->idx[0], d->nb);
     t->k_first = t->k.codes.first;
     t->v_first = t->v.codes.first;
+    if (t->c->pages) {
+        t->k_pages = t->k;
+        t->v_pages = t->v;
+        t->pages = pages_of(&t->st->k, t->idx[0], d->nb);
+        t->first = d->T;
+        for (int r = 0; r < t->rows; r++) {
+            t->first = t->sees[r].begin < t->sees[r].end ? at_most(t->first, t->sees[r].begin)
+                                                         : t->first;
+        }
+    }
 }
+
+/* ---- pages ----------------------------------------------------------------------------------- */
+
+int64_t attention_places(task_t *t, int n)
+{
+    const pages_t *p = &t->st->k.pages;
+    const int32_t *cell = t->b.cell;
+    int32_t *place = t->b.place;
+    int64_t entry = -1, end = 0, base = 0; /* of the table; the columns of its block end at `end` */
+    for (int i = 0; i < n; i++) {
+        const int64_t column = at_least(cell[i], t->first);
+        if (column >= end) {
+            entry = column == end ? entry + 1 : column / p->page;
+            end = (entry + 1) * p->page;
+            base = pages_block(p, t->pages + entry * p->step) * p->cells - entry * p->page;
+        }
+        place[i] = (int32_t)(base + column);
+    }
+    const int64_t step = n > 1 ? place[1] - place[0] : 1;
+    for (int i = 2; i < n; i++) {
+        if (place[i] - place[i - 1] != step) {
+            return 0;
+        }
+    }
+    return at_least(step, 0);
+}
+
+/* Tokens t0.. of K or V, whose rows are tokens, which t->b.place has: where they lie, or copied. */
+static matrix_t take_pages(const task_t *t, const matrix_t *m, int64_t head, int64_t t0, int n,
+                           int64_t step, unsigned char *buffer)
+{
+    const matrix_t of = step > 0 ? cells_spaced(m, t->b.place[0], step)
+                                 : cells_gathered(m, head, t->b.place, n, buffer);
+    return cells_spaced(&of, (int32_t)-t0, 1);
+}
+
+static void load_pages(task_t *t, int64_t t0, int n, bool with_v)
+{
+    for (int i = 0; i < n; i++) {
+        t->b.cell[i] = (int32_t)t0 + i;
+    }
+    /* Copies are contiguous, as decoders may want it. */
+    const int64_t step = attention_places(t, n) == 1 ? 1 : 0;
+    const matrix_t keys = matrix_transposed(&t->k_pages),
+                   of = take_pages(t, &keys, t->st->d.D, t0, n, step, t->b.cells[0]);
+    t->k = matrix_transposed(&of);
+    if (with_v) {
+        t->v = take_pages(t, &t->v_pages, t->st->d.Dv, t0, n, step, t->b.cells[1]);
+    }
+}
+
+/* ---- caches in tiles ------------------------------------------------------------------------- */
 
 /* Tokens token..token+nt-1 of a cache in tiles, against some rows of queries. */
 static cache_task_t cache_task(const task_t *t, const cache_side_t *side, int64_t token, int nt,
@@ -297,6 +359,9 @@ void attention_load_k(task_t *t, int64_t t0)
 void attention_load(task_t *t, int64_t t0, int nt, bool with_v)
 {
     const attention_config_t *c = t->c;
+    if (c->pages && !t->st->cells.on) {
+        load_pages(t, t0, nt, with_v);
+    }
     if (c->unpacks_k.bits > 0) {
         t->k.codes.first = t->k_first;
         cache_unpack(c->all, &t->st->k, false, t0, nt, t->seen, &t->b.k_unpacked, &t->k);
@@ -367,7 +432,7 @@ static decode_task_t decode_task(const task_t *t, const decode_side_t *side, int
                            .next = meanwhile(is_v ? &t->v_next : &t->k_next, token),
                            .next_bytes = is_v ? t->v_next.bytes : t->k_next.bytes,
                            .token = token,
-                           .spaced = t->st->cells.on,
+                           .spaced = t->st->cells.on || t->c->pages,
                            .tokens = nt,
                            .rows = rows};
 }
@@ -500,6 +565,9 @@ void attention_fetch_tiles(const task_t *t, int r0, int64_t t0, int64_t end)
     if (t->c->cache) {
         cache_fetch(&t->st->k_cache, &t->k, t0);
         cache_fetch(&t->st->v_cache, &t->v, t0);
+        return;
+    }
+    if (t->c->pages) {
         return;
     }
     if (!is_decoded(&t->st->k_side) && t->k.codes.row.stride == 1 && t->c->unpacks_k.bits == 0) {
