@@ -235,6 +235,10 @@ typedef struct column_limit {
     int fill, row_of, column_of;
 } column_limit_t;
 
+/* Tokens that name their sequences (pages_t) and follow one another make runs. Two steps share the
+ * work: one has the runs with few rows, which are decoded, the other one the rest. */
+typedef enum runs { NO_RUNS, SHORT_RUNS, LONG_RUNS } runs_t;
+
 /* Rows of Q against K^T, score chain, softmax over T, probability chain, times V, `post` over
  * [b.., S, Dv] with the result in register 0. q [b.., S, D], k [b.., D, T], v [b.., T, Dv] after
  * trans flags; numpy broadcast of b: heads that share K and V are extra rows. Where dims are open,
@@ -269,6 +273,7 @@ typedef struct attention_params {
      * a mask. The chains score and bare add it, too. */
     int mask;
     const struct chain *under;
+    runs_t runs;
 } attention_params_t;
 
 /* LinearAttention. Values; -1: none. */

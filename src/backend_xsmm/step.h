@@ -57,6 +57,9 @@ typedef struct step_ops {
     sinter_status_t (*emit)(struct emitter *e, const struct cluster *cl, step_t *step);
     /* Before emit: chains of the step beside step->pre and step->post. NULL: it has none. */
     sinter_status_t (*emit_inner)(struct emitter *e, step_t *step);
+    /* Leaves some of the work of a step that is emitted to a second one, which it makes. False:
+     * there is none. NULL: there never is. */
+    bool (*divide)(step_t *step, step_t *second);
     /* Sees each value that the step accesses other than by chains whose accesses are once for each
      * element. NULL: there is none. */
     void (*visit)(const step_t *step, step_see_t see, void *to);

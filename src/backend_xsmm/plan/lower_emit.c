@@ -593,7 +593,7 @@ sinter_status_t lower_emit(lowering_t *lo)
     e.reg = ARENA_NEW(&plan->arena, int, lo->g->n_values + 1);
     e.stamp = ARENA_NEW(&plan->arena, int, lo->g->n_values + 1);
     bool *done = ARENA_NEW(&plan->arena, bool, lo->n_clusters + 1);
-    plan->steps = ARENA_NEW(&plan->arena, step_t, lo->n_clusters + 1);
+    plan->steps = ARENA_NEW(&plan->arena, step_t, lo->n_clusters + 2);
     if (e.reg == NULL || e.stamp == NULL || done == NULL || plan->steps == NULL) {
         return sinter_out_of_memory;
     }
@@ -601,7 +601,9 @@ sinter_status_t lower_emit(lowering_t *lo)
     for (int k = 0; k < lo->n_clusters; k++) {
         const int ci = next_cluster(lo, done);
         done[ci] = true;
-        SG_TRY(emit_cluster(&e, ci, &plan->steps[plan->n_steps++]));
+        step_t *step = &plan->steps[plan->n_steps++];
+        SG_TRY(emit_cluster(&e, ci, step));
+        plan->n_steps += step_ops(step)->divide != NULL && step_ops(step)->divide(step, step + 1);
     }
     lifetimes(plan);
     find_heirs(plan);

@@ -6,9 +6,6 @@
 #include "base/status.h"
 #include "graph/schema.h"
 
-/* No kernel reads pages yet. */
-static const bool kernels_read_pages = false;
-
 enum { PARTS = 3 };
 
 /* The codes, scales and zero points of K or of V, and their dims of tokens; -1: there are none, or
@@ -143,7 +140,7 @@ sinter_status_t lower_pages(lowering_t *lo)
     for (int s = 0; s < 2; s++) {
         taken[s] = products[s] != NULL ? graph_gather_shown(lo->g, products[s]->in[1]) : NULL;
     }
-    if (!kernels_read_pages || taken[0] == NULL || taken[1] == NULL) {
+    if (taken[0] == NULL || taken[1] == NULL) {
         return sinter_success;
     }
     lo->table = taken[0]->in[1];

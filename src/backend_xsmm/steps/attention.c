@@ -204,6 +204,17 @@ static sinter_status_t emit(emitter_t *e, const cluster_t *cl, step_t *step)
     return emit_result(e, emit_heavy(e, cl)->out[0], 0);
 }
 
+/* Runs of tokens with few rows and those with many are best multiplied by different kernels. */
+static bool divide(step_t *step, step_t *second)
+{
+    const bool divides = step->p.attention.runs != NO_RUNS;
+    if (divides) {
+        *second = *step;
+        second->p.attention.runs = LONG_RUNS;
+    }
+    return divides;
+}
+
 static void visit(const step_t *step, step_see_t see, void *to)
 {
     const attention_params_t *p = &step->p.attention;
@@ -307,6 +318,7 @@ const step_ops_t step_attention = {.takes = takes,
                                    .products = true,
                                    .emit = emit,
                                    .emit_inner = emit_inner,
+                                   .divide = divide,
                                    .visit = visit,
                                    .work = work,
                                    .refuse_tail = refuse_tail,

@@ -27,12 +27,21 @@ typedef struct known {
     int64_t rows; /* query rows that share one K and V */
 } known_t;
 
+/* The most rows of a short run, of tokens with so many each. */
+static int64_t short_run(int64_t rows)
+{
+    return at_least(DECODE_ROWS / at_least(rows, 1), 1) * rows;
+}
+
 /* K or V may lack leading dims or have 1 there: then query heads share them. */
 static int64_t rows_of(const problem_t *problem)
 {
     const attention_params_t *p = &problem->step->p.attention;
     const int ndims = problem_ndims(problem, p->out_dims);
     int64_t rows = problem_dim(problem, p->out_dims, 2);
+    if (p->runs == LONG_RUNS) {
+        return -1;
+    }
     for (int e = 3; e <= ndims && rows >= 0; e++) {
         const int64_t k = problem_dim(problem, p->k.data, e),
                       v = problem_dim(problem, p->v.data, e),
@@ -41,7 +50,7 @@ static int64_t rows_of(const problem_t *problem)
             return -1;
         }
     }
-    return ndims < 2 ? -1 : rows;
+    return ndims < 2 ? -1 : p->runs == SHORT_RUNS ? short_run(rows) : rows;
 }
 
 static known_t known_dims(const problem_t *problem)
@@ -760,6 +769,8 @@ static sinter_status_t geometry(const attention_params_t *p, const attention_con
         }
     }
     d->rows = d->S * d->group;
+    d->row_dim = d->nb;
+    d->apart = d->group;
     d->n_chunks = (d->Dv + c->dv - 1) / c->dv;
     if (d->n_chunks == 0 && p->stats >= 0) {
         d->n_chunks = 1; /* no output element, but the statistics are still due */
@@ -784,6 +795,24 @@ static void divide_blocks(const attention_config_t *c, bool lists, int shares, a
         d->n_blocks = (d->rows + d->block - 1) / d->block;
     }
     d->items = d->n_kv * d->n_blocks * d->n_chunks;
+}
+
+/* Where each token names its sequence, tokens are rows. */
+static void choose_runs(const attention_params_t *p, attention_state_t *st)
+{
+    attention_dims_t *d = &st->d;
+    const pages_t *pages = &st->k.pages;
+    const int of_q = pages->by + st->q.ndims - st->k.ndims; /* dims are counted from the end */
+    if (pages->rows != NULL && of_q >= 0 && st->q.axis[of_q][IN_SCALE].group == 1 &&
+        st->q.axis[of_q][IN_ZP].group == 1) {
+        const int64_t most = short_run(d->rows);
+        d->row_dim = pages->by + d->nb + 2 - st->k.ndims;
+        d->apart = d->rows;
+        d->run_rows[0] = p->runs == LONG_RUNS ? most + 1 : 0;
+        d->run_rows[1] = p->runs == SHORT_RUNS ? most : INT64_MAX;
+    } else if (p->runs == LONG_RUNS) { /* the other step has all of them */
+        d->n_kv = 0;
+    }
 }
 
 /* Binds a chain to the dims that scores have in the work, [b.., S, T]. */
@@ -938,7 +967,11 @@ const way_row_t ways_attention_cache[] = {{TWO_LIMBS_NAME " on tiles", refuse_ca
 static void choose_sides(const attention_params_t *p, const attention_config_t *c,
                          attention_state_t *st, choice_t *choice)
 {
-    const int64_t rows = c->deterministic ? st->d.block : st->cells.on ? st->d.group : st->d.rows;
+    const bool runs = st->d.row_dim < st->d.nb;
+    const int64_t rows = c->deterministic ? st->d.block
+                         : st->cells.on   ? st->d.group
+                         : runs           ? st->d.most_rows
+                                          : st->d.rows;
     const int queries = (int)at_most(rows, DECODE_ROWS);
     st->k_side.way = st->v_side.way = BY_TILES;
     st->ints.on = false;
@@ -955,7 +988,7 @@ static void choose_sides(const attention_params_t *p, const attention_config_t *
     st->of_keys = c->unpacks_k.bits == 0 && c->unpacks_v.bits == 0 && c->dk >= st->d.D &&
                   c->dv >= st->d.Dv && is_of_keys(&st->k, &st->v);
     if (c->decode) {
-        const bool any = st->cells.on || rows > DECODE_ROWS;
+        const bool any = st->cells.on || runs || rows > DECODE_ROWS;
         const decode_operand_t k = {&c->k_how, &st->k, false, false, queries, any},
                                v = {&c->v_how, &st->v, true, p->prob != NULL, queries, any};
         decode_bind(&k, &st->k_side, choice);
@@ -1103,7 +1136,7 @@ static sinter_status_t choose_division(const attention_params_t *p, const attent
         add_way(choice, "heads", ways_attention_heads, NULL);
     }
     const int64_t groups = d->piece > 0 ? d->items : d->divides ? at_most(d->items, shares - 1) : 0;
-    size_t rows = (size_t)at_most(d->block, d->rows);
+    size_t rows = (size_t)d->most_rows;
     if (!mul_size(rows, (size_t)groups * (size_t)d->parts, &rows) ||
         !mul_size(rows, ((size_t)c->ld_v + 2) * sizeof(float), &choice->shared_bytes)) {
         return sg_fail(sinter_invalid_shape, "scratch size overflows");
@@ -1131,6 +1164,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     SG_TRY(matrices_bind(&p->q, p->trans_q, frame, &st->q));
     SG_TRY(matrices_bind(&p->k, p->trans_k, frame, &st->k));
     SG_TRY(matrices_bind(&p->v, p->trans_v, frame, &st->v));
+    choose_runs(p, st);
     /* Rows and columns that broadcast among them. */
     if (st->q.dims[st->q.ndims - 2] != st->d.S) {
         matrices_repeat(&st->q, true);
@@ -1141,6 +1175,10 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     if (c->pages) {
         const char *why = cells_refuse_tokens(&st->k, false, st->d.T, st->d.D);
         why = why != NULL ? why : cells_refuse_tokens(&st->v, true, st->d.T, st->d.Dv);
+        int64_t places;
+        if (!mul_i64(st->k.pages.blocks, st->k.pages.cells, &places) || places > INT32_MAX) {
+            why = "blocks have more than 2^31 tokens";
+        }
         if (why != NULL) {
             return sg_fail(sinter_unimplemented, "attention over pages: %s", why);
         }
@@ -1170,68 +1208,11 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     choose_cells(problem, c, st, choice);
     choose_parts(p, c, st->cells.on, &st->d);
     divide_blocks(c, st->cells.on, frame->shares, &st->d);
+    st->d.most_rows = (int)at_most(
+        st->d.block, st->d.row_dim < st->d.nb ? st->d.batch[st->d.row_dim] * st->d.rows
+                                              : st->d.rows);
     choose_sides(p, c, st, choice);
     return choose_division(p, c, frame, st, choice);
-}
-
-/* ---- pages ----------------------------------------------------------------------------------- */
-
-static int checked(const step_t *step, int i)
-{
-    return i == 0 ? step->p.attention.k.pages : -1;
-}
-
-/* Checks the entries of a table that lead to some columns of a batch. */
-static sinter_status_t check_entries(const problem_t *problem, const pages_t *pages, int64_t table,
-                                     span_t columns)
-{
-    for (int64_t i = columns.begin / pages->page; i * pages->page < columns.end; i++) {
-        const int64_t at = table + i * pages->step, block = pages_block(pages, at);
-        if (block < 0 || block >= pages->blocks) {
-            return sg_fail(sinter_invalid_arguments,
-                           "attention: tensor %llu: index %lld for block %lld of a sequence names "
-                           "none of %lld blocks",
-                           problem_id(problem, pages->id_value),
-                           (long long)load_index(pages->table, at, pages->wide), (long long)i,
-                           (long long)pages->blocks);
-        }
-    }
-    return sinter_success;
-}
-
-/* Checks all entries of tables that the work will read: those of columns between the first and the
- * last one that some row sees. */
-static sinter_status_t check(const problem_t *problem, const void *state)
-{
-    const attention_params_t *p = &problem->step->p.attention;
-    const attention_state_t *st = state;
-    const pages_t *pages = &st->k.pages;
-    attention_state_t limits = *st;
-    int64_t idx[SINTER_MAX_NDIMS], last = -1;
-    span_t seen = {0, 0};
-    if (pages->table == NULL || st->d.items == 0) {
-        return sinter_success;
-    }
-    limits_bind(p, problem->frame, &limits);
-    for (int64_t kv = 0; kv < st->d.n_kv; kv++) {
-        span_t all = {st->d.T, 0};
-        for (int64_t row = 0; row < st->d.rows; row++) {
-            attention_index(&st->d, kv, row, idx);
-            const span_t sees = p->prob != NULL ? (span_t){0, st->d.T}
-                                                : limits_columns(&limits, idx);
-            if (sees.begin < sees.end) {
-                all.begin = at_most(all.begin, sees.begin);
-                all.end = at_least(all.end, sees.end);
-            }
-        }
-        const int64_t table = pages_of(&st->k, idx, st->d.nb);
-        if (table != last || all.begin != seen.begin || all.end != seen.end) { /* else as before */
-            SG_TRY(check_entries(problem, pages, table, all));
-        }
-        last = table;
-        seen = all;
-    }
-    return sinter_success;
 }
 
 /* What scalars say about masks and scores. */
@@ -1248,6 +1229,7 @@ static sinter_status_t start(const kernel_t *self, const problem_t *problem, con
         decode_start(&st->v, &st->v_side);
     }
     st->masked = limits_bind(p, frame, st);
+    st->d.has_runs = st->d.row_dim < st->d.nb && attention_has_runs(st);
     if (st->d.weighs) {
         division_bind(st);
     }
@@ -1285,7 +1267,7 @@ static void tell(const void *state, char *text)
 /* ---- the drivers ----------------------------------------------------------------------------- */
 
 #define ATTENTION                                                                                  \
-    .step = STEP_ATTENTION, .phases = 2, .choose = choose, .check = check, .checked = checked,     \
+    .step = STEP_ATTENTION, .phases = 2, .choose = choose, .check = attention_check, .checked = attention_checked, \
     .start = start, .work = attention_work, .tell = tell
 #define FLASH ATTENTION, .setup = setup
 #define DECODE                        \

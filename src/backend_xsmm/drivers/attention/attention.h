@@ -140,6 +140,14 @@ typedef struct attention_dims {
     int64_t group, rows;                     /* G; S * G */
     int64_t n_kv, n_blocks, n_chunks, items; /* items = n_kv * n_blocks * n_chunks */
     int block;                               /* rows in a block */
+    int most_rows;                           /* of an item */
+    /* The dim of an index that rows of a head are along: S, or the batch dim of tokens where each
+     * of these names its sequence. Then the tokens of a sequence make a run. An item has as many of
+     * one as fit a block, from its own token on; the items of the other tokens have no rows. */
+    int row_dim;
+    bool has_runs;       /* the tokens of a sequence do follow one another, in all of them */
+    int64_t apart;       /* rows from one row of a head to the next: G, or all of a token */
+    int64_t run_rows[2]; /* of the runs that the step has: from the least to the most */
     int64_t part;                            /* columns of a part */
     int parts;                               /* most parts of an item */
     bool weighs;     /* shares are ranges of the weight of all items: there are several */
@@ -297,6 +305,16 @@ const char *ints_refuse(int kind, const void *config, void *state);
 /* Carves from base (NULL: only counts) on. */
 void ints_buffers(const attention_config_t *c, unsigned char *base, size_t *at,
                   attention_int_buffers_t *out);
+
+/* ---- attention_pages.c ----------------------------------------------------------------------- */
+
+/* As in driver_t: K and V in pages. */
+int attention_checked(const step_t *step, int i);
+sinter_status_t attention_check(const problem_t *problem, const void *state);
+/* Whether tokens lie in the order of their sequences. */
+bool attention_has_runs(const attention_state_t *st);
+
+/* ---- attention_work.c ------------------------------------------------------------------------ */
 
 void attention_work(const kernel_t *self, const problem_t *p, const void *config, const void *state,
                     const worker_t *w);

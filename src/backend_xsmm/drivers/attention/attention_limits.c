@@ -166,12 +166,12 @@ int64_t limits_tokens(const attention_state_t *st)
 /* An item costs as much as this many columns in addition to its own. */
 enum { ITEM_COLUMNS = 32 };
 
-/* Batches of K and V in a row whose limits are the same. */
+/* Batches of K and V in a row whose limits are the same, of one token where tokens are batches. */
 static int64_t same_limits(const attention_state_t *st)
 {
     const attention_dims_t *d = &st->d;
     int64_t n = 1;
-    for (int i = d->nb - 1; i >= 0; i--) {
+    for (int i = d->nb - 1; i >= 0 && i != d->row_dim; i--) {
         for (int k = 0; k < st->n_limits; k++) {
             for (int j = 0; j < st->limits[k].n_terms; j++) {
                 if (st->limits[k].term[j].stride[i] != 0) {
@@ -189,8 +189,8 @@ static int64_t weigh_item(const attention_state_t *st, int64_t item)
 {
     const attention_dims_t *d = &st->d;
     const int64_t block = item / d->n_chunks % d->n_blocks, kv = item / d->n_chunks / d->n_blocks,
-                  row0 = block * d->block, rows = attention_rows(d, item);
-    return (columns_of(st, kv, row0, row0 + rows - 1) + ITEM_COLUMNS) * rows;
+                  row0 = block * d->block, rows = attention_rows(st, item);
+    return rows == 0 ? 0 : (columns_of(st, kv, row0, row0 + rows - 1) + ITEM_COLUMNS) * rows;
 }
 
 /* How many items from this one on have its weight. */

@@ -71,6 +71,7 @@ typedef struct task {
     bool gathered; /* the tokens of the tile are copied out of the tiles of the cache */
     int rows;      /* in this block */
     int64_t row0, dv0;
+    int64_t all_rows; /* of all blocks with this K and V */
     int dv;                                  /* columns of this chunk of Dv */
     int64_t idx[ATT_ROWS][SINTER_MAX_NDIMS]; /* [batch.., s, -] of each row */
     span_t sees[ATT_ROWS];                   /* columns that masks leave to each row */
@@ -103,7 +104,7 @@ void attention_clear(task_t *t, int r0, int n);
 /* ---- attention_tiles.c ----------------------------------------------------------------------- */
 
 /* The rows of an item. */
-int64_t attention_rows(const attention_dims_t *d, int64_t item);
+int64_t attention_rows(const attention_state_t *st, int64_t item);
 /* The index of a row of a batch of K and V, [batch.., s, -]. */
 void attention_index(const attention_dims_t *d, int64_t kv, int64_t row, int64_t *idx);
 /* Takes up an item: rows, their indices and columns. */
@@ -117,9 +118,6 @@ void attention_cache_queries(task_t *t, int r0, int n);
 void attention_read(task_t *t, span_t span);
 /* Copies the n tokens that t->b.cell has out of the tiles of K and V. */
 void attention_gather(task_t *t, int n);
-/* Where the n tokens lie that t->b.cell has, in rising order: in pages, numbers of tokens as in
- * pages_t go to t->b.place. Gives from each one to the next; 0: they are not evenly spaced. */
-int64_t attention_places(task_t *t, int n);
 /* Loads n rows of Q from r0 on, unless D is so long that products load it chunk by chunk. */
 void attention_queries(task_t *t, int r0, int n);
 /* Columns from the first to the last one that n rows from r0 on see, from a whole grain on. */
@@ -148,6 +146,15 @@ void attention_fetch_queries(const task_t *t, int r0);
 /* And where a strip's results go. */
 void attention_fetch_results(const task_t *t, const strip_t *strip);
 
+/* ---- attention_pages.c ----------------------------------------------------------------------- */
+
+/* Where the n tokens lie that t->b.cell has, in rising order: in pages, numbers of tokens as in
+ * pages_t go to t->b.place. Gives from each one to the next; 0: they are not evenly spaced. */
+int64_t attention_places(task_t *t, int n);
+/* Takes n tokens from t0 on out of the pages of the item: t->k and t->v become matrices that have
+ * these there. */
+void attention_load_pages(task_t *t, int64_t t0, int n, bool with_v);
+
 /* ---- attention_blocks.c: the same in products of integers --------------------------------- */
 
 /* Quantises a strip's rows of Q. */
@@ -165,7 +172,7 @@ static inline bool attention_by_groups(const task_t *t)
 {
     const attention_state_t *st = t->st;
     const bool decodes = is_decoded(&st->k_side) || is_decoded(&st->v_side);
-    return st->cells.on || (decodes && st->d.rows > attention_most_rows(t->c));
+    return st->cells.on || (decodes && st->d.most_rows > attention_most_rows(t->c));
 }
 
 /* The sums of n rows from r0 on over the columns of a span, added to those of earlier columns where

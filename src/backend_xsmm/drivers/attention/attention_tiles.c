@@ -22,18 +22,38 @@ static void spread(const attention_dims_t *d, bool grouped, int64_t i, int64_t *
     }
 }
 
+/* The rows of Q of the head of row r of a block; *row: that row among them. */
+static matrix_t queries_of(const task_t *t, int r, int64_t *row)
+{
+    const matrices_t *q = &t->st->q;
+    const int nb = t->st->d.nb, dim = t->st->d.row_dim, at = dim - (nb + 2 - q->ndims);
+    matrix_t m = matrix_at(q, t->idx[r], nb);
+    *row = t->idx[r][nb];
+    if (dim < nb) { /* row 0 is that of its own token */
+        groups_t *const parts[] = {&m.codes, &m.scale, &m.zp};
+        const int of[] = {IN_CODES, IN_SCALE, IN_ZP};
+        for (int i = 0; i < 3; i++) {
+            parts[i]->first += *row / parts[i]->row.group * parts[i]->row.stride;
+            parts[i]->row = q->axis[at][of[i]];
+        }
+        *row = 0;
+    }
+    return m;
+}
+
 /* n rows of Q from r0 on as f32, columns d0..d0+n-1. Rows of one head are consecutive in Q and
  * group rows apart here. */
 static void load_q(task_t *t, int r0, int rows, int64_t d0, int n)
 {
     const attention_dims_t *d = &t->st->d;
-    const int ld = t->c->ld_q, pad = n + n % 2, heads = (int)at_most(d->group, rows);
+    const int ld = t->c->ld_q, pad = n + n % 2, heads = (int)at_most(d->apart, rows);
     float *to = t->b.q + (int64_t)r0 * ld;
     for (int h = 0; h < heads; h++) {
         const int of_head = (rows - h + heads - 1) / heads;
-        const matrix_t q = matrix_at(&t->st->q, t->idx[r0 + h], d->nb);
-        t->c->tile->load(&q, (rect_t){t->idx[r0 + h][d->nb], of_head, d0, n}, to + h * ld,
-                         (int64_t)heads * ld, of_head, pad);
+        int64_t row;
+        const matrix_t q = queries_of(t, r0 + h, &row);
+        t->c->tile->load(&q, (rect_t){row, of_head, d0, n}, to + h * ld, (int64_t)heads * ld,
+                         of_head, pad);
     }
     if (t->c->bf16) {
         t->c->tile->bf16_rows(to, ld, rows, pad, t->b.q16 + (int64_t)r0 * ld, ld);
@@ -47,18 +67,58 @@ void attention_queries(task_t *t, int r0, int n)
     }
 }
 
-int64_t attention_rows(const attention_dims_t *d, int64_t item)
-{
-    const int64_t block = item / d->n_chunks % d->n_blocks;
-    return at_most(d->rows - block * d->block, d->block);
-}
-
 void attention_index(const attention_dims_t *d, int64_t kv, int64_t row, int64_t *idx)
 {
-    spread(d, false, kv, idx);
-    spread(d, true, row % d->group, idx);
-    idx[d->nb] = row / d->group;
+    const int64_t first = row % d->apart;
+    idx[d->nb] = first / d->group;
     idx[d->nb + 1] = 0;
+    spread(d, false, kv, idx);
+    spread(d, true, first % d->group, idx);
+    idx[d->row_dim] += row / d->apart;
+}
+
+/* The first token from `low` on, and before `high`, whose sequence is not before a number: tokens
+ * lie in the order of their sequences. */
+static int64_t first_token(const pages_t *p, int64_t low, int64_t high, int64_t sequence)
+{
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (pages_sequence(p, middle) < sequence) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* The run of an item's token, counted from that token on. */
+static span_t run_of(const attention_state_t *st, int64_t item)
+{
+    const attention_dims_t *d = &st->d;
+    const pages_t *p = &st->k.pages;
+    int64_t idx[SINTER_MAX_NDIMS];
+    attention_index(d, item / d->n_chunks / d->n_blocks, 0, idx);
+    const int64_t token = idx[d->row_dim], sequence = pages_sequence(p, token);
+    if (!d->has_runs) {
+        return (span_t){0, 1};
+    }
+    return (span_t){first_token(p, 0, token, sequence) - token,
+                    first_token(p, token, d->batch[d->row_dim], sequence + 1) - token};
+}
+
+int64_t attention_rows(const attention_state_t *st, int64_t item)
+{
+    const attention_dims_t *d = &st->d;
+    const int64_t block = item / d->n_chunks % d->n_blocks, most = d->block / d->apart;
+    if (d->row_dim == d->nb || most == 0) {
+        return at_most(d->rows - block * d->block, d->block);
+    }
+    const span_t run = run_of(st, item);
+    const int64_t all = (run.end - run.begin) * d->apart;
+    return run.begin % most != 0 || all < d->run_rows[0] || all > d->run_rows[1]
+               ? 0
+               : at_most(run.end, most) * d->apart;
 }
 
 void attention_take(task_t *t, int64_t item)
@@ -69,12 +129,17 @@ void attention_take(task_t *t, int64_t item)
     t->dv0 = chunk * t->c->dv;
     t->dv = (int)(d->Dv - t->dv0 < t->c->dv ? d->Dv - t->dv0 : t->c->dv);
     t->row0 = block * d->block;
-    t->rows = (int)attention_rows(d, item);
+    t->rows = (int)attention_rows(t->st, item);
+    t->all_rows = d->rows;
+    if (d->row_dim < d->nb) {
+        const span_t run = run_of(t->st, item);
+        t->all_rows = (run.end - run.begin) * d->apart;
+    }
     for (int r = 0; r < t->rows; r++) {
         const int64_t row = t->row0 + r;
-        if (r >= d->group) { /* the next position of the same head */
-            memcpy(t->idx[r], t->idx[r - d->group], sizeof(t->idx[r]));
-            t->idx[r][d->nb]++;
+        if (r >= d->apart) { /* the next position of the same head */
+            memcpy(t->idx[r], t->idx[r - d->apart], sizeof(t->idx[r]));
+            t->idx[r][d->row_dim]++;
             continue;
         }
         attention_index(d, kv, row, t->idx[r]);
@@ -89,62 +154,12 @@ void attention_take(task_t *t, int64_t item)
     if (t->c->pages) {
         t->k_pages = t->k;
         t->v_pages = t->v;
-        t->pages = pages_of(&t->st->k, t->idx[0], d->nb);
+        t->pages = pages_row(&t->st->k, t->idx[0], d->nb);
         t->first = d->T;
         for (int r = 0; r < t->rows; r++) {
             t->first = t->sees[r].begin < t->sees[r].end ? at_most(t->first, t->sees[r].begin)
                                                          : t->first;
         }
-    }
-}
-
-/* ---- pages ----------------------------------------------------------------------------------- */
-
-int64_t attention_places(task_t *t, int n)
-{
-    const pages_t *p = &t->st->k.pages;
-    const int32_t *cell = t->b.cell;
-    int32_t *place = t->b.place;
-    int64_t entry = -1, end = 0, base = 0; /* of the table; the columns of its block end at `end` */
-    for (int i = 0; i < n; i++) {
-        const int64_t column = at_least(cell[i], t->first);
-        if (column >= end) {
-            entry = column == end ? entry + 1 : column / p->page;
-            end = (entry + 1) * p->page;
-            base = pages_block(p, t->pages + entry * p->step) * p->cells - entry * p->page;
-        }
-        place[i] = (int32_t)(base + column);
-    }
-    const int64_t step = n > 1 ? place[1] - place[0] : 1;
-    for (int i = 2; i < n; i++) {
-        if (place[i] - place[i - 1] != step) {
-            return 0;
-        }
-    }
-    return at_least(step, 0);
-}
-
-/* Tokens t0.. of K or V, whose rows are tokens, which t->b.place has: where they lie, or copied. */
-static matrix_t take_pages(const task_t *t, const matrix_t *m, int64_t head, int64_t t0, int n,
-                           int64_t step, unsigned char *buffer)
-{
-    const matrix_t of = step > 0 ? cells_spaced(m, t->b.place[0], step)
-                                 : cells_gathered(m, head, t->b.place, n, buffer);
-    return cells_spaced(&of, (int32_t)-t0, 1);
-}
-
-static void load_pages(task_t *t, int64_t t0, int n, bool with_v)
-{
-    for (int i = 0; i < n; i++) {
-        t->b.cell[i] = (int32_t)t0 + i;
-    }
-    /* Copies are contiguous, as decoders may want it. */
-    const int64_t step = attention_places(t, n) == 1 ? 1 : 0;
-    const matrix_t keys = matrix_transposed(&t->k_pages),
-                   of = take_pages(t, &keys, t->st->d.D, t0, n, step, t->b.cells[0]);
-    t->k = matrix_transposed(&of);
-    if (with_v) {
-        t->v = take_pages(t, &t->v_pages, t->st->d.Dv, t0, n, step, t->b.cells[1]);
     }
 }
 
@@ -246,7 +261,7 @@ static strip_t strip_of_height(const task_t *t, int r0, int n, int height)
 strip_t attention_strip(const task_t *t, int r0)
 {
     const int n = (int)at_most(t->rows - r0, t->c->strip);
-    return strip_of_height(t, r0, n, attention_height(t->c, t->st->d.rows, n));
+    return strip_of_height(t, r0, n, attention_height(t->c, t->all_rows, n));
 }
 
 strip_t attention_strip_of(const task_t *t, int r0, int n)
@@ -360,7 +375,7 @@ void attention_load(task_t *t, int64_t t0, int nt, bool with_v)
 {
     const attention_config_t *c = t->c;
     if (c->pages && !t->st->cells.on) {
-        load_pages(t, t0, nt, with_v);
+        attention_load_pages(t, t0, nt, with_v);
     }
     if (c->unpacks_k.bits > 0) {
         t->k.codes.first = t->k_first;
@@ -584,9 +599,10 @@ void attention_fetch_queries(const task_t *t, int r0)
 {
     const attention_dims_t *d = &t->st->d;
     const int end = (int)at_most(r0 + t->c->strip, t->rows);
-    for (int r = r0; r < end && r < r0 + d->group; r++) {
-        const groups_t q = matrix_at(&t->st->q, t->idx[r], d->nb).codes;
-        const int64_t s = t->idx[r][d->nb], of_head = (end - r + d->group - 1) / d->group;
+    for (int r = r0; r < end && r < r0 + d->apart; r++) {
+        int64_t s;
+        const groups_t q = queries_of(t, r, &s).codes;
+        const int64_t of_head = (end - r + d->apart - 1) / d->apart;
         if (q.column.stride == 1) {
             fetch_rows(&q, s, s + of_head, 0, d->D);
         }

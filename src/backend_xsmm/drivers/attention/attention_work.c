@@ -330,7 +330,7 @@ static void run_part(task_t *t)
 static attention_sums_t saved(const task_t *t, int64_t group, int64_t part)
 {
     const attention_dims_t *d = &t->st->d;
-    const int64_t rows = at_most(d->block, d->rows);
+    const int64_t rows = d->most_rows;
     float *base = (float *)t->worker->shared + (group * d->parts + part) * rows * (t->c->ld_v + 2);
     return (attention_sums_t){base, base + rows, base + 2 * rows};
 }
@@ -391,7 +391,8 @@ static void merge_row(task_t *t, span_t all, int64_t n, int64_t together, int64_
 static void skip_to(const attention_state_t *st, item_t *at, int64_t weight)
 {
     while (at->begin + at->weight <= weight) {
-        division_skip(st, at, at_most((weight - at->begin) / at->weight, at->equal));
+        const int64_t n = at->weight > 0 ? (weight - at->begin) / at->weight : at->equal;
+        division_skip(st, at, at_most(n, at->equal));
     }
 }
 
@@ -443,6 +444,9 @@ static void items_in_range(task_t *t, int tid, int nth)
     item_t at = division_first(st);
     for (skip_to(st, &at, begin); at.item < st->d.items && at.begin < end;
          division_skip(st, &at, 1)) {
+        if (at.weight == 0) {
+            continue;
+        }
         attention_start(t, at.item);
         const span_t all = attention_columns(t, 0, t->rows);
         const int64_t n = count_parts(t, all), from = parts_before(t, &at, all, n, begin),
@@ -714,7 +718,9 @@ void attention_work(const kernel_t *self, const problem_t *p, const void *config
         items_in_range(&t, w->tid, w->nth);
     } else {
         for (int64_t item = 0; item < st->d.items; item++) {
-            whole_item(&t, item);
+            if (attention_rows(st, item) > 0) {
+                whole_item(&t, item);
+            }
         }
     }
 }

@@ -21,6 +21,12 @@ typedef struct pages {
     int64_t cells;  /* tokens from one page to the next, the same for all parts of an operand */
     int64_t blocks; /* as many pages there are; of several parts, the least */
     int id_value;   /* plan value of the table, for messages; -1: no pages */
+    /* The row of the table, a sequence, that each index along dim `by` names; NULL: it is that
+     * index. */
+    const unsigned char *rows;
+    bool rows_wide;
+    int64_t row_stride, sequences;
+    int by, rows_value; /* rows_value: of the plan, for messages */
 } pages_t;
 
 typedef struct matrices {
@@ -46,30 +52,33 @@ void matrices_repeat(matrices_t *op, bool rows);
  * and dims of size 1 broadcast. */
 matrix_t matrix_at(const matrices_t *op, const int64_t *idx, int nb);
 
+/* The sequence that index i along dim `by` names: negative ones count from the end. */
+static inline int64_t pages_sequence(const pages_t *p, int64_t i)
+{
+    const int64_t sequence = load_index(p->rows, i * p->row_stride, p->rows_wide);
+    return sequence < 0 ? sequence + p->sequences : sequence;
+}
+
 /* The element of the table that has the first page of batch index idx[], as in matrix_at. */
 static inline int64_t pages_row(const matrices_t *op, const int64_t *idx, int nb)
 {
-    int64_t at = 0;
+    const pages_t *p = &op->pages;
     const int own = op->ndims - 2;
+    int64_t at = 0;
     for (int d = 0; d < own; d++) {
         const int from = nb - own + d;
-        at += from < 0 || op->dims[d] == 1 ? 0 : idx[from] * op->pages.stride[d];
+        const int64_t i = from < 0 || op->dims[d] == 1 ? 0 : idx[from];
+        at += (p->rows != NULL && d == p->by ? pages_sequence(p, i) : i) * p->stride[d];
     }
     return at;
 }
 
-/* The page that has token t, by the element of the table that has the first one. Out of range where
+/* The page that an element of the table names: negative ones count from the end. Out of range where
  * the table is wrong. */
-static inline int64_t pages_index(const pages_t *p, int64_t row, int64_t t)
+static inline int64_t pages_block(const pages_t *p, int64_t at)
 {
-    const int64_t page = load_index(p->table, row + t / p->page * p->step, p->wide);
+    const int64_t page = load_index(p->table, at, p->wide);
     return page < 0 ? page + p->blocks : page;
-}
-
-/* The number of token t among all tokens. */
-static inline int64_t pages_cell(const pages_t *p, int64_t row, int64_t t)
-{
-    return pages_index(p, row, t) * p->cells + t % p->page;
 }
 
 /* Whether every row of codes (or every column), in every matrix, begins with a whole byte. */
