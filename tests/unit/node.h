@@ -95,7 +95,7 @@ typedef struct node_case {
 /* Runs the oracle and compares the outputs. */
 static inline void node_compare_case(const char *what, const node_case_t *c)
 {
-    enum { MOST_OPS = 16 };
+    enum { MOST_OPS = 64 };
     const node_t *nodes = c->nodes;
     const orc_tensor_t *out = c->out;
     const size_t n_out = c->n_out;
