@@ -989,8 +989,13 @@ static void choose_sides(const attention_params_t *p, const attention_config_t *
                   c->dv >= st->d.Dv && is_of_keys(&st->k, &st->v);
     if (c->decode) {
         const bool any = st->cells.on || runs || rows > DECODE_ROWS;
-        const decode_operand_t k = {&c->k_how, &st->k, false, false, queries, any},
-                               v = {&c->v_how, &st->v, true, p->prob != NULL, queries, any};
+        matrices_t keys = st->k, values = st->v;
+        if (c->pages) { /* as their copies lie */
+            keys.base.codes.column.stride = st->d.D;
+            values.base.codes.row.stride = st->d.Dv;
+        }
+        const decode_operand_t k = {&c->k_how, &keys, false, false, queries, any},
+                               v = {&c->v_how, &values, true, p->prob != NULL, queries, any};
         decode_bind(&k, &st->k_side, choice);
         decode_bind(&v, &st->v_side, choice);
         decode_loops(&k, &st->k_side, choice);

@@ -133,11 +133,14 @@ int64_t attention_places(task_t *t, int n)
     return at_least(step, 0);
 }
 
-/* Tokens t0.. of K or V, whose rows are tokens, which t->b.place has: where they lie, or copied. */
-static matrix_t take_pages(const task_t *t, const matrix_t *m, int64_t head, int64_t t0, int n,
-                           int64_t step, unsigned char *buffer)
+/* Tokens t0.. of K or V, whose rows are tokens, which t->b.place has: where they lie, if each one
+ * follows the one before as decoders want it, or copied. */
+static matrix_t take_pages(const task_t *t, const decode_side_t *side, const matrix_t *m,
+                           int64_t head, int64_t t0, int n, int64_t step, unsigned char *buffer)
 {
-    const matrix_t of = step > 0 ? cells_spaced(m, t->b.place[0], step)
+    const bool in_place = step == 1 && (!is_decoded(side) || side->like.tokens == 1 ||
+                                        m->codes.row.stride == head);
+    const matrix_t of = in_place ? cells_spaced(m, t->b.place[0], 1)
                                  : cells_gathered(m, head, t->b.place, n, buffer);
     return cells_spaced(&of, (int32_t)-t0, 1);
 }
@@ -147,12 +150,12 @@ void attention_load_pages(task_t *t, int64_t t0, int n, bool with_v)
     for (int i = 0; i < n; i++) {
         t->b.cell[i] = (int32_t)t0 + i;
     }
-    /* Copies are contiguous, as decoders may want it. */
-    const int64_t step = attention_places(t, n) == 1 ? 1 : 0;
+    const attention_state_t *st = t->st;
+    const int64_t step = attention_places(t, n);
     const matrix_t keys = matrix_transposed(&t->k_pages),
-                   of = take_pages(t, &keys, t->st->d.D, t0, n, step, t->b.cells[0]);
+                   of = take_pages(t, &st->k_side, &keys, st->d.D, t0, n, step, t->b.cells[0]);
     t->k = matrix_transposed(&of);
     if (with_v) {
-        t->v = take_pages(t, &t->v_pages, t->st->d.Dv, t0, n, step, t->b.cells[1]);
+        t->v = take_pages(t, &st->v_side, &t->v_pages, st->d.Dv, t0, n, step, t->b.cells[1]);
     }
 }
