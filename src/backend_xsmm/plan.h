@@ -202,6 +202,9 @@ typedef struct rotary_params {
 typedef struct index_params {
     int data, indices, updates, out;
     int axis, batch;
+    /* A step before computes the indices: they are rows of a table, which a value names. -1: others
+     * do it, or none. */
+    int table, rows;
 } index_params_t;
 
 /* A Reorder between tiles and strides. */
@@ -253,6 +256,7 @@ typedef struct attention_params {
      * and one pass over K and V is enough. */
     const struct chain *prob;
     int table;      /* K and V lie in pages, which this value lists; -1: they do not */
+    int rows;       /* the value that says which row of the table a token has; -1: none does */
     int score_dims; /* a value with the dims of the softmax, which broadcast to [b.., S, T] */
     int out_dims;   /* a value of dims [b.., S, Dv] */
     int stats;      /* f32 [b.., S, 1]; -1: none */

@@ -222,6 +222,24 @@ static const char *find_tokens(const graph_t *g, const dims_of_t *dims, pages_of
                : NULL;
 }
 
+const node_t *graph_gather_of_rows(const graph_t *g, int table)
+{
+    const node_t *n = maker_of(g, table);
+    if (n == NULL || n->kind != sinter_op_gather || g->values[table].is_output) {
+        return NULL;
+    }
+    const lt_t *from = &g->values[n->in[0]].lt, *rows = &g->values[n->in[1]].lt;
+    const int64_t axis = node_s64(n, sinter_op_attr_axis, 0);
+    bool taken = from->ndims == 2 && rows->ndims == 1 && (axis == 0 || axis == -2) &&
+                 node_s64(n, sinter_op_attr_batch_dims, 0) == 0 && maker_of(g, n->in[0]) == NULL &&
+                 maker_of(g, n->in[1]) == NULL;
+    for (int u = g->uses_begin[table]; u < g->uses_begin[table + 1]; u++) {
+        const node_t *reader = &g->nodes[g->uses[u]];
+        taken = taken && reader->kind == sinter_op_gather && reader->in[0] != table;
+    }
+    return taken ? n : NULL;
+}
+
 bool graph_pages(const graph_t *g, int value, int tokens, pages_of_t *out, const char **why)
 {
     const node_t *n = graph_gather_shown(g, value);
@@ -242,11 +260,17 @@ bool graph_pages(const graph_t *g, int value, int tokens, pages_of_t *out, const
         *out = (pages_of_t){.gather = (int)(n - g->nodes),
                             .blocks = n->in[0],
                             .table = n->in[1],
+                            .rows = -1,
                             .axis = (int)(axis < 0 ? axis + blocks->ndims : axis),
                             .tokens = tokens};
         gathered(g, n, out->axis, &dims);
         *why = follow(g, n, value, table->ndims - 1, &dims);
         *why = *why == NULL ? find_tokens(g, &dims, out) : *why;
+        const node_t *of_rows = graph_gather_of_rows(g, out->table);
+        if (of_rows != NULL) { /* both tables have two dims */
+            out->table = of_rows->in[0];
+            out->rows = of_rows->in[1];
+        }
     }
     return *why == NULL;
 }
@@ -255,5 +279,5 @@ bool graph_pages_alike(const graph_t *g, const pages_of_t *a, const pages_of_t *
 {
     const int64_t page_a = a->within < 0 ? 1 : g->values[a->blocks].lt.dims[a->within],
                   page_b = b->within < 0 ? 1 : g->values[b->blocks].lt.dims[b->within];
-    return a->table == b->table && page_a == page_b;
+    return a->table == b->table && a->rows == b->rows && page_a == page_b;
 }

@@ -14,6 +14,10 @@
 typedef struct pages_of {
     int gather;        /* the node */
     int blocks, table; /* the values that it reads */
+    /* Where rows of the table are named by a value, one for each index of a batch dim, as tokens
+     * name their sequences: Gather(table, rows) makes what the Gather reads. -1: there is none, and
+     * a row is an index. */
+    int rows;
     int axis;          /* the dim of blocks that counts them */
     int within;        /* the dim of blocks that has the tokens of one; -1: one token is a block */
     int tokens;        /* the dim of the value */
@@ -27,6 +31,9 @@ typedef struct pages_of {
 bool graph_pages(const graph_t *g, int value, int tokens, pages_of_t *out, const char **why);
 /* Both come from the same table, and from blocks of as many tokens. */
 bool graph_pages_alike(const graph_t *g, const pages_of_t *a, const pages_of_t *b);
+/* The Gather that takes rows of a table, [b, n], from outside, by names from outside, for something
+ * that other Gathers alone read, as indices; NULL: there is none. */
+const node_t *graph_gather_of_rows(const graph_t *g, int table);
 /* The Gather that views alone show as `value`; NULL: there is none. */
 const node_t *graph_gather_shown(const graph_t *g, int value);
 /* The dim of the input of a view that is dim `dim` of its output; -1: none, or several are. */

@@ -34,7 +34,8 @@ static const pat_node_t sdpa_paged[] = {
     PAT_PRE("q_pre", OPERAND, 0, 0),
     PAT_PRE("k_pre", PAGES, 0, 1),
     PAT_PRE("v_pre", PAGES, 4, 1),
-    TAIL(4, 8),
+    PAT_PRE("rows", OP_GATHER, 7, 1), /* of the table */
+    TAIL(4, 9),
 };
 static const pat_check_t paged_checks[] = {
     pat_reads_pages,       pat_within_limits, pat_plain_matmuls, pat_plain_probabilities,

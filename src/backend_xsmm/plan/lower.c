@@ -18,6 +18,7 @@ static sinter_status_t attempt(plan_t *plan, family_t family, bool *pages, bool 
                      .family = family,
                      .max_cost = max_cost,
                      .table = -1,
+                     .rows = -1,
                      .att = {.qk = -1, .softmax = -1, .pv = -1},
                      .mlp = {.indices = -1,
                              .down = -1,

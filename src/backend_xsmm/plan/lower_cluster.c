@@ -282,7 +282,8 @@ sinter_status_t lower_heavy(lowering_t *lo, int node, step_kind_t kind)
     const int indices = op_index_port(n);
     cluster_t *pre = NULL;
     if (indices >= 0 && lo->g->values[n->in[indices]].producer >= 0 &&
-        !graph_indices_fit(lo->g, n)) {
+        !graph_indices_fit(lo->g, n) &&
+        (n->kind != sinter_op_gather || graph_gather_of_rows(lo->g, n->in[indices]) == NULL)) {
         return sg_fail(sinter_unimplemented, "%s: its indices are computed in the same partition",
                        node_label(n));
     }

@@ -88,9 +88,13 @@ static bool has_tokens(const lowering_t *lo, const parts_t *parts, int i)
            (i == 0 || lo->g->values[parts->value[i]].lt.dims[parts->tokens[i]] != 1);
 }
 
-/* Marks what leads from blocks to a part. */
-static void pass_over(lowering_t *lo, int value)
+/* Marks what leads from blocks to a part, and what takes rows of its table. */
+static void pass_over(lowering_t *lo, int value, const pages_of_t *of)
 {
+    const int table = lo->g->nodes[of->gather].in[1];
+    if (of->rows >= 0) {
+        lo->passed[lo->g->values[table].producer] = true;
+    }
     for (int p = lo->g->values[value].producer;;
          p = lo->g->values[lo->g->nodes[p].in[0]].producer) {
         lo->passed[p] = true;
@@ -143,7 +147,7 @@ sinter_status_t lower_pages(lowering_t *lo)
     if (taken[0] == NULL || taken[1] == NULL) {
         return sinter_success;
     }
-    lo->table = taken[0]->in[1];
+    lo->table = taken[0]->in[1]; /* a reason to try without pages */
     for (int s = 0; s < 2; s++) {
         const parts_t parts = parts_of(lo, products[s]);
         pages_of_t *of = all + s * PARTS;
@@ -154,10 +158,12 @@ sinter_status_t lower_pages(lowering_t *lo)
         for (int i = 0; i < PARTS; i++) {
             if (of[i].gather >= 0) {
                 lo->pages[parts.value[i]] = &of[i];
-                pass_over(lo, parts.value[i]);
+                pass_over(lo, parts.value[i], &of[i]);
             }
         }
     }
+    lo->table = all[0].table;
+    lo->rows = all[0].rows;
     return sinter_success;
 }
 
@@ -194,7 +200,8 @@ sinter_status_t lower_pages_alike(lowering_t *lo)
                 return sinter_unimplemented;
             }
             if (!strides_known(lo, v) || !strides_known(lo, codes)) {
-                SG_TRY(assume(lo, v, codes));
+                /* No other plan takes rows of a table: each execute has to have such pages. */
+                SG_TRY(lo->rows >= 0 ? sinter_success : assume(lo, v, codes));
                 continue;
             }
             const int64_t apart = pages_apart(&lo->bound[v]);

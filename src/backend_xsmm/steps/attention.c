@@ -177,6 +177,8 @@ static sinter_status_t emit_inner(emitter_t *e, step_t *step)
     SG_TRY(emit_part(e, &lo->att.score, qk->out[0], sm->in[0], sm->in[0], &p->score));
     SG_TRY(emit_part(e, &lo->att.prob, sm->out[0], pv->in[0], pv->in[0], &p->prob));
     p->table = lo->table;
+    p->rows = lo->rows;
+    p->runs = lo->rows >= 0 ? SHORT_RUNS : NO_RUNS;
     p->score_dims = sm->in[0];
     p->out_dims = pv->out[0];
     p->stats = sm->n_out > 1 ? sm->out[1] : -1;
@@ -224,6 +226,7 @@ static void visit(const step_t *step, step_see_t see, void *to)
     see_chain(p->score, see, to);
     see_chain(p->prob, see, to);
     see(to, p->table, STEP_READS);
+    see(to, p->rows, STEP_READS);
     see(to, p->stats, STEP_WRITES);
     see(to, p->sink, STEP_READS);
 }
@@ -296,9 +299,15 @@ static void report(const plan_t *plan, const step_t *step, textbuf_t *text)
     }
     if (step->p.attention.table >= 0) {
         const int64_t page = tokens_of_page(&(problem_t){.plan = plan, .step = step}, of[0]);
-        text_add(text, "  reads K and V in pages of %lld token%s, through tensor %llu\n",
+        text_add(text, "  reads K and V in pages of %lld token%s, through tensor %llu",
                  (long long)page, page == 1 ? "" : "s",
                  (unsigned long long)plan->values[step->p.attention.table].lt.id);
+        if (step->p.attention.rows >= 0) {
+            text_add(text, "; %s tokens of a sequence, as tensor %llu says",
+                     step->p.attention.runs == SHORT_RUNS ? "few" : "many",
+                     (unsigned long long)plan->values[step->p.attention.rows].lt.id);
+        }
+        text_add(text, "\n");
     }
 }
 

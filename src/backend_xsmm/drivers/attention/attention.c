@@ -803,7 +803,7 @@ static void choose_runs(const attention_params_t *p, attention_state_t *st)
     attention_dims_t *d = &st->d;
     const pages_t *pages = &st->k.pages;
     const int of_q = pages->by + st->q.ndims - st->k.ndims; /* dims are counted from the end */
-    if (pages->rows != NULL && of_q >= 0 && st->q.axis[of_q][IN_SCALE].group == 1 &&
+    if (pages->named && pages->by >= 0 && of_q >= 0 && st->q.axis[of_q][IN_SCALE].group == 1 &&
         st->q.axis[of_q][IN_ZP].group == 1) {
         const int64_t most = short_run(d->rows);
         d->row_dim = pages->by + d->nb + 2 - st->k.ndims;

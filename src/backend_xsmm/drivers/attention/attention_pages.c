@@ -19,7 +19,7 @@ int attention_checked(const step_t *step, int i)
         }
         i -= limit->n_terms + 1;
     }
-    return i == 0 ? p->table : -1;
+    return i == 0 ? p->table : i == 1 ? p->rows : -1;
 }
 
 /* Checks the entries of a table that lead to some columns of a batch. */
@@ -55,7 +55,7 @@ bool attention_has_runs(const attention_state_t *st)
 static sinter_status_t check_sequences(const problem_t *problem, const attention_state_t *st)
 {
     const pages_t *p = &st->k.pages;
-    const int64_t n = p->rows == NULL ? 0 : st->k.dims[p->by];
+    const int64_t n = !p->named ? 0 : p->by < 0 ? 1 : st->k.dims[p->by];
     for (int64_t i = 0; i < n; i++) {
         const int64_t sequence = pages_sequence(p, i);
         if (sequence < 0 || sequence >= p->sequences) {
@@ -63,7 +63,7 @@ static sinter_status_t check_sequences(const problem_t *problem, const attention
                            "attention: tensor %llu: index %lld at position %lld names none of %lld "
                            "sequences",
                            problem_id(problem, p->rows_value),
-                           (long long)load_index(p->rows, i * p->row_stride, p->rows_wide),
+                           (long long)load_index(p->rows, i * p->name_stride, p->rows_wide),
                            (long long)i, (long long)p->sequences);
         }
     }

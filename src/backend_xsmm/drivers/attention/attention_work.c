@@ -387,10 +387,10 @@ static void merge_row(task_t *t, span_t all, int64_t n, int64_t together, int64_
 
 /* ---- shares of weight ------------------------------------------------------------------------ */
 
-/* Goes to the item in whose weights `weight` lies. */
+/* Goes to the item in whose weights `weight` lies; behind all items, if there is none. */
 static void skip_to(const attention_state_t *st, item_t *at, int64_t weight)
 {
-    while (at->begin + at->weight <= weight) {
+    while (at->item < st->d.items && at->begin + at->weight <= weight) {
         const int64_t n = at->weight > 0 ? (weight - at->begin) / at->weight : at->equal;
         division_skip(st, at, at_most(n, at->equal));
     }

@@ -66,7 +66,7 @@ static sinter_status_t bind_pages(const operand_t *op, const frame_t *frame, pag
 {
     const bound_t *data = &frame->v[op->data];
     const int values[] = {op->scale, op->zp};
-    *out = (pages_t){.id_value = -1};
+    *out = (pages_t){.id_value = -1, .rows_value = -1, .by = -1};
     if (data->pages == NULL) {
         return sinter_success;
     }
@@ -79,10 +79,23 @@ static sinter_status_t bind_pages(const operand_t *op, const frame_t *frame, pag
                      .step = table->dims[last] > 1 ? table->strides[last] : 0,
                      .cells = pages_apart(data),
                      .blocks = data->n_pages,
-                     .id_value = of->table};
+                     .id_value = of->table,
+                     .by = -1,
+                     .rows_value = of->rows};
+    if (of->rows >= 0) {
+        const bound_t *rows = &frame->v[of->rows];
+        out->named = true;
+        out->rows = rows->data;
+        out->rows_wide = rows->dtype == sinter_s64;
+        out->name_stride = rows->dims[0] > 1 ? rows->strides[0] : 0;
+        out->row_stride = table->dims[0] > 1 ? table->strides[0] : 0;
+        out->sequences = table->dims[0];
+    }
     for (int d = 0; d < data->ndims; d++) {
         const int from = d == of->tokens ? -1 : of->of_table[d];
-        out->stride[d] = from >= 0 && table->dims[from] > 1 ? table->strides[from] : 0;
+        const bool named = of->rows >= 0 && from == 0;
+        out->by = named ? d : out->by;
+        out->stride[d] = from >= 0 && table->dims[from] > 1 && !named ? table->strides[from] : 0;
     }
     bool alike = out->cells >= 0;
     for (int i = 0; i < 2; i++) {

@@ -21,11 +21,13 @@ typedef struct pages {
     int64_t cells;  /* tokens from one page to the next, the same for all parts of an operand */
     int64_t blocks; /* as many pages there are; of several parts, the least */
     int id_value;   /* plan value of the table, for messages; -1: no pages */
-    /* The row of the table, a sequence, that each index along dim `by` names; NULL: it is that
-     * index. */
+    /* Where each index along dim `by` names its row of the table, a sequence: data of the value that
+     * has the names, NULL until tensors are bound. by -1: there is one index. */
+    bool named;
     const unsigned char *rows;
     bool rows_wide;
-    int64_t row_stride, sequences;
+    int64_t name_stride, row_stride; /* of the names; of the table */
+    int64_t sequences;
     int by, rows_value; /* rows_value: of the plan, for messages */
 } pages_t;
 
@@ -55,7 +57,7 @@ matrix_t matrix_at(const matrices_t *op, const int64_t *idx, int nb);
 /* The sequence that index i along dim `by` names: negative ones count from the end. */
 static inline int64_t pages_sequence(const pages_t *p, int64_t i)
 {
-    const int64_t sequence = load_index(p->rows, i * p->row_stride, p->rows_wide);
+    const int64_t sequence = load_index(p->rows, i * p->name_stride, p->rows_wide);
     return sequence < 0 ? sequence + p->sequences : sequence;
 }
 
@@ -64,13 +66,14 @@ static inline int64_t pages_row(const matrices_t *op, const int64_t *idx, int nb
 {
     const pages_t *p = &op->pages;
     const int own = op->ndims - 2;
-    int64_t at = 0;
+    int64_t at = 0, name = 0;
     for (int d = 0; d < own; d++) {
         const int from = nb - own + d;
         const int64_t i = from < 0 || op->dims[d] == 1 ? 0 : idx[from];
-        at += (p->rows != NULL && d == p->by ? pages_sequence(p, i) : i) * p->stride[d];
+        name = d == p->by ? i : name;
+        at += i * p->stride[d];
     }
-    return at;
+    return p->named ? at + pages_sequence(p, name) * p->row_stride : at;
 }
 
 /* The page that an element of the table names: negative ones count from the end. Out of range where

@@ -135,16 +135,22 @@ static sinter_status_t gather_choose(const kernel_t *self, const problem_t *prob
     return sinter_success;
 }
 
-/* The index at a position of the indices, counted from 0 on; -1: it is out of range. */
+static bool is_inside(const gather_state_t *st, int64_t index)
+{
+    return index >= -st->n && index < st->n;
+}
+
+/* The index at a position of the indices, counted from 0 on. */
 static int64_t gather_index(const gather_state_t *st, int64_t at)
 {
-    const int64_t i = index_at(st->indices, at), from_0 = i < 0 ? i + st->n : i;
-    return from_0 < 0 || from_0 >= st->n ? -1 : from_0;
+    const int64_t i = index_at(st->indices, at);
+    return i < 0 ? i + st->n : i;
 }
 
 static int indices_of(const step_t *step, int i)
 {
-    return i == 0 ? step->p.index.indices : -1;
+    const index_params_t *p = &step->p.index;
+    return i == 0 ? p->indices : i == 1 ? p->table : i == 2 ? p->rows : -1;
 }
 
 /* An earlier step of the plan computes the indices, which cannot be wrong (graph_indices_fit). They
@@ -159,9 +165,10 @@ static bool are_computed(const problem_t *p)
 /* The first of n indices that is out of range; n: there is none. wide is a constant where this is
  * inlined; the loop without an exit is one that compilers vectorise. */
 static inline __attribute__((always_inline)) int64_t
-first_outside(const gather_state_t *st, int64_t place, int64_t step, int64_t n, bool wide)
+first_outside(const gather_state_t *st, const bound_t *indices, int64_t place, int64_t step,
+              int64_t n, bool wide)
 {
-    const unsigned char *at = st->indices->data + place * (wide ? 8 : 4);
+    const unsigned char *at = indices->data + place * (wide ? 8 : 4);
     int64_t least = 0, most = -1;
     for (int64_t i = 0; i < n; i++) {
         const int64_t index = load_index(at, i * step, wide);
@@ -172,36 +179,51 @@ first_outside(const gather_state_t *st, int64_t place, int64_t step, int64_t n, 
         return n;
     }
     int64_t i = 0;
-    while (gather_index(st, place + i * step) >= 0) {
+    while (is_inside(st, load_index(at, i * step, wide))) {
         i++;
     }
     return i;
 }
 
+/* A line of n indices of a value, from a place on; l: its number. */
+static sinter_status_t check_line(const problem_t *p, const gather_state_t *st, int value,
+                                  int64_t place, int64_t l)
+{
+    const bound_t *indices = &p->frame->v[value];
+    const int last = indices->ndims - 1;
+    const int64_t n = last < 0 ? 1 : indices->dims[last],
+                  step = last < 0 ? 0 : indices->strides[last],
+                  i = indices->dtype == sinter_s64 ? first_outside(st, indices, place, step, n, true)
+                      : step == 1 ? first_outside(st, indices, place, 1, n, false)
+                                  : first_outside(st, indices, place, step, n, false);
+    return i == n ? sinter_success
+                  : sg_fail(sinter_invalid_arguments,
+                            "Gather: tensor %llu: index %lld at position %lld is outside a "
+                            "dimension of %lld",
+                            problem_id(p, value), (long long)index_at(indices, place + i * step),
+                            (long long)(l * n + i), (long long)st->n);
+}
+
 static sinter_status_t gather_check(const problem_t *p, const void *state)
 {
     const gather_state_t *st = state;
+    const index_params_t *params = &p->step->p.index;
     const bound_t *indices = st->indices;
     const int last = indices->ndims - 1;
-    const int64_t n = last < 0 ? 1 : indices->dims[last],
-                  step = last < 0 ? 0 : indices->strides[last];
     int64_t at[SINTER_MAX_NDIMS] = {0}, lines = are_computed(p) ? 0 : 1;
     for (int d = 0; d < last; d++) {
         lines *= indices->dims[d];
     }
     for (int64_t l = 0; l < lines; l++, walk_next(last, indices->dims, at)) {
-        const int64_t place = walk_place(last, at, indices->strides),
-                      i = indices->dtype == sinter_s64 ? first_outside(st, place, step, n, true)
-                          : step == 1                  ? first_outside(st, place, 1, n, false)
-                                                       : first_outside(st, place, step, n, false);
-        if (i < n) {
-            return sg_fail(sinter_invalid_arguments,
-                           "Gather: tensor %llu: index %lld at position %lld is outside a "
-                           "dimension of %lld",
-                           problem_id(p, p->step->p.index.indices),
-                           (long long)index_at(indices, place + i * step), (long long)(l * n + i),
-                           (long long)st->n);
-        }
+        SG_TRY(check_line(p, st, params->indices, walk_place(last, at, indices->strides), l));
+    }
+    /* Which rows there are has been checked by the step that takes them. */
+    const bound_t *table = params->table < 0 ? NULL : &p->frame->v[params->table],
+                  *rows = params->rows < 0 ? NULL : &p->frame->v[params->rows];
+    for (int64_t i = 0; table != NULL && i < rows->dims[0]; i++) {
+        const int64_t row = index_at(rows, i * rows->strides[0]),
+                      from_0 = row < 0 ? row + table->dims[0] : row;
+        SG_TRY(check_line(p, st, params->table, from_0 * table->strides[0], from_0));
     }
     return sinter_success;
 }
