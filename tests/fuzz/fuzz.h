@@ -248,6 +248,7 @@ void fz_gen_eltwise(fz_t *f);
 void fz_gen_matmul(fz_t *f);
 void fz_gen_attention(fz_t *f);
 void fz_gen_turned_attention(fz_t *f);
+void fz_gen_paged_attention(fz_t *f);
 void fz_gen_softmax(fz_t *f);
 void fz_gen_views(fz_t *f);
 void fz_gen_dynquant(fz_t *f);

@@ -541,3 +541,124 @@ void fz_gen_turned_attention(fz_t *f)
         tail(f, &a, x);
     }
 }
+
+/* ---- caches in pages ------------------------------------------------------------------------- */
+
+/* Blocks of tokens, and a table that names those of each sequence. */
+typedef struct pages {
+    int64_t blocks, of_table, page;
+    int table;        /* the tensor: blocks of each sequence, or of the sequence of each token */
+    int tokens_first; /* in a block: before the heads */
+    int single;       /* a block is one token, without a dim of its own */
+} pages_t;
+
+/* A dim that is `by` times another one. */
+static int64_t times(fz_t *f, int64_t dim, int64_t by)
+{
+    return fz_is_symbol(dim) ? fz_symbol(f, fz_size(f, dim, 0) * by, fz_size(f, dim, 1) * by,
+                                         fz_size(f, dim, 2) * by)
+                             : dim * by;
+}
+
+/* Of a ragged batch each row names its sequence. */
+static void choose_pages(fz_t *f, attention_t *a, pages_t *p)
+{
+    const int ragged = fz_chance(f, 40);
+    const int64_t sequences = ragged ? fz_dim(f, fz_range(f, 1, 3), 1) : a->b;
+    a->layout = fz_chance(f, 50) ? GROUPS_5D : HEADS_4D;
+    if (a->layout == HEADS_4D) { /* the queries of a head are its rows */
+        a->s = a->groups;
+        a->groups = 1;
+    }
+    if (ragged && a->layout == GROUPS_5D) {
+        a->s = 1;
+    }
+    a->mixed = false;
+    choose_layout(f, a);
+    p->single = fz_chance(f, 20);
+    p->page = p->single ? 1 : FZ_ONE_OF(f, 1, 8, 16, 16, 32, 5);
+    p->tokens_first = fz_chance(f, 40);
+    p->of_table = fz_dim(f, FZ_ONE_OF(f, 1, 2, 3, 5), 1);
+    p->blocks = fz_dim(f, FZ_ONE_OF(f, 1, 4, 9), 1);
+    a->t = p->page == 1 ? p->of_table : times(f, p->of_table, p->page);
+    p->table = fz_indices(f, 2, (int64_t[]){sequences, p->of_table}, p->blocks);
+    f->tensors[p->table].from_end = fz_chance(f, 40);
+    if (ragged) {
+        const sinter_data_type_t type = f->tensors[p->table].type;
+        p->table = FZ_OP(f, gather, type, 2, ((int64_t[]){a->b, p->of_table}), p->table,
+                         fz_indices(f, 1, &a->b, sequences));
+    }
+}
+
+/* What the table takes of codes, scales or zero points of so many elements for a token: tokens of
+ * all items, [b, heads, (1,) T, width]. */
+static int taken(fz_t *f, const attention_t *a, const pages_t *p, sinter_data_type_t type,
+                 int64_t width)
+{
+    const int64_t single[3] = {p->blocks, a->heads, width},
+                  blocks[4] = {p->blocks, p->tokens_first ? p->page : a->heads,
+                               p->tokens_first ? a->heads : p->page, width},
+                  orders[3][5] = {{0, 2, 1, 3, 4}, {0, 3, 1, 2, 4}, {0, 2, 1, 3}};
+    const int64_t *dims = p->single ? single : blocks;
+    int64_t out[FZ_MAX_RANK], shape[FZ_MAX_RANK];
+    const int n = p->single ? 3 : 4, ndims = a->ndims;
+    int x = fz_input(f, type, n, dims);
+
+    if (gr_dtype(type)->bits % 8 != 0) {
+        fz_no_gaps(f, x);
+    }
+    out[0] = a->b;
+    out[1] = p->of_table;
+    memcpy(out + 2, dims + 1, (size_t)(n - 1) * sizeof *out);
+    x = fz_transpose(f, FZ_OP(f, gather, type, n + 1, out, x, p->table),
+                     orders[p->single ? 2 : p->tokens_first]);
+    with_lead(a->kv_lead, ndims, a->t, width, out);
+    memcpy(shape, out, sizeof shape);
+    shape[0] = 0;
+    shape[ndims - 2] = -1;
+    x = FZ_OP(f, static_reshape, type, ndims, out, x);
+    fz_s64(f, sinter_op_attr_shape, (size_t)ndims, shape);
+    fz_bool(f, sinter_op_attr_special_zero, 1);
+    return x;
+}
+
+static int paged_keys(fz_t *f, const attention_t *a, const pages_t *p, int64_t width)
+{
+    const sinter_data_type_t types[] = {sinter_f32, sinter_f16,     sinter_bf16, sinter_s8,
+                                        sinter_u8,  sinter_f4_e2m1, sinter_s4,   sinter_u4},
+                             scales[] = {sinter_f16, sinter_f32, sinter_bf16},
+                             type = types[fz_pick(f, 8)],
+                             zp = (sinter_data_type_t)FZ_ONE_OF(f, sinter_u8, sinter_s8);
+    const int64_t group = width % 32 == 0 && fz_chance(f, 60) ? 32 : width,
+                  sizes[5] = {1, 1, 1, 1, group};
+    const int whole = gr_dtype(type)->class_ == GR_INT, n = whole && fz_chance(f, 40) ? 3 : 2;
+    int in[3] = {taken(f, a, p, type, width), -1, -1};
+    int64_t dims[FZ_MAX_RANK];
+
+    with_lead(a->kv_lead, a->ndims, a->t, width, dims);
+    if (!whole && type != sinter_f4_e2m1) {
+        return in[0];
+    }
+    in[1] = taken(f, a, p, whole ? scales[fz_pick(f, 3)] : sinter_e8m0, width / group);
+    in[2] = n == 3 ? taken(f, a, p, zp, width / group) : -1;
+    const int x = fz_op(f, sinter_op_dynamic_dequantize, type_near(f, a), a->ndims, dims, n, in);
+    fz_str(f, sinter_op_attr_qtype, "per_group");
+    fz_s64(f, sinter_op_attr_group_shape, (size_t)a->ndims, sizes + 5 - a->ndims);
+    return x;
+}
+
+/* Attention over caches in pages, of sequences or of a ragged batch of tokens. */
+void fz_gen_paged_attention(fz_t *f)
+{
+    attention_t a = {0};
+    pages_t p = {0};
+
+    choose_sizes(f, &a);
+    choose_pages(f, &a, &p);
+    const int q = query(f, &a), k = paged_keys(f, &a, &p, a.d);
+    int x = multiply(f, type_near(f, &a), q, false, k, true);
+    fz_bool(f, sinter_op_attr_transpose_b, 1);
+    x = probabilities(f, &a, score(f, &a, fz_chance(f, 50) ? lengths(f, &a, x) : x));
+    x = multiply(f, type_near(f, &a), x, false, paged_keys(f, &a, &p, a.dv), false);
+    tail(f, &a, x);
+}
