@@ -988,7 +988,7 @@ static void choose_sides(const attention_params_t *p, const attention_config_t *
     st->of_keys = c->unpacks_k.bits == 0 && c->unpacks_v.bits == 0 && c->dk >= st->d.D &&
                   c->dv >= st->d.Dv && is_of_keys(&st->k, &st->v);
     if (c->decode) {
-        const bool any = st->cells.on || runs || rows > DECODE_ROWS;
+        const bool any = st->cells.on || (runs && !c->deterministic) || rows > DECODE_ROWS;
         matrices_t keys = st->k, values = st->v;
         if (c->pages) { /* as their copies lie */
             keys.base.codes.column.stride = st->d.D;
