@@ -4,17 +4,22 @@
 
 #include "graph/layout.h"
 #include "graph/schema.h"
+#include "graph/shape.h"
 
 /* The dims of a value on the way from blocks to attention. */
 typedef struct dims_of {
     int ndims;
     int64_t n[SINTER_MAX_NDIMS];
     int8_t of_blocks[SINTER_MAX_NDIMS], of_table[SINTER_MAX_NDIMS];
+    /* By dim of blocks: the first index, and whether Slices have left some out. */
+    int64_t start[SINTER_MAX_NDIMS];
+    bool cut[SINTER_MAX_NDIMS];
 } dims_of_t;
 
 static bool is_view(const node_t *n)
 {
-    return n->kind == sinter_op_static_reshape || n->kind == sinter_op_static_transpose;
+    return n->kind == sinter_op_static_reshape || n->kind == sinter_op_static_transpose ||
+           n->kind == sinter_op_slice;
 }
 
 static const node_t *maker_of(const graph_t *g, int value)
@@ -73,8 +78,9 @@ static bool is_copied(const node_t *n, int d)
  * then that one has the elements that are left. */
 static bool reshape(const node_t *n, const lt_t *to, int last_of_table, dims_of_t *dims)
 {
-    dims_of_t out = {.ndims = to->ndims};
+    dims_of_t out = *dims;
     int i = 0, n_unsaid = 0;
+    out.ndims = to->ndims;
     for (int j = 0; j < to->ndims; j++) {
         out.n[j] = to->dims[j];
         out.of_blocks[j] = out.of_table[j] = -1;
@@ -127,11 +133,38 @@ static bool reshape(const node_t *n, const lt_t *to, int last_of_table, dims_of_
     return all && n_unsaid <= 1;
 }
 
+/* A Slice of dims that are dims of blocks alone. */
+static bool slice(const node_t *n, const lt_t *from, const lt_t *to, dims_of_t *dims)
+{
+    const attr_t *starts = node_attr(n, sinter_op_attr_starts),
+                 *axes = node_attr(n, sinter_op_attr_axes);
+    for (size_t i = 0; i < starts->n; i++) {
+        const int64_t axis = axes != NULL ? axes->s64[i] : (int64_t)i,
+                      d = axis < 0 ? axis + from->ndims : axis;
+        int64_t start, step, left;
+        if (d < 0 || d >= from->ndims || !dim_known(from->dims[d]) || !dim_known(to->dims[d]) ||
+            slice_of_dim(n, from, (int)d, &start, &step, &left) != sinter_success || step != 1) {
+            return false;
+        }
+        const int of = dims->of_blocks[d];
+        if (left != from->dims[d] && (of < 0 || dims->of_table[d] >= 0)) {
+            return false;
+        }
+        if (left != from->dims[d]) {
+            dims->n[d] = left;
+            dims->start[of] += start;
+            dims->cut[of] = true;
+        }
+    }
+    return true;
+}
+
 static bool show(const graph_t *g, const node_t *view, int last_of_table, dims_of_t *dims)
 {
-    const lt_t *to = &g->values[view->out[0]].lt;
+    const lt_t *from = &g->values[view->in[0]].lt, *to = &g->values[view->out[0]].lt;
     return to->ndims >= 0 &&
            (view->kind == sinter_op_static_transpose ? transpose(view, dims)
+            : view->kind == sinter_op_slice          ? slice(view, from, to, dims)
                                                      : reshape(view, to, last_of_table, dims));
 }
 
@@ -167,8 +200,7 @@ static void gathered(const graph_t *g, const node_t *gather, int axis, dims_of_t
     }
 }
 
-/* The views from the value that a Gather makes down to `value`, each of which the next one alone
- * reads. */
+/* The views from the value that a Gather makes down to `value`. */
 static const char *follow(const graph_t *g, const node_t *n, int value, int last_of_table,
                           dims_of_t *dims)
 {
@@ -176,10 +208,6 @@ static const char *follow(const graph_t *g, const node_t *n, int value, int last
     const node_t *views[MOST_VIEWS];
     int n_views = 0;
     for (const node_t *v = maker_of(g, value); v != n; v = maker_of(g, v->in[0])) {
-        const value_t *between = &g->values[v->in[0]];
-        if (between->n_uses != 1 || between->is_output) {
-            return "others read what the Gather takes, too";
-        }
         if (n_views == MOST_VIEWS) {
             return "too many views follow the Gather";
         }
@@ -209,6 +237,7 @@ static const char *find_tokens(const graph_t *g, const dims_of_t *dims, pages_of
         p->of_table[d] = dims->n[d] == 1 && d != t ? -1 : dims->of_table[d];
         p->of_blocks[d] = dims->of_blocks[d];
     }
+    memcpy(p->start, dims->start, sizeof p->start);
     if (p->of_table[t] >= 0 && p->of_table[t] != last && dims->n[t] != 1) {
         return "blocks are not those of tokens";
     }
@@ -217,7 +246,9 @@ static const char *find_tokens(const graph_t *g, const dims_of_t *dims, pages_of
     }
     p->of_table[t] = (int8_t)last;
     p->within = p->of_blocks[t];
-    return p->within >= 0 && !dim_known(blocks->dims[p->within])
+    return p->within < 0          ? NULL
+           : dims->cut[p->within] ? "a Slice takes some tokens of a block"
+           : !dim_known(blocks->dims[p->within])
                ? "compile does not know how many tokens a block has"
                : NULL;
 }

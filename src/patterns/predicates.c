@@ -197,11 +197,11 @@ static const char *operand_in_pages(const match_t *m, const node_t *product, boo
          p = m->g->values[v].producer) {
         n = &m->g->nodes[p];
         const unsigned classes = pat_classes(n);
-        if (classes == PAT_DEQUANT || (classes != PAT_CAST && classes != PAT_VIEW) ||
-            (classes == PAT_VIEW && graph_gather_shown(m->g, v) != NULL)) {
+        const bool view = classes == PAT_VIEW || classes == PAT_SLICE;
+        if (!(view || classes == PAT_CAST) || (view && graph_gather_shown(m->g, v) != NULL)) {
             break;
         }
-        tokens = classes == PAT_VIEW ? graph_dim_above(m->g, n, tokens) : tokens;
+        tokens = view ? graph_dim_above(m->g, n, tokens) : tokens;
         v = n->in[0];
     }
     if (n == NULL || pat_classes(n) != PAT_DEQUANT) {

@@ -343,7 +343,7 @@ static void test_sdpa_paged(sinter_engine_t *engine)
                "refused sdpa-paged at op 14 (MatMul): tensor 18 has a table or blocks of its own");
     EXPECT_WHY(PAGED(.plain_v = true), "single 1, sdpa 5", "tensor 5 is not taken from blocks");
     EXPECT_WHY(PAGED(.unread = true), "single 1, single 1, sdpa 7",
-               "others read what the Gather takes, too");
+               "op 0 (Gather) is read by others, too, or depends on this");
     EXPECT_WHY(PAGED(.joined = true), "single 1, single 1, sdpa 6",
                "a view behind the Gather does more than joining the dim of blocks and the dim of "
                "their tokens");

@@ -96,11 +96,22 @@ static int64_t slice_offset(const node_t *slice, const bound_t *base)
     return offset;
 }
 
+/* Where the first page begins. */
+static int64_t pages_offset(const pages_of_t *pages, const bound_t *base)
+{
+    int64_t offset = 0;
+    for (int d = 0; d < base->ndims; d++) {
+        offset += pages->start[d] * base->strides[d];
+    }
+    return offset;
+}
+
 static int64_t view_offset(const plan_value_t *pv, const bound_t *base, const lt_t *lts)
 {
-    const int64_t elements = pv->op->kind == sinter_op_concat  ? part_offset(pv, base, lts)
-                             : pv->op->kind == sinter_op_slice ? slice_offset(pv->op, base)
-                                                               : 0;
+    const int64_t elements = pv->shows == IN_PAGES              ? pages_offset(pv->pages, base)
+                             : pv->op->kind == sinter_op_concat ? part_offset(pv, base, lts)
+                             : pv->op->kind == sinter_op_slice  ? slice_offset(pv->op, base)
+                                                                : 0;
     return elements * dtype_traits(base->dtype)->bits;
 }
 

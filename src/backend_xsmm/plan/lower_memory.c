@@ -298,6 +298,7 @@ sinter_status_t lower_memory(lowering_t *lo)
         if (lo->pages[v] != NULL) {
             const pages_of_t *p = lo->pages[v];
             place_view(lo, v, v, p->blocks, &g->nodes[p->gather], IN_PAGES);
+            SG_TRY(check_begin(lo, v));
         }
     }
     return sinter_success;

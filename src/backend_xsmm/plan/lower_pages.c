@@ -43,18 +43,6 @@ static parts_t parts_of(const lowering_t *lo, const node_t *product)
     return parts;
 }
 
-/* Attention alone reads the value. */
-static bool only_attends(const lowering_t *lo, int value, const node_t *k, const node_t *v)
-{
-    const graph_t *g = lo->g;
-    bool only = !g->values[value].is_output;
-    for (int u = g->uses_begin[value]; u < g->uses_begin[value + 1] && only; u++) {
-        const node_t *n = &g->nodes[g->uses[u]];
-        only = (n == k || n == v) && n->in[0] != value;
-    }
-    return only;
-}
-
 /* A tensor from outside, or views and Slices of one, which are read where it lies. */
 static bool lies_outside(const graph_t *g, int value)
 {
@@ -66,19 +54,16 @@ static bool lies_outside(const graph_t *g, int value)
 }
 
 /* Why a part does not lie in pages. */
-static const char *refuse_part(const lowering_t *lo, const parts_t *parts, int i,
-                               const node_t *const products[2], pages_of_t *of)
+static const char *refuse_part(const lowering_t *lo, const parts_t *parts, int i, pages_of_t *of)
 {
     const graph_t *g = lo->g;
     const char *why;
     if (!graph_pages(g, parts->value[i], parts->tokens[i], of, &why)) {
         return why != NULL ? why : "some values of tokens are not taken from blocks";
     }
-    return !only_attends(lo, parts->value[i], products[0], products[1])
-               ? "others than attention read what the Gather takes, too"
-           : !lies_outside(g, of->blocks) ? "blocks are computed in the same partition"
-           : !lies_outside(g, of->table)  ? "the table is computed in the same partition"
-                                          : NULL;
+    return !lies_outside(g, of->blocks)  ? "blocks are computed in the same partition"
+           : !lies_outside(g, of->table) ? "the table is computed in the same partition"
+                                         : NULL;
 }
 
 /* A part with a value for each token. */
@@ -118,7 +103,7 @@ static const char *find_pages(const lowering_t *lo, const node_t *const products
         if (!has_tokens(lo, &parts, i)) {
             continue;
         }
-        const char *why = refuse_part(lo, &parts, i, products, &of[i]);
+        const char *why = refuse_part(lo, &parts, i, &of[i]);
         if (why != NULL) {
             return why;
         }
@@ -131,6 +116,24 @@ static const char *find_pages(const lowering_t *lo, const node_t *const products
         }
     }
     return NULL;
+}
+
+/* What the Gathers and the views behind them make is read by one another and by the products, in
+ * pages, alone. */
+static bool others_read(const lowering_t *lo, const node_t *const products[2])
+{
+    const graph_t *g = lo->g;
+    bool others = false;
+    for (int t = 0; t < graph_n_live(g); t++) {
+        const int node = g->topo[t], v = g->nodes[node].out[0];
+        others = others || (lo->passed[node] && g->values[v].is_output);
+        for (int u = g->uses_begin[v]; u < g->uses_begin[v + 1] && lo->passed[node]; u++) {
+            const node_t *n = &g->nodes[g->uses[u]];
+            const bool product = (n == products[0] || n == products[1]) && n->in[0] != v;
+            others = others || !(lo->passed[g->uses[u]] || (product && lo->pages[v] != NULL));
+        }
+    }
+    return others;
 }
 
 sinter_status_t lower_pages(lowering_t *lo)
@@ -164,7 +167,8 @@ sinter_status_t lower_pages(lowering_t *lo)
     }
     lo->table = all[0].table;
     lo->rows = all[0].rows;
-    return sinter_success;
+    lo->why_not = others_read(lo, products) ? "others read what the Gathers take, too" : NULL;
+    return lo->why_not == NULL ? sinter_success : sinter_unimplemented;
 }
 
 /* Strides of the tensor that the pages lie in are known to compile. */
