@@ -60,14 +60,16 @@ static const struct {
 } pairs[] = {{0, 0}, {1, 1}, {2, 2}, {3, 3}, {4, 4}, {5, 5},
              {6, 6}, {7, 7}, {8, 8}, {4, 6}, {1, 7}};
 
-/* What the entries of tables are: the first pages of all sequences may be those of the first one. */
+/* What the entries of tables are; shared: the first pages of all sequences are the same. */
 typedef enum table { PERMUTED, SHARED, CONSECUTIVE, ONE_BLOCK } table_t;
 
 /* What is between the scores and the probabilities, besides the mask. */
 enum { SINKS_BIT = 1, WINDOW_BIT = 2, CAP_BIT = 4 };
 static const int extras[] = {0, SINKS_BIT, WINDOW_BIT, CAP_BIT, SINKS_BIT | WINDOW_BIT | CAP_BIT};
 
-enum { DESIGNS = 3, MOST_SEQUENCES = 6, MOST_TOKENS = 64, DRAFT = 4, CHUNK = 33, GRAIN = 64 };
+enum { MOST_SEQUENCES = 6, MOST_TOKENS = 64 };
+/* Rows of a draft and of a chunk. Windows let tokens be read from a multiple of GRAIN on. */
+enum { DESIGNS = 3, DRAFT = 4, CHUNK = 33, GRAIN = 64 };
 
 typedef struct paged_case {
     order_t order;
@@ -299,7 +301,7 @@ static void open_sequences(run_t *r)
     if (!c->ragged) {
         return;
     }
-    /* The last tokens of each sequence, of some one, of others a chunk; no token of an empty one. */
+    /* The last tokens of each sequence: of some one, of others a chunk. */
     const int64_t room = T * c->kv_heads * c->head > 60000 ? 14 : 40;
     r->items = 0;
     for (int64_t b = 0; b < r->sequences; b++) {

@@ -12,6 +12,7 @@ import image_models
 import latent_models
 import layer_models
 import matmul_models
+import paged_models
 import recurrent_models
 import router_models
 import row_models
@@ -359,7 +360,7 @@ def models():
     ) | dequantise_models.models() | attention_models.models() | row_models.models(
     ) | layer_models.models() | weight_models.models() | expert_models.models(
     ) | cache_models.models() | latent_models.models() | router_models.models(
-    ) | recurrent_models.models() | unified_models.models()
+    ) | recurrent_models.models() | unified_models.models() | paged_models.models()
 
 
 def network_models():
@@ -464,7 +465,8 @@ def lists():
     return own | dequantise_models.lists() | attention_models.lists(
     ) | matmul_models.lists() | row_models.lists() | layer_models.lists() | weight_models.lists(
     ) | expert_models.lists() | cache_models.lists() | latent_models.lists(
-    ) | router_models.lists() | recurrent_models.lists() | unified_models.lists()
+    ) | router_models.lists() | recurrent_models.lists() | unified_models.lists(
+    ) | paged_models.lists()
 
 
 def main():

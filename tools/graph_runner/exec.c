@@ -3,6 +3,7 @@
 #include "../../tests/oracle/oracle.h"
 #include "fill.h"
 #include "npy.h"
+#include "random.h"
 #include "rewrite.h"
 
 #include <stdio.h>
@@ -415,7 +416,30 @@ int gr_make_tensor(const gr_exec_t *x, const sinter_logical_tensor_t *lt, const 
     return status ? gr_library_failure(status, "tensor", err) : 0;
 }
 
-/* =VALUE,VALUE...: elements in their order; behind the last value it goes on with the first. */
+/* =permuted: the numbers from 0 on, each once, in a random order. */
+static int permute(gr_buffer_t *b, uint64_t seed, gr_error_t *err)
+{
+    const int64_t n = gr_elements(&b->lt);
+    int64_t *values = calloc((size_t)n + 1, sizeof *values);
+    uint64_t state = random_mix(seed ^ b->lt.id << 32);
+
+    if (values == NULL) {
+        return gr_fail(err, "out of memory");
+    }
+    for (int64_t i = 0; i < n; i++) { /* the new one goes anywhere, and what was there behind all */
+        const int64_t at = (int64_t)(random_next(&state) % (uint64_t)(i + 1));
+        values[i] = values[at];
+        values[at] = i;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        orc_encode(b->lt.data_type, b->data, gr_offset(&b->lt, i), (double)values[i]);
+    }
+    free(values);
+    return 0;
+}
+
+/* =VALUE,VALUE...: elements in their order; behind the last value it goes on with the first. A-B
+ * stands for the whole numbers from A to B, and V*N for N times V. */
 static int read_values(const char *text, gr_buffer_t *b, gr_error_t *err)
 {
     const int64_t n = gr_elements(&b->lt);
@@ -426,18 +450,23 @@ static int read_values(const char *text, gr_buffer_t *b, gr_error_t *err)
     do {
         char *end;
         const double value = strtod(p + 1, &end);
+        const bool is_range = end > p + 1 && *end == '-', is_repeated = end > p + 1 && *end == '*';
+        const double last = is_range || is_repeated ? strtod(end + 1, &end) : 1;
+        const double count = is_range ? last - value + 1 : last;
 
-        if (end == p + 1 || (*end && *end != ',')) {
+        if (end == p + 1 || (*end && *end != ',') || !(count >= 1)) {
             return gr_fail(err, "--in: expected a number at \"%s\"", p + 1);
         }
-        if (i > 0 && i >= n && !again) {
-            return gr_fail(err, "--in: more than the tensor's %lld values at \"%s\"", (long long)n,
-                           text);
+        for (int64_t k = 0; (double)k < count && (i < n || !again); k++, i++) {
+            if (i > 0 && i >= n) {
+                return gr_fail(err, "--in: more than the tensor's %lld values at \"%s\"",
+                               (long long)n, text);
+            }
+            if (i < n) {
+                orc_encode(b->lt.data_type, b->data, gr_offset(&b->lt, i),
+                           value + (is_range ? (double)k : 0));
+            }
         }
-        if (i < n) {
-            orc_encode(b->lt.data_type, b->data, gr_offset(&b->lt, i), value);
-        }
-        i++;
         again = again || !*end;
         p = *end ? end : text;
     } while (i < n || !again);
@@ -467,8 +496,9 @@ static int read_inputs(gr_exec_t *x, gr_error_t *err)
         if (!b) {
             return gr_fail(err, "--in: the graph has no input %llu", (unsigned long long)id);
         }
-        if (*path == '=' ? read_values(path, b, err)
-                         : npy_read(path, &b->lt, b->data, b->bytes, err)) {
+        if (strcmp(path, "=permuted") == 0 ? permute(b, (uint64_t)x->opt->seed, err)
+            : *path == '='                 ? read_values(path, b, err)
+                                           : npy_read(path, &b->lt, b->data, b->bytes, err)) {
             return -1;
         }
     }

@@ -72,7 +72,9 @@ static const option_t options[] = {
     {"seed", INT, AT(seed), "N", "seed of the inputs (default 1)"},
     {"in", STR, AT(in), "ID:FILE+...",
      "inputs from .npy files, or from raw bytes where NumPy lacks the type; =VALUE,VALUE... "
-     "instead of a file: these values one after the other, again and again"},
+     "instead of a file: these values one after the other, again and again, where A-B stands for "
+     "the whole numbers from A to B and V*N for N times V; =permuted: the numbers from 0 on in a "
+     "random order"},
     {"runs", INT, AT(runs), "N",
      "modes C, P, X: run the graph N times before anything is checked or measured (default 1)"},
     {"same-bits", FLAG, AT(same_bits), NULL,
