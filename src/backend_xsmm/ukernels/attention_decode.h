@@ -20,7 +20,8 @@
 enum {
     DECODE_HEAD = 256,                /* longest head */
     DECODE_ORDER = DECODE_HEAD + 128, /* floats of a query in decoding order */
-    DECODE_GROUPS = 16 /* most coefficients of a token: the lanes of the widest ISA */
+    DECODE_GROUPS = 16, /* most coefficients of a token: the lanes of the widest ISA */
+    DECODE_BLOCK = 64   /* rows of V after which sums begin anew */
 };
 
 /* Rows are tokens of K or V; scores and weights are by token, where a row is two of them, too. A

@@ -90,12 +90,19 @@ typedef struct code_rows {
     int64_t stride, bytes;      /* from row to row; of a row */
     int64_t ahead;              /* prefetch distance in bytes, of the first row */
     int64_t ahead_less_per_row; /* bytes that it shrinks by from row to row */
+    bool jumps; /* it leads elsewhere, though it does not shrink */
     int rows;
     int tokens; /* attention: 2 where a row is two short heads, which fill a chunk together */
     code_coefs_t scale, zp;
     float_codes_t floats;
     int_codes_t ints;
 } code_rows_t;
+
+/* Whether something else than the rows that follow is prefetched. */
+static inline bool goes_elsewhere(const code_rows_t *rows)
+{
+    return rows->ahead_less_per_row != 0 || rows->jumps;
+}
 
 /* ---- codes in registers ---------------------------------------------------------------------- */
 

@@ -634,8 +634,8 @@ size_t attention_buffers(const attention_config_t *c, const step_t *step, unsign
     }
     if (c->lists || c->pages) {
         const size_t tokens = (size_t)c->tk;
-        out->cell = carve(base, &at, tokens, sizeof(int32_t));
-        out->place = carve(base, &at, tokens, sizeof(int32_t));
+        out->cell = carve(base, &at, tokens + 1, sizeof(int32_t));
+        out->place = carve(base, &at, tokens + 1, sizeof(int32_t));
         for (int i = 0; i < 2 && c->cache; i++) {
             const size_t from = at;
             at = from + cache_copies(c->copy_bits[i], i == 0 ? c->dk : c->dv,

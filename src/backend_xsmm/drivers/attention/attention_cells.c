@@ -355,8 +355,14 @@ static void space(groups_t *g, int32_t first, int64_t step)
 
 matrix_t cells_spaced(const matrix_t *m, int32_t first, int64_t step)
 {
-    matrix_t of = *m;
+    matrix_t of = cells_spaced_coefs(m, first, step);
     space(&of.codes, first, step);
+    return of;
+}
+
+matrix_t cells_spaced_coefs(const matrix_t *m, int32_t first, int64_t step)
+{
+    matrix_t of = *m;
     space(&of.scale, first, step);
     space(&of.zp, first, step);
     return of;
@@ -419,9 +425,17 @@ static void gather(groups_t *g, int64_t values, const int32_t *cell, int n, unsi
 matrix_t cells_gathered(const matrix_t *m, int64_t head, const int32_t *cell, int n,
                         unsigned char *buffer)
 {
-    matrix_t of = *m;
-    size_t at = scratch_round((size_t)n * (size_t)(head * m->codes.type->bits / 8));
+    const size_t at = scratch_round((size_t)n * (size_t)(head * m->codes.type->bits / 8));
+    matrix_t of = cells_with_coefs(m, head, cell, n, buffer + at);
     gather(&of.codes, head, cell, n, buffer);
+    return of;
+}
+
+matrix_t cells_with_coefs(const matrix_t *m, int64_t head, const int32_t *cell, int n,
+                          unsigned char *buffer)
+{
+    matrix_t of = *m;
+    size_t at = 0;
     if (of.scale.type != NULL) {
         gather(&of.scale, axis_groups(&of.scale.column, head), cell, n, buffer + at);
         at += scratch_round((size_t)n * CELL_COEFS);

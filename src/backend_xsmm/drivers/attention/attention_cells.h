@@ -112,9 +112,14 @@ void cells_terms(const cells_t *c, const int64_t *idx, int nd, const int32_t *ce
 /* The tokens `cell` of a matrix, whose rows are tokens, as one of n rows: where they lie, if they
  * are evenly spaced. */
 matrix_t cells_spaced(const matrix_t *m, int32_t first, int64_t step);
+/* The same for scales and zero points alone. */
+matrix_t cells_spaced_coefs(const matrix_t *m, int32_t first, int64_t step);
 /* And gathered in `buffer`. head: the columns of m; bytes: of a token in the buffer. */
 matrix_t cells_gathered(const matrix_t *m, int64_t head, const int32_t *cell, int n,
                         unsigned char *buffer);
+/* The same of scales and zero points alone. */
+matrix_t cells_with_coefs(const matrix_t *m, int64_t head, const int32_t *cell, int n,
+                          unsigned char *buffer);
 /* Scales, or zero points, of a token that is gathered have room for so many bytes; and what a token
  * needs at most besides its codes. */
 enum { CELL_COEFS = 64, CELL_BYTES_BESIDES = 2 * CELL_COEFS + 1 };

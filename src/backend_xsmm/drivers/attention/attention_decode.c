@@ -751,14 +751,42 @@ static const char *load_coefs(const decode_task_t *task)
     return usable ? NULL : far_zps;
 }
 
-/* Tokens at .. at + n - 1 of a task as the micro-kernels want them; all tokens, if they have
- * coefficients, which are in the buffers. */
+int decode_run(const decode_side_t *side)
+{
+    return side->like.tokens * (in_integers(side) ? CODES_SPAN : DECODE_BLOCK);
+}
+
+/* How many of n tokens of a task from `at` on follow one another. */
+static int run_at(const decode_task_t *task, int at, int n)
+{
+    return task->place == NULL
+               ? n
+               : (int)at_most(n, task->run - (task->token + at) % task->run);
+}
+
+/* K or V so that the tokens from number `at` of a task on are where its numbers say. */
+static matrix_t matrix_from(const decode_task_t *task, int at)
+{
+    matrix_t m = task->m;
+    if (task->place != NULL) {
+        m.codes.first += (task->place[at] - (task->token + at)) * m.codes.row.stride;
+    }
+    return m;
+}
+
+static const unsigned char *byte_of(const groups_t *codes, int64_t token)
+{
+    return groups_byte(codes, codes_at(codes, token, 0));
+}
+
+/* Tokens at .. at + n - 1 of a task, which follow one another, as the micro-kernels want them. Their
+ * coefficients, if they have any, are in the buffers. */
 static void rows_at(const decode_task_t *task, int at, int n, code_rows_t *rows)
 {
     const decode_side_t *side = task->side;
     const groups_t *codes = &task->m.codes;
     *rows = side->like;
-    rows->data = groups_byte(codes, codes_at(codes, task->token + at, 0));
+    rows->data = byte_of(codes, task->place != NULL ? task->place[at] : task->token + at);
     rows->rows = n / rows->tokens;
     if (task->spaced) {
         rows->stride = codes->row.stride * rows->tokens * codes->type->bits / 8;
@@ -772,18 +800,22 @@ static void rows_at(const decode_task_t *task, int at, int n, code_rows_t *rows)
             (int64_t)((uintptr_t)task->next - (uintptr_t)rows->data) + at * task->next_bytes;
         rows->ahead_less_per_row = rows->stride - task->next_bytes * rows->tokens;
     }
-    rows->scale.at = side->scales == OF_ROWS ? task->buffers->scale : NULL;
-    rows->zp.at = takes_zps_off(side) ? task->buffers->zp : NULL;
+    if (task->place != NULL) { /* the next run, row by row */
+        const int32_t next = at + n < task->tokens ? task->place[at + n] : task->after;
+        rows->ahead = (int64_t)((uintptr_t)byte_of(codes, next) - (uintptr_t)rows->data);
+        rows->jumps = true;
+    }
+    const int64_t first = at / rows->tokens * rows->scale.ld;
+    rows->scale.at = side->scales == OF_ROWS ? task->buffers->scale + first : NULL;
+    rows->zp.at = takes_zps_off(side) ? task->buffers->zp + first : NULL;
 }
 
-/* All tokens of a task for the micro-kernels in integers: the coefficients that the last four rows
- * lack are zero. */
-static void codes_of(const decode_task_t *task, code_rows_t *codes)
+/* For the micro-kernels in integers: the coefficients that the last four rows lack are zero. */
+static void end_coefs(const decode_task_t *task)
 {
     const decode_buffers_t *b = task->buffers;
-    rows_at(task, 0, task->tokens, codes);
-    const int64_t ld = codes->scale.ld, n = codes->rows * ld,
-                  end = (codes->rows + CODES_ROWS - 1) / CODES_ROWS * CODES_ROWS * ld;
+    const int64_t rows = task->tokens / task->side->like.tokens, ld = task->side->like.scale.ld,
+                  n = rows * ld, end = (rows + CODES_ROWS - 1) / CODES_ROWS * CODES_ROWS * ld;
     if (n < end) {
         memset(b->scale + n, 0, (size_t)(end - n) * sizeof(float));
         memset(b->zp + n, 0, (size_t)(end - n) * sizeof(float));
@@ -820,10 +852,10 @@ static bool folded_scores(const decode_task_t *task, int at, int n)
 static void slow_scores(const decode_task_t *task, int at, int n)
 {
     const int head = task->side->head;
-    const matrix_t k = matrix_transposed(&task->m);
     float *tile = task->buffers->tile;
     for (int t = at; t < at + n; t += DECODE_SLOW) {
         const int some = at + n - t < DECODE_SLOW ? at + n - t : DECODE_SLOW;
+        const matrix_t tokens = matrix_from(task, t), k = matrix_transposed(&tokens);
         task->tile->load(&k, (rect_t){0, head, task->token + t, some}, tile, DECODE_SLOW, head,
                          some);
         task->tile->gemm(&(gemm_t){.m = task->rows,
@@ -846,7 +878,7 @@ void decode_scores(const decode_task_t *task)
     code_rows_t rows;
     if (side->scales == FOLDED) {
         for (int done = 0, n; done < nt; done += n) {
-            n = stretch(&task->m.scale, task->token + done, nt - done);
+            n = run_at(task, done, stretch(&task->m.scale, task->token + done, nt - done));
             if (!folded_scores(task, done, n)) {
                 report_detour(task->worker, odd_scaled);
                 slow_scores(task, done, n);
@@ -861,13 +893,18 @@ void decode_scores(const decode_task_t *task)
         return;
     }
     if (in_integers(side)) {
-        codes_of(task, &rows);
-        side->how->ints->qk[side->loop[task->rows - 1][1]][side->ints.type.form]
-                           [limbs_of(side->how->kind) - 1][takes_zps_off(side)](
-                               &rows, task->rows, b->codes, task->out, task->ldo);
-    } else {
-        rows_at(task, 0, nt, &rows);
-        qk(side, &rows, task->rows, b->q, task->out, task->ldo);
+        end_coefs(task);
+    }
+    for (int at = 0, n; at < nt; at += n) {
+        n = run_at(task, at, nt - at);
+        rows_at(task, at, n, &rows);
+        if (in_integers(side)) {
+            side->how->ints->qk[side->loop[task->rows - 1][1]][side->ints.type.form]
+                               [limbs_of(side->how->kind) - 1][takes_zps_off(side)](
+                                   &rows, task->rows, b->codes, task->out + at, task->ldo);
+        } else {
+            qk(side, &rows, task->rows, b->q, task->out + at, task->ldo);
+        }
     }
     if (side->zps == ADDED) {
         side->how->ops->plus->scores(b->zp, side->groups, nt, task->rows, b->sums, task->out,
@@ -906,8 +943,9 @@ static void slow_values(const decode_task_t *task, int at, int n)
     const decode_buffers_t *b = task->buffers;
     for (int t = at; t < at + n; t += DECODE_SLOW) {
         const int some = at + n - t < DECODE_SLOW ? at + n - t : DECODE_SLOW;
-        task->tile->load(&task->m, (rect_t){task->token + t, some, 0, side->head}, b->tile,
-                         DECODE_HEAD, some, side->head);
+        const matrix_t v = matrix_from(task, t);
+        task->tile->load(&v, (rect_t){task->token + t, some, 0, side->head}, b->tile, DECODE_HEAD,
+                         some, side->head);
         task->tile->gemm(&(gemm_t){.m = task->rows,
                                    .n = side->head,
                                    .k = some,
@@ -933,12 +971,13 @@ static void codes_values(const decode_task_t *task)
     const decode_side_t *side = task->side;
     const codes_table_t *ints = side->how->ints;
     codes_weights_t *w = task->buffers->weights;
-    code_rows_t at;
-    codes_of(task, &at);
-    const int all = at.rows, limbs = limbs_of(side->how->kind);
+    const int tokens = side->like.tokens, all = task->tokens / tokens,
+              limbs = limbs_of(side->how->kind);
+    end_coefs(task);
     for (int row = 0; row < all; row += CODES_SPAN) {
-        const int t = row * at.tokens;
-        at.rows = all - row < CODES_SPAN ? all - row : CODES_SPAN;
+        const int t = row * tokens, span = all - row < CODES_SPAN ? all - row : CODES_SPAN;
+        code_rows_t at;
+        rows_at(task, t, span * tokens, &at);
         for (int r = 0, n; r < task->rows; r += n) {
             n = queries_batch(task->rows - r);
             const float *p = task->x + r * task->ldx;
@@ -958,10 +997,6 @@ static void codes_values(const decode_task_t *task)
                 slow_values(&some, t, at.rows * at.tokens);
             }
         }
-        at.data += CODES_SPAN * at.stride;
-        at.ahead -= CODES_SPAN * at.ahead_less_per_row;
-        at.scale.at += CODES_SPAN * at.scale.ld;
-        at.zp.at = at.zp.at ? at.zp.at + CODES_SPAN * at.zp.ld : NULL;
     }
 }
 
@@ -974,7 +1009,6 @@ static void values_with_offsets(const decode_task_t *task)
     const int n = task->tokens - task->tokens % side->like.tokens;
     float plus[DECODE_ROWS * DECODE_GROUPS];
     code_rows_t rows;
-    rows_at(task, 0, n, &rows);
     side->how->ops->plus->values(b->zp, side->groups, n, side->floats.group_row, task->rows,
                                  task->x, task->ldx, plus);
     for (int r = 0; r < task->rows; r++) {
@@ -985,7 +1019,11 @@ static void values_with_offsets(const decode_task_t *task)
             b->run[r * DECODE_ORDER + i] = by_group[side->plus_at[i]];
         }
     }
-    pv(side, &rows, task->rows, task->x, task->ldx, b->run, DECODE_ORDER);
+    for (int at = 0, some; at < n; at += some) {
+        some = run_at(task, at, n - at);
+        rows_at(task, at, some, &rows);
+        pv(side, &rows, task->rows, task->x + at, task->ldx, b->run, DECODE_ORDER);
+    }
     for (int r = 0; r < task->rows; r++) {
         float *out = task->out + r * task->ldo;
         const float *run = b->run + r * DECODE_ORDER;
@@ -1029,7 +1067,7 @@ void decode_accumulate(const decode_task_t *task)
     }
     if (side->scales == FOLDED) {
         for (int done = 0, n; done < nt; done += n) {
-            n = stretch(&task->m.scale, task->token + done, nt - done);
+            n = run_at(task, done, stretch(&task->m.scale, task->token + done, nt - done));
             folded_values(task, done, n);
         }
     } else if (in_integers(side)) {
@@ -1038,8 +1076,11 @@ void decode_accumulate(const decode_task_t *task)
         values_with_offsets(task);
     } else {
         code_rows_t rows;
-        rows_at(task, 0, nt, &rows);
-        pv(side, &rows, task->rows, task->x, task->ldx, task->out, task->ldo);
+        for (int at = 0, n; at < nt; at += n) {
+            n = run_at(task, at, nt - at);
+            rows_at(task, at, n, &rows);
+            pv(side, &rows, task->rows, task->x + at, task->ldx, task->out, task->ldo);
+        }
     }
     if (nt % side->like.tokens != 0) { /* the last token alone */
         slow_values(task, nt - 1, 1);

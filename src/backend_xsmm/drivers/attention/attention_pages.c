@@ -133,11 +133,39 @@ int64_t attention_places(task_t *t, int n)
     return at_least(step, 0);
 }
 
+/* Whether the codes of a tile can be read where they lie: tokens of a page are whole runs of both
+ * decoders, counted from the first column that rows see of the tile. Then bits are those of tokens
+ * that follow one another. */
+static bool reads_runs(const task_t *t, int64_t t0)
+{
+    const attention_state_t *st = t->st;
+    if (!is_decoded(&st->k_side) || !is_decoded(&st->v_side) || attention_by_groups(t)) {
+        return false;
+    }
+    const int64_t page = st->k.pages.page, first = at_least(attention_columns(t, 0, t->rows).begin, t0);
+    const groups_t *const codes[] = {&t->k_pages.codes, &t->v_pages.codes};
+    const decode_side_t *const sides[] = {&st->k_side, &st->v_side};
+    const int64_t heads[] = {st->d.D, st->d.Dv};
+    bool runs = true;
+    for (int i = 0; i < 2; i++) {
+        const int run = decode_run(sides[i]);
+        const int64_t stride = i == 0 ? codes[i]->column.stride : codes[i]->row.stride;
+        runs = runs && page % run == 0 && first % run == 0 &&
+               (sides[i]->like.tokens == 1 || stride == heads[i]);
+    }
+    return runs;
+}
+
 /* Tokens t0.. of K or V, whose rows are tokens, which t->b.place has: where they lie, if each one
- * follows the one before as decoders want it, or copied. */
+ * follows the one before as decoders want it, or copied. In runs, only scales and zero points are
+ * copied. */
 static matrix_t take_pages(const task_t *t, const decode_side_t *side, const matrix_t *m,
                            int64_t head, int64_t t0, int n, int64_t step, unsigned char *buffer)
 {
+    if (t->in_runs) {
+        const matrix_t of = cells_with_coefs(m, head, t->b.place, n, buffer);
+        return cells_spaced_coefs(&of, (int32_t)-t0, 1);
+    }
     const bool in_place = step == 1 && (!is_decoded(side) || side->like.tokens == 1 ||
                                         m->codes.row.stride == head);
     const matrix_t of = in_place ? cells_spaced(m, t->b.place[0], 1)
@@ -147,11 +175,16 @@ static matrix_t take_pages(const task_t *t, const decode_side_t *side, const mat
 
 void attention_load_pages(task_t *t, int64_t t0, int n, bool with_v)
 {
-    for (int i = 0; i < n; i++) {
+    const attention_state_t *st = t->st;
+    /* One token more, which is prefetched. */
+    const int more = t0 + n < t->until ? 1 : 0;
+    for (int i = 0; i < n + more; i++) {
         t->b.cell[i] = (int32_t)t0 + i;
     }
-    const attention_state_t *st = t->st;
-    const int64_t step = attention_places(t, n);
+    const int64_t step = attention_places(t, n + more);
+    t->after = t->b.place[n + more - 1];
+    t->place0 = t0;
+    t->in_runs = step != 1 && reads_runs(t, t0);
     const matrix_t keys = matrix_transposed(&t->k_pages),
                    of = take_pages(t, &st->k_side, &keys, st->d.D, t0, n, step, t->b.cells[0]);
     t->k = matrix_transposed(&of);

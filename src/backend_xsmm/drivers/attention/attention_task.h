@@ -47,9 +47,15 @@ typedef struct task {
     matrix_t k, v;
     int64_t k_first, v_first; /* codes of the item, where they are unpacked from tiles */
     /* The same where K and V lie in pages: k and v are then some tokens of these, by the entries of
-     * the table from element `pages` on. No entry before that of column `first` is read. */
+     * the table from element `pages` on. Column `first` is the first one of the first page that rows
+     * see; no entry before is read. */
     matrix_t k_pages, v_pages;
     int64_t pages, first;
+    /* The codes of the tile's tokens are read where they lie, which t->b.place has from this one on;
+     * after: where the token behind the tile lies. */
+    bool in_runs;
+    int64_t place0;
+    int32_t after;
     bool tail;
     /* For the current tile: K's, V's coefficients fit products of integers; K, V is loaded as
      * floats. */

@@ -160,6 +160,7 @@ void attention_take(task_t *t, int64_t item)
             t->first = t->sees[r].begin < t->sees[r].end ? at_most(t->first, t->sees[r].begin)
                                                          : t->first;
         }
+        t->first -= t->first % t->st->k.pages.page;
     }
 }
 
@@ -448,6 +449,9 @@ static decode_task_t decode_task(const task_t *t, const decode_side_t *side, int
                            .next_bytes = is_v ? t->v_next.bytes : t->k_next.bytes,
                            .token = token,
                            .spaced = t->st->cells.on || t->c->pages,
+                           .place = t->in_runs ? t->b.place + (token - t->place0) : NULL,
+                           .run = t->c->pages ? (int)t->st->k.pages.page : 0,
+                           .after = t->after,
                            .tokens = nt,
                            .rows = rows};
 }

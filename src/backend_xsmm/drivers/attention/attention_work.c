@@ -705,6 +705,9 @@ void attention_work(const kernel_t *self, const problem_t *p, const void *config
     t.k_next.at = t.v_next.at = NULL;
     t.seen = NULL;
     t.gathered = t.careful = false;
+    t.in_runs = false;
+    t.after = 0;
+    t.place0 = 0;
     t.k_piece = t.v_piece = (cache_piece_t){NULL, NULL};
     attention_buffers(t.c, p->step, w->scratch, &t.b);
     t.piece = attention_sees_few(&t) ? st->d.part : st->d.piece;
