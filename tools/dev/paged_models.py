@@ -101,7 +101,8 @@ def line(kind, stored, page, mode, small, sequences, t, items):
     widths = iter(parts * 2)
     n_first = 2 + paged + ragged  # inputs before K
     tensors = [*inputs[n_first:n_first + len(parts)], *inputs[-len(parts):]]
-    shapes = {inputs[0]: [len(items), KV_HEADS, PER_KV, 1, HEAD], inputs[1]: [len(items), 1, 1, 1, 1]}
+    shapes = {inputs[0]: [len(items), KV_HEADS, PER_KV, 1, HEAD],
+              inputs[1]: [len(items), 1, 1, 1, 1]}
     values = {inputs[1]: numbers([item[1] for item in items] if ragged else items)}
     if paged:
         shapes[inputs[2]] = [sequences, pages]

@@ -14,10 +14,20 @@ typedef struct scores {
     bool varies[SINTER_MAX_NDIMS]; /* batch dims that some mask differs along */
     double *stack;                 /* MAX_OPERANDS rows of t for each depth */
     unsigned char *keep, *seen;
+    struct pages *pages; /* NULL: K and V do not lie in them */
 } scores_t;
+
+/* Blocks of which a table names some for each index of the first batch dim, or for each sequence,
+ * which such an index then names. */
+typedef struct pages {
+    const gr_buffer_t *table, *sequence; /* NULL: of each index */
+    int64_t blocks, tokens;              /* how many there are; of a block */
+    unsigned char *seen;                 /* by token of all blocks */
+} pages_t;
 
 typedef struct seen {
     double products, tokens; /* shares of all */
+    double in_pages;         /* of the tokens of all blocks; those that several name count once */
 } seen_t;
 
 static const model_op_t *producer(const gr_exec_t *x, uint64_t id)
@@ -366,7 +376,7 @@ static seen_t count_batch(scores_t *s, const model_op_t *const *selects, int n)
     for (int64_t i = 0; i < s->t; i++) {
         tokens += s->seen[i];
     }
-    return (seen_t){products / ((double)s->s * (double)s->t), tokens / (double)s->t};
+    return (seen_t){products / ((double)s->s * (double)s->t), tokens / (double)s->t, 0};
 }
 
 /* Goes to the next batch index along the dims that masks differ along; false: there is none. */
@@ -381,52 +391,7 @@ static bool next_batch(scores_t *s, const sinter_logical_tensor_t *lt)
     return false;
 }
 
-/* The mean over all batches. */
-static seen_t count(scores_t *s, const sinter_logical_tensor_t *lt,
-                    const model_op_t *const *selects, int n)
-{
-    seen_t sum = {0, 0};
-    int batches = 0;
-
-    do {
-        const seen_t seen = count_batch(s, selects, n);
-
-        sum.products += seen.products;
-        sum.tokens += seen.tokens;
-        batches++;
-    } while (next_batch(s, lt));
-    return (seen_t){sum.products / batches, sum.tokens / batches};
-}
-
-static int count_seen(const gr_exec_t *x, const model_op_t *softmax,
-                      const model_op_t *const *selects, int n, seen_t *seen, gr_error_t *err)
-{
-    scores_t s = {.x = x};
-    sinter_logical_tensor_t lt;
-    int failed;
-
-    *seen = (seen_t){1, 1};
-    gr_exec_lt(x, softmax->inputs[0].id, &lt);
-    if (n == 0 || lt.ndims < 2 || gr_elements(&lt) <= 0) {
-        return 0;
-    }
-    s.ndims = lt.ndims;
-    s.s = lt.dims[lt.ndims - 2];
-    s.t = lt.dims[lt.ndims - 1];
-    s.stack = gr_malloc((size_t)s.t * (MAX_OPERANDS * MAX_DEPTH + 1) * sizeof *s.stack);
-    s.keep = gr_malloc((size_t)s.t);
-    s.seen = gr_malloc((size_t)s.t);
-    failed = !s.stack || !s.keep || !s.seen;
-    if (!failed) {
-        *seen = count(&s, &lt, selects, n);
-    }
-    gr_free(s.stack);
-    gr_free(s.keep);
-    gr_free(s.seen);
-    return failed ? gr_fail_memory(err) : 0;
-}
-
-/* ---- K and V --------------------------------------------------------------------------------- */
+/* ---- pages ----------------------------------------------------------------------------------- */
 
 static int moves_data(sinter_op_kind_t kind)
 {
@@ -435,25 +400,163 @@ static int moves_data(sinter_op_kind_t kind)
            kind == sinter_op_static_transpose || kind == sinter_op_reorder;
 }
 
-/* Bytes of the partition's inputs that a tensor is decoded from. */
-static double bytes_behind(const gr_exec_t *x, const gr_part_t *part, uint64_t id)
+static const gr_buffer_t *filled(const gr_exec_t *x, uint64_t id)
+{
+    const gr_buffer_t *b = gr_exec_buffer(x, id);
+
+    return b && b->base ? b : NULL;
+}
+
+/* The pages that a Gather of the partition takes K from. False: there are none, or only execute
+ * knows the table. */
+static bool find_pages(const gr_exec_t *x, const gr_part_t *part, uint64_t k,
+                       const sinter_logical_tensor_t *scores, pages_t *p)
+{
+    const model_op_t *op = producer(x, k);
+    sinter_logical_tensor_t blocks;
+
+    while (op && moves_data(op->kind) && has_op(part, op->id)) {
+        op = producer(x, op->inputs[0].id);
+    }
+    if (!op || op->kind != sinter_op_gather || !has_op(part, op->id)) {
+        return false;
+    }
+    const orc_attr_t *axis = model_attr(op, sinter_op_attr_axis);
+    const model_op_t *own = producer(x, op->inputs[1].id);
+    const bool by_sequence = own && own->kind == sinter_op_gather;
+
+    gr_exec_lt(x, op->inputs[0].id, &blocks);
+    *p = (pages_t){.table = filled(x, by_sequence ? own->inputs[0].id : op->inputs[1].id),
+                   .sequence = by_sequence ? filled(x, own->inputs[1].id) : NULL};
+    const int64_t d = !axis              ? 0
+                      : axis->s64[0] < 0 ? axis->s64[0] + blocks.ndims
+                                         : axis->s64[0],
+                  T = scores->dims[scores->ndims - 1];
+    if (!p->table || p->table->lt.ndims != 2 || (by_sequence && !p->sequence) || d < 0 ||
+        d >= blocks.ndims || p->table->lt.dims[1] < 1 || T % p->table->lt.dims[1] != 0 ||
+        (by_sequence ? p->sequence : p->table)->lt.dims[0] != scores->dims[0]) {
+        return false;
+    }
+    p->blocks = blocks.dims[d];
+    p->tokens = T / p->table->lt.dims[1];
+    return p->blocks > 0;
+}
+
+static int64_t index_at(const gr_buffer_t *b, int64_t at)
+{
+    return (int64_t)orc_decode(b->lt.data_type, b->data, at);
+}
+
+static void mark_pages(const scores_t *s)
+{
+    const pages_t *p = s->pages;
+    const int64_t *strides = p->table->lt.strides, item = s->batch[0],
+                  row =
+                      p->sequence ? index_at(p->sequence, item * p->sequence->lt.strides[0]) : item;
+
+    for (int64_t t = 0; t < s->t && row >= 0 && row < p->table->lt.dims[0]; t++) {
+        if (s->seen[t]) {
+            int64_t block = index_at(p->table, row * strides[0] + t / p->tokens * strides[1]);
+            block += block < 0 ? p->blocks : 0;
+            if (block >= 0 && block < p->blocks) {
+                p->seen[block * p->tokens + t % p->tokens] = 1;
+            }
+        }
+    }
+}
+
+/* The mean over all batches. */
+static seen_t count(scores_t *s, const sinter_logical_tensor_t *lt,
+                    const model_op_t *const *selects, int n)
+{
+    seen_t sum = {0};
+    int batches = 0;
+
+    s->varies[0] = s->varies[0] || s->pages;
+    do {
+        const seen_t seen = count_batch(s, selects, n);
+
+        if (s->pages) {
+            mark_pages(s);
+        }
+        sum.products += seen.products;
+        sum.tokens += seen.tokens;
+        batches++;
+    } while (next_batch(s, lt));
+    sum = (seen_t){sum.products / batches, sum.tokens / batches, 0};
+    for (int64_t i = 0; s->pages && i < s->pages->blocks * s->pages->tokens; i++) {
+        sum.in_pages += s->pages->seen[i];
+    }
+    sum.in_pages /= s->pages ? (double)(s->pages->blocks * s->pages->tokens) : 1;
+    return sum;
+}
+
+static int count_seen(const gr_exec_t *x, const gr_part_t *part, const model_op_t *softmax,
+                      uint64_t k, const model_op_t *const *selects, int n, seen_t *seen,
+                      gr_error_t *err)
+{
+    scores_t s = {.x = x};
+    pages_t pages = {0};
+    sinter_logical_tensor_t lt;
+    int failed;
+
+    *seen = (seen_t){1, 1, 1};
+    gr_exec_lt(x, softmax->inputs[0].id, &lt);
+    if (lt.ndims < 2 || gr_elements(&lt) <= 0) {
+        return 0;
+    }
+    s.pages = lt.ndims > 2 && find_pages(x, part, k, &lt, &pages) ? &pages : NULL;
+    if (n == 0 && !s.pages) {
+        return 0;
+    }
+    s.ndims = lt.ndims;
+    s.s = lt.dims[lt.ndims - 2];
+    s.t = lt.dims[lt.ndims - 1];
+    s.stack = gr_malloc((size_t)s.t * (MAX_OPERANDS * MAX_DEPTH + 1) * sizeof *s.stack);
+    s.keep = gr_malloc((size_t)s.t);
+    s.seen = gr_malloc((size_t)s.t);
+    pages.seen = s.pages ? gr_malloc((size_t)(pages.blocks * pages.tokens)) : NULL;
+    failed = !s.stack || !s.keep || !s.seen || (s.pages && !pages.seen);
+    if (!failed) {
+        if (s.pages) {
+            memset(pages.seen, 0, (size_t)(pages.blocks * pages.tokens));
+        }
+        *seen = count(&s, &lt, selects, n);
+        seen->in_pages = s.pages ? seen->in_pages : 1;
+    }
+    gr_free(s.stack);
+    gr_free(s.keep);
+    gr_free(s.seen);
+    gr_free(pages.seen);
+    return failed ? gr_fail_memory(err) : 0;
+}
+
+/* ---- K and V --------------------------------------------------------------------------------- */
+
+/* Adds the bytes of the partition's inputs that a tensor is decoded from: what their ports count,
+ * and what is read of them. seen: the share of tokens. */
+static void add_behind(const gr_exec_t *x, const gr_part_t *part, uint64_t id, double seen,
+                       const seen_t *all, double *of_ports, double *read)
 {
     const model_op_t *op = producer(x, id);
-    double sum = 0;
 
     for (size_t i = 0; i < part->n_in; i++) {
         size_t bytes = 0;
 
         if (part->in[i].id == id) {
-            return sinter_logical_tensor_get_bytes(gr_exec_port(x, &part->in[i]), &bytes)
-                       ? 0
-                       : (double)bytes;
+            if (!sinter_logical_tensor_get_bytes(gr_exec_port(x, &part->in[i]), &bytes)) {
+                *of_ports += gr_port_bytes(x, part, i);
+                *read += seen * (double)bytes;
+            }
+            return;
         }
     }
-    for (size_t i = 0; op && moves_data(op->kind) && i < op->n_inputs; i++) {
-        sum += bytes_behind(x, part, op->inputs[i].id);
+    if (op && op->kind == sinter_op_gather && has_op(part, op->id)) {
+        add_behind(x, part, op->inputs[0].id, all->in_pages, all, of_ports, read);
     }
-    return sum;
+    for (size_t i = 0; op && moves_data(op->kind) && i < op->n_inputs; i++) {
+        add_behind(x, part, op->inputs[i].id, seen, all, of_ports, read);
+    }
 }
 
 /* The MatMul that a SoftMax's probabilities go to, through elementwise steps; NULL: none in the
@@ -599,20 +702,20 @@ static int add_attention(const gr_exec_t *x, const gr_part_t *part, const model_
     const model_op_t *first = find_masks(x, softmax, selects, &n),
                      *second = next_matmul(x, part, softmax);
     seen_t seen;
-    double bytes;
+    double of_ports = 0, read = 0;
 
     if (!first || !second || !has_op(part, first->id)) {
         return 0;
     }
-    if (count_seen(x, softmax, selects, n, &seen, err)) {
+    if (count_seen(x, part, softmax, first->inputs[1].id, selects, n, &seen, err)) {
         return -1;
     }
     add_products(x, part, first, seen.products - 1, work);
     add_products(x, part, second, seen.products - 1, work);
-    bytes =
-        bytes_behind(x, part, first->inputs[1].id) + bytes_behind(x, part, second->inputs[1].id);
-    work->bytes = (work->attention ? work->bytes : 0) + seen.tokens * bytes;
-    work->read -= (1 - seen.tokens) * bytes;
+    add_behind(x, part, first->inputs[1].id, seen.tokens, &seen, &of_ports, &read);
+    add_behind(x, part, second->inputs[1].id, seen.tokens, &seen, &of_ports, &read);
+    work->bytes = (work->attention ? work->bytes : 0) + read;
+    work->read += read - of_ports;
     work->attention = true;
     return 0;
 }
