@@ -510,6 +510,36 @@ static void test_work_of(const char *in, double visible, double tokens)
     model_free(&m);
 }
 
+/* A ragged batch over caches in pages: three tokens of two sequences, which share their first block.
+ * The first token sees six tokens of its sequence; the others see one and two of theirs, which are
+ * among those. */
+static void test_work_in_pages(void)
+{
+    gr_options_t opt = gr_default_options;
+    gr_error_t err = {0};
+    gr_work_t work;
+    gr_exec_t x;
+    model_t m;
+    char path[1024];
+
+    snprintf(path, sizeof path, "%s/models/serving/ragged-f16.json", SINTER_SOURCE_DIR);
+    opt.in_shapes = "0:3x8x4x1x128+1:3x1x1x1x1+2:2x3+3:3+5:5x8x4x128+17:5x8x4x128";
+    opt.in = "1:=5,0,1+2:=0,1,2,-5,3,4+3:=1,0,0";
+    CHECK(!model_load_file(&m, path, &err) && !gr_rewrite(&m, &opt, &err) &&
+              !gr_exec_open(&x, &m, &opt, &err) && !gr_exec_compile(&x, &err) &&
+              !gr_exec_inputs(&x, &err),
+          "%s", err.text);
+    CHECK(x.n_parts == 1 && !gr_part_work(&x, &x.parts[0], &work, &err), "%s", err.text);
+    CHECK_THAT(work.attention && work.flops == 2. * (6 + 1 + 2) * (8 * 4) * (2 * 128));
+    CHECK_THAT(work.bytes == 6. * 2 * (8 * 128) * 2);
+    /* With queries, the table, sequences and positions, and what masked scores become. */
+    CHECK(llround(1000 * work.read) ==
+              llround(1000 * (work.bytes + 3 * 8 * 4 * 128 * 4 + 6 * 4 + 3 * 4 + 3 * 4 + 2 * 4)),
+          "%g", work.read);
+    gr_exec_close(&x);
+    model_free(&m);
+}
+
 /* Of the attention's two products those with K meet codes of 8 bits, those with V floats. */
 static void test_limbs(const char *fpmath, int limbs_of_k, bool bf16)
 {
@@ -595,6 +625,7 @@ static void test_work(void)
     test_work_of("7:=1+12:=2", 2 + 3 + 3 + 3 + 3, 6);   /* a window of three */
     test_work_of("7:=5+12:=1", 2 + 1 + 0 + 0 + 0,
                  2); /* the first query is token 5 and sees two tokens, the third sees none */
+    test_work_in_pages();
 }
 
 /* ---- one graph, executed --------------------------------------------------------------------- */

@@ -117,7 +117,7 @@ def line(kind, stored, page, mode, small, sequences, t, items):
              "--in-shapes=" + "+".join(f"{i}:{'x'.join(map(str, dims))}"
                                        for i, dims in shapes.items()),
              "--in=" + "+".join(f"{i}:={text}" for i, text in values.items()),
-             f"--attr-fpmath={mode}:true"]
+             "--expected-n-partitions=1", f"--partition-fpmath=0:{mode}:true"]
     return " ".join(words + ([] if small else ["--cold-cache", "--min-time=0.3"]))
 
 
