@@ -380,6 +380,20 @@ def sdpa_paged_tokens(g, nomatch):
     return g.output(matmul(g, softmax(g, s, "f16"), v, "f16"))
 
 
+@pattern("sdpa-paged-latent", 6)
+def sdpa_paged_latent(g, nomatch):
+    """The values are the first elements of the keys, which all heads share."""
+    table = g.input("s32", [2, 3])
+    parts = [paged(g, dtype, [7, 1, 4, n], table) for dtype, n in (("s8", 48), ("f16", 3))]
+    k = g.op("DynamicDequantize", parts, "f32", qtype="per_group", group_shape=[1, 1, 1, 16])
+    s = matmul(g, g.input("f32", [2, 3, 5, 48]), k, transpose_b=True)
+    s = binary(g, "Multiply", s, g.input("f32", [1]))
+    v = g.op("Slice", [k], "f32", starts=[0], ends=[32], axes=[3])
+    if nomatch:  # the values must be written: two Gathers, what follows these, attention over f32
+        g.output(v)
+    return g.output(matmul(g, softmax(g, s), v))
+
+
 @pattern("sdpa-fp6-planes", 2)
 def sdpa_fp6_planes(g, nomatch):
     q, cache = g.input("bf16", [1, 3, 5, 64]), [64 * 3 * 12, 64 * 12, 64, 1]
