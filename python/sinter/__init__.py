@@ -1,5 +1,5 @@
-"""Sinter from Python: graphs of inference over compressed tensors, run on arrays of NumPy and
-ml_dtypes where they lie.
+"""Sinter from Python: graphs of inference over compressed tensors, run on arrays of NumPy,
+ml_dtypes and torch where they lie.
 
     graph = sinter.Graph(fpmath="int8", apply_to_int=True)
     ...
@@ -20,13 +20,16 @@ Threads    Executes let other Python threads run. Engines, partitions and compil
 Library    The first use loads libsinter.so: see load.
 """
 from ._library import SinterError, call as _call, lib as _lib, load, text as _text
-from .arrays import Array, Opaque, View, bits, data_type_of, empty, numpy_type, pack, unpack, view
+from ._dlpack import SupportsDLPack
+from .arrays import (AnyArray, Array, Opaque, View, bits, data_type_of, empty, numpy_type, pack,
+                     unpack, view)
 from .compiled_graph import ArenaTensor, CompiledGraph
 from .graph import Graph
 from .partition import CompiledPartition, Execution, Partition
 from .runtime import (ConstantCacheStats, Engine, Stream, constant_cache, default_stream,
                       invalidate, isa)
 from .schema import (Attribute, OpSchema, cpu_isas, data_types, fpmath_modes, op_kinds, op_schema)
+from .sequence import Sequence
 from .tensors import Tensor, packed, reorder, weights
 
 
@@ -49,9 +52,9 @@ def set_verbose(words: str) -> None:
 
 
 __all__ = [
-    "ArenaTensor", "Array", "Attribute", "CompiledGraph", "CompiledPartition",
+    "AnyArray", "ArenaTensor", "Array", "Attribute", "CompiledGraph", "CompiledPartition",
     "ConstantCacheStats", "Engine", "Execution", "Graph", "OpSchema", "Opaque", "Partition",
-    "SinterError", "Stream", "Tensor", "View", "bits", "constant_cache", "cpu_isas",
+    "Sequence", "SinterError", "Stream", "SupportsDLPack", "Tensor", "View", "bits", "constant_cache", "cpu_isas",
     "data_type_of", "data_types", "default_stream", "empty", "fpmath_modes", "invalidate", "isa",
     "kernel_list", "load", "numpy_type", "op_kinds", "op_schema", "pack", "packed", "reorder",
     "set_verbose", "unpack", "version", "view", "weights",

@@ -13,7 +13,8 @@ BYTES_TRUSTED = 2**(8 * ctypes.sizeof(c_size_t)) - 1
 ENGINE_KIND_CPU = 1
 LAYOUTS = {"undef": 0, "any": 1, "strided": 2, "opaque": 3}
 PROPERTIES = {"undef": 0, "variable": 1, "constant": 2, "host_scalar": 3}
-WEIGHTS_PARTS = {"codes": 0, "values": 1, "codes_iq4_nl": 2}
+WEIGHTS_PARTS = {"codes": 0, "values": 1, "codes_iq4_nl": 2, "codes_blocks": 3, "heads_k": 4,
+                 "heads_v": 5, "heads_values": 6}
 POLICIES = {"fusion": 1, "debug": 2}
 STATUS_OUT_OF_MEMORY = 1
 STATUS_INVALID_ARGUMENTS = 2
@@ -30,7 +31,8 @@ class LogicalTensor(ctypes.Structure):
     @property
     def layout_id(self) -> int:
         """What lies where the strides are, of layout opaque."""
-        return self.strides[0] & (2**64 - 1)
+        first: int = self.strides[0]
+        return first & (2**64 - 1)
 
     @layout_id.setter
     def layout_id(self, value: int) -> None:
@@ -133,6 +135,8 @@ CALLS: dict[str, list[Any]] = {
     "reorder": [_OBJ, _OBJ],
     "tensor_create": [_OUT, _OBJ, _LT, c_void_p, c_size_t],
     "tensor_destroy": [_OUT],
+    "tensor_set_data": [_OBJ, c_void_p, c_size_t],
+    "tensor_set_dims": [_OBJ, c_int, _S64, _S64],
     "op_create": [_OUT, _OBJ, c_uint64, c_int, c_char_p],
     "op_destroy": [_OUT],
     "op_add_input": [_OBJ, _LT],
@@ -174,6 +178,10 @@ CALLS: dict[str, list[Any]] = {
     "compiled_partition_get_scratchpad_bytes": [_OBJ, _OBJ, c_size_t, _OUT, _SIZE, _SIZE],
     "compiled_partition_execute": [_OBJ, _OBJ, c_size_t, _OUT, c_size_t, _OUT, c_void_p, c_size_t],
     "compiled_partition_infer_outputs": [_OBJ, c_size_t, _OUT, c_size_t, _LT],
+    "sequence_create": [_OUT, _OBJ],
+    "sequence_destroy": [_OUT],
+    "sequence_append": [_OBJ, _OBJ, c_size_t, _OUT, c_size_t, _OUT],
+    "sequence_execute": [_OBJ, _OBJ],
     "compiled_graph_destroy": [_OUT],
     "compiled_graph_get_partition_num": [_OBJ, _SIZE],
     "compiled_graph_get_partitions": [_OBJ, c_size_t, _SIZE, _OUT],

@@ -42,9 +42,8 @@ def _candidates() -> list[tuple[str, str]]:
     path = os.environ.get(VARIABLE)
     if path:
         return [(path, f"named by {VARIABLE}")]
-    beside = [os.path.join(_HERE, FILE), os.path.join(os.path.dirname(_HERE), FILE)]
-    return [(path, "beside the package") for path in beside] + [
-        (FILE, "by the system's loader"), (SONAME, "by the system's loader")]
+    return [(os.path.join(_HERE, FILE), "in the package"),
+            (FILE, "by the system's loader"), (SONAME, "by the system's loader")]
 
 
 def _open(candidates: list[tuple[str, str]]) -> tuple[ctypes.CDLL, str]:
@@ -63,15 +62,15 @@ def _open(candidates: list[tuple[str, str]]) -> tuple[ctypes.CDLL, str]:
             raise SinterError("runtime_error",
                               f"{path} ({why}) is no Sinter, or another version: {error}") from None
     raise SinterError(
-        "runtime_error", "the Sinter library was not found. Build it, and name the file in the "
-        f"variable {VARIABLE}. Looked for: " + "; ".join(tried))
+        "runtime_error", "the Sinter library was not found. Install the package with pip, or name "
+        f"the file in the variable {VARIABLE}. Looked for: " + "; ".join(tried))
 
 
 def load(path: "Union[str, os.PathLike[str], None]" = None) -> str:
     """Loads the library and returns the path that it came from.
 
     path  the file to load. Without it: the file that the variable SINTER_LIBRARY names, and no
-          other, if it is set; else libsinter.so in the folder of the package or in the one above;
+          other, if it is set; else the one in the package, which pip install . builds into it;
           else what the system's loader finds under libsinter.so or libsinter.so.0.
 
     The first use of the package calls it, so a program need not. A process has one library:

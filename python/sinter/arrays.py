@@ -9,8 +9,9 @@ from typing import Any, Optional, Union
 import numpy as np
 import numpy.typing as npt
 
-from . import _abi
+from . import _abi, _dlpack
 from ._abi import LogicalTensor
+from ._dlpack import SupportsDLPack
 from ._library import (MOST_S64, MOST_U64, call, fail, instance, integer, items, parse,
                        parse_or_none, shown, wrong)
 
@@ -112,6 +113,7 @@ class View:
     """Elements of any data type over an array's memory, without a copy. sinter.view makes it.
 
     buffer   an array, C-contiguous; its own type means nothing. The view keeps it alive.
+             sinter.view also takes a tensor of torch and whatever else shows itself by __dlpack__.
     dtype    name of the data type of the elements
     shape    dims, in elements
     strides  in elements; types narrower than a byte lie packed along the dim of stride 1, the
@@ -135,6 +137,7 @@ class View:
         if needed > buffer.nbytes:
             raise wrong(f"a view of {self.dtype} {shown(list(shape))} needs {needed} bytes, the "
                         f"buffer has {buffer.nbytes}")
+        object.__setattr__(self, "buffer", buffer)
         object.__setattr__(self, "shape", shape)
         object.__setattr__(self, "strides", steps)
 
@@ -145,9 +148,26 @@ class View:
         if dtype is None:
             raise fail(_abi.STATUS_INVALID_DATA_TYPE,
                        f"NumPy has no type for {self.dtype}; sinter.unpack gives the codes")
+        return self._as(dtype)
+
+    def _raw(self) -> "np.ndarray[Any, Any]":
+        """Elements of whole bytes as unsigned integers of their size."""
+        return self._as(np.dtype(f"u{bits(self.dtype) // 8}"))
+
+    def _as(self, dtype: "np.dtype[Any]") -> "np.ndarray[Any, Any]":
         steps = [stride * dtype.itemsize for stride in self.strides]
         return np.ndarray(self.shape, dtype, self.buffer.data if self.buffer.size else None, 0,
                           steps)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return _dlpack.CPU, 0
+
+    def __dlpack__(self, *, stream: Any = None, **options: Any) -> Any:
+        """For torch.from_dlpack and its like: the same memory, also of types that NumPy lacks. A
+        BufferError, as the protocol wants it, for types narrower than a byte."""
+        if self.dtype not in _dlpack.TYPES:
+            raise BufferError(f"DLPack has no type for {self.dtype}; the buffer has the bytes")
+        return _dlpack.show(self._raw(), self.dtype, stream=stream, **options)
 
 
 @dataclass(frozen=True)
@@ -183,16 +203,46 @@ class Opaque:
         if size.value > buffer.nbytes:
             raise wrong(f"an opaque layout of {self.dtype} {shown(list(shape))} needs {size.value} "
                         f"bytes, the buffer has {buffer.nbytes}")
+        object.__setattr__(self, "buffer", buffer)
         object.__setattr__(self, "shape", shape)
 
 
 Array = Union["np.ndarray[Any, Any]", View, Opaque]
+#: What functions take: these, and arrays of other packages that show themselves by __dlpack__.
+AnyArray = Union[Array, SupportsDLPack]
+
+
+def array_of(what: str, value: object) -> Array:
+    """An argument as an array of this package. An object with __dlpack__ becomes one over the same
+    memory, which keeps that memory alive; other objects are a SinterError."""
+    if isinstance(value, (np.ndarray, View, Opaque)):
+        return value
+    if not hasattr(type(value), "__dlpack__"):
+        raise wrong(f"{what} an array or a view, not {type(value).__name__}")
+    try:
+        seen = _dlpack.see(value)
+    except Exception as error:  # the other package's, of any kind
+        raise wrong(f"{what} an array, but {type(value).__name__} has none to show: {error}"
+                    ) from None
+    plain = dense(seen.shape)
+    # Strides of dims of one element mean nothing.
+    steps = plain if seen.strides is None else tuple(
+        step if n > 1 else other for n, step, other in zip(seen.shape, seen.strides, plain))
+    made = View(seen.buffer, seen.dtype, seen.shape, steps)
+    return made if numpy_type(seen.dtype) is None else made.numpy()
+
+
+def memory_of(array: Array) -> "np.ndarray[Any, Any]":
+    """The array in whose memory the elements lie."""
+    return array if isinstance(array, np.ndarray) else array.buffer
 
 
 def _array(value: object) -> "np.ndarray[Any, Any]":
-    if not isinstance(value, np.ndarray):
+    """The array under a view."""
+    if isinstance(value, (View, Opaque)):
         raise wrong(f"a view is over an array, not {type(value).__name__}")
-    return value
+    found = array_of("a view is over", value)
+    return found if isinstance(found, np.ndarray) else found._raw()  # type: ignore[union-attr]
 
 
 def _sizes(what: str, values: object) -> tuple[int, ...]:
@@ -209,7 +259,7 @@ def _bytes(dtype: str, shape: Sequence[int], steps: Sequence[int]) -> int:
     return -(-elements * bits(dtype) // 8)
 
 
-def view(buffer: "np.ndarray[Any, Any]", dtype: str, shape: Optional[Sequence[int]] = None,
+def view(buffer: "Union[np.ndarray[Any, Any], SupportsDLPack]", dtype: str, shape: Optional[Sequence[int]] = None,
          strides: Optional[Sequence[int]] = None) -> View:
     """Elements of a data type over an array's memory: codes of 8-bit floats in an array of uint8,
     codes of 4 bits packed two in a byte, the lower half first.
@@ -220,8 +270,8 @@ def view(buffer: "np.ndarray[Any, Any]", dtype: str, shape: Optional[Sequence[in
 
     A SinterError if the buffer is not C-contiguous or too small for the elements.
     """
+    buffer = _array(buffer)
     if shape is None:
-        buffer = _array(buffer)
         if buffer.itemsize * 8 != bits(dtype):
             raise wrong(f"a view of {buffer.dtype.name} as {dtype} needs a shape: elements have "
                         f"{8 * buffer.itemsize} and {bits(dtype)} bits")

@@ -3,14 +3,12 @@ import threading
 from collections.abc import Mapping
 from ctypes import POINTER, byref, c_int64, c_size_t, c_void_p
 from dataclasses import dataclass
-from typing import Optional
-
-import numpy as np
+from typing import Any, Optional
 
 from . import _abi
 from ._abi import LogicalTensor
 from ._library import Handle, call
-from .arrays import Array, bits
+from .arrays import Array, Opaque, View, bits
 from .partition import by_id, check_arrays, pairs_of, ports_of, text_of
 from .runtime import Constants, Engine, Stream, stream_of
 from .tensors import (Bound, Tensor, TensorKey, as_wanted, bind, from_logical, new_array,
@@ -90,7 +88,8 @@ class CompiledGraph(Handle):
     def bind(self, arrays: Mapping[TensorKey, object]) -> None:
         """Binds arrays to tensors of the graph, by tensor or by its id, until others are bound.
 
-        An input may be an array, a view or, if it has one element, a Python number. Every output
+        An input may be an array, a view, an object with __dlpack__ such as a tensor of torch, or, if
+        it has one element, a Python number. Every output
         must be bound for execute, except that of a pair (inplace), which is else written into
         the buffer of its input. Tensors between partitions may be bound too, to see what is in
         them.
@@ -118,7 +117,7 @@ class CompiledGraph(Handle):
         """A tensor that is written, as bind needs it. Its dims matter where bytes stand for codes
         narrower than a byte: only then must those of the inputs fit together already."""
         port = self._outputs.get(number)
-        if port is None or isinstance(value, np.ndarray) and bits(port.dtype) < 8:
+        if port is None or bits(port.dtype) < 8 and not isinstance(value, (View, Opaque)):
             return self.query(number)
         return port
 
@@ -138,9 +137,9 @@ class CompiledGraph(Handle):
             call("compiled_graph_execute", self, stream)
 
     def __call__(self, arrays: Optional[Mapping[TensorKey, object]] = None,
-                 stream: Optional[Stream] = None) -> tuple[Array, ...]:
-        """Binds arrays, executes, and returns the arrays of the outputs, in the order of outputs.
-        Outputs that are not bound get new arrays for this call alone, so none of them is written
+                 stream: Optional[Stream] = None) -> tuple[Any, ...]:
+        """Binds arrays, executes, and returns the arrays of the outputs, in the order of outputs:
+        those that the caller has bound, as they were given. Outputs that are not bound get new arrays for this call alone, so none of them is written
         into an input."""
         with self._lock:
             given = by_id({} if arrays is None else arrays, (*self.inputs, *self.outputs), "graph")
@@ -150,7 +149,7 @@ class CompiledGraph(Handle):
                 for number in missing:
                     self.bind({number: new_array(self.query(number))})
                 self.execute(stream)
-                return tuple(self._bound[port.id].array for port in self.outputs)
+                return tuple(self._bound[port.id].given for port in self.outputs)
             finally:
                 for number in missing:
                     if number in self._bound:

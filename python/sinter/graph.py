@@ -8,13 +8,11 @@ from ctypes import byref, c_float, c_int64, c_size_t, c_uint64, c_void_p
 from dataclasses import replace
 from typing import Any, Optional, Union
 
-import numpy as np
-
 from . import _abi
 from ._abi import LogicalTensor
 from ._library import (MOST_U64, Handle, call, fail, flag, instance, integer, items, lib, names,
                        parse, shown, text, word, wrong)
-from .arrays import Array, Opaque, View, dense
+from .arrays import AnyArray, Array, array_of, dense
 from .compiled_graph import CompiledGraph
 from .partition import Partition
 from .runtime import Engine, engine_of, fpmath
@@ -57,7 +55,7 @@ class Graph(Handle):
 
     def tensor(self, dtype: str, shape: Optional[Shape] = None, *,
                strides: Optional[Sequence[Optional[int]]] = None, property: str = "variable",
-               id: Optional[int] = None) -> Tensor:
+               id: Optional[int] = None, any_layout: bool = False) -> Tensor:
         """A tensor of this graph, for the inputs and outputs of ops.
 
         dtype     name of its data type, such as "f32", "bf16", "s4" (sinter.data_types)
@@ -68,6 +66,8 @@ class Graph(Handle):
         property  "variable"; "constant": the data does not change between executes; "host_scalar":
                   one element
         id        its number; None: the next one that is free
+        any_layout  compile chooses the layout: what is compiled tells it (query), and sinter.packed
+                    copies an array to it
         """
         number = integer("a tensor's id", self._next_tensor if id is None else id, 0, MOST_U64)
         lists = [None if values is None else tuple(
@@ -75,7 +75,10 @@ class Graph(Handle):
             for i, value in enumerate(items(f"tensor {number}: a list of {what}s", values)))
             for what, values in (("dim", shape), ("stride", strides))]
         dims, steps = lists
-        if steps is None and dims is not None and None not in dims:
+        if flag("any_layout", any_layout):
+            if steps is not None:
+                raise wrong(f"tensor {number} has strides and any layout")
+        elif steps is None and dims is not None and None not in dims:
             steps = dense(dims)  # type: ignore[arg-type]
         made = Tensor(number, dtype, dims, steps, property)
         to_logical(made)
@@ -91,7 +94,7 @@ class Graph(Handle):
         """A tensor of one element that each execute is given, as an array or as a number."""
         return self.tensor(dtype, [1], property="host_scalar")
 
-    def constant(self, array: Array, *, any_layout: bool = False) -> Tensor:
+    def constant(self, array: AnyArray, *, any_layout: bool = False) -> Tensor:
         """A tensor with the data type, dims and strides of an array or a view, whose data does not
         change between executes, so that the library may keep it in another layout. What is
         compiled from the graph keeps the array and binds it by itself.
@@ -99,8 +102,7 @@ class Graph(Handle):
         any_layout  compile chooses the layout of weights: what is compiled has a packed copy then,
                     and the library makes none. Without one the array must be dense.
         """
-        if not isinstance(array, (np.ndarray, View, Opaque)):
-            raise wrong(f"a constant is an array or a view, not {type(array).__name__}")
+        array = array_of("a constant is", array)
         made = tensor_of(array, self._next_tensor, "constant")
         if flag("any_layout", any_layout) and made.layout_id is None:
             made = replace(made, strides=None)
@@ -212,12 +214,11 @@ class Graph(Handle):
             made = replace(made, strides=None, layout_id=row.get("layout_id", 0))
             to_logical(made)
             return made
-        if shape is None or not strides or None in known(strides) or row.get(
-                "layout_type") == "any":
+        any_layout = row.get("layout_type") == "any"
+        if shape is None or not strides or None in known(strides) or any_layout:
             strides = None
-        made = self.tensor(row["dtype"], shape, strides=strides, id=row["id"],
-                           property=row.get("property_type", "variable"))
-        return replace(made, strides=None) if row.get("layout_type") == "any" else made
+        return self.tensor(row["dtype"], shape, strides=strides, id=row["id"],
+                           property=row.get("property_type", "variable"), any_layout=any_layout)
 
     def to_json(self) -> str:
         """The finalized graph, with all that was inferred, as JSON that graph_runner loads."""

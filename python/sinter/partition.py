@@ -1,12 +1,12 @@
 """Partitions, compiled partitions, and executes of them."""
 import ctypes
 from collections.abc import Iterable, Mapping, Sequence
-from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_size_t, c_uint64, c_void_p
 from typing import Any, Optional
 
 from . import _abi
 from ._abi import LogicalTensor
-from ._library import Handle, call, instance, items, name_of, wrong
+from ._library import Handle, SinterError, call, instance, items, name_of, wrong
 from .arrays import Array
 from .runtime import Constants, Engine, Stream, fpmath, stream_of
 from .tensors import (Bound, Tensor, TensorKey, as_wanted, bind, from_logical, new_array, tensor_id,
@@ -181,7 +181,8 @@ class CompiledPartition(Handle):
     def bind(self, arrays: Mapping[TensorKey, object]) -> "Execution":
         """Ties arrays to the ports, for many executes.
 
-        arrays  an array or a view for each port, by tensor or by its id; see Graph for what fits.
+        arrays  an array, a view or an object with __dlpack__, such as a tensor of torch, for each
+                port, by tensor or by its id; see Graph for what fits.
                 Constants that the graph holds, and outputs, may be missing: outputs get new arrays.
                 A Python number stands for an input of one element.
 
@@ -192,7 +193,7 @@ class CompiledPartition(Handle):
         return Execution(self, {**self._constants, **given})
 
     def __call__(self, arrays: Mapping[TensorKey, object],
-                 stream: Optional[Stream] = None) -> tuple[Array, ...]:
+                 stream: Optional[Stream] = None) -> tuple[Any, ...]:
         """Binds arrays, executes once, and returns the arrays of the outputs in the order of
         outputs."""
         execution = self.bind(arrays)
@@ -212,8 +213,6 @@ class Execution:
         missing = [port for port in compiled.outputs if port.id not in arrays]
         made = {port.id: new_array(port) for port in (self._inferred(missing) if missing else ())}
         self._outputs = self._take(compiled.outputs, {**arrays, **made}, True)
-        #: The arrays of the outputs, in the order of the compiled partition's outputs.
-        self.outputs = tuple(bound.array for bound in self._bound[len(compiled.inputs):])
 
     def _take(self, ports: Sequence[Tensor], arrays: Mapping[int, object],
               output: bool) -> "ctypes.Array[c_void_p]":
@@ -228,10 +227,8 @@ class Execution:
             pointer = c_void_p()
             call("tensor_create", byref(pointer), self._compiled._engine, byref(lt), bound.address,
                  bound.n_bytes)
+            self._hold(len(self._tensors), port, bound)
             self._tensors.append(Handle("tensor", pointer))
-            self._bound.append(bound)
-            if port.property == "constant":
-                self._compiled._held.hold(port.id, bound.array)
             pointers[i] = pointer.value
         return pointers
 
@@ -243,6 +240,42 @@ class Execution:
              count, ports)
         ids = {port.id for port in wanted}
         return [from_logical(port) for port in ports if port.id in ids]
+
+    @property
+    def outputs(self) -> tuple[Any, ...]:
+        """The arrays of the outputs, in the order of the compiled partition's outputs: those that
+        the caller has given, as they are, and new ones."""
+        return tuple(bound.given for bound in self._bound[len(self._inputs):])
+
+    def bind(self, arrays: Mapping[TensorKey, object]) -> None:
+        """Gives some ports other arrays, of the same data type and number of dims, from the next
+        run on: more tokens of a cache, another row. Where dims of inputs change, so must those of
+        the outputs that follow from them.
+
+        A SinterError if an array does not fit; what that port had then stays bound.
+        """
+        ports = (*self._compiled.inputs, *self._compiled.outputs)
+        given = by_id(arrays, ports, "partition")
+        for i, port in enumerate(ports):
+            if port.id in given:
+                bound, before = bind(port, given[port.id], i >= len(self._inputs)), self._bound[i]
+                tensor, n = self._tensors[i], len(bound.shape)
+                try:
+                    # The bytes are told last: the new memory may be too small for the old dims.
+                    call("tensor_set_data", tensor, bound.address, _abi.BYTES_TRUSTED)
+                    if (bound.shape, bound.strides) != (before.shape, before.strides):
+                        call("tensor_set_dims", tensor, n, (c_int64 * n)(*bound.shape),
+                             (c_int64 * n)(*(bound.strides or ())))
+                    call("tensor_set_data", tensor, bound.address, bound.n_bytes)
+                except SinterError:
+                    call("tensor_set_data", tensor, before.address, before.n_bytes)
+                    raise
+                self._hold(i, port, bound)
+
+    def _hold(self, i: int, port: Tensor, bound: Bound) -> None:
+        self._bound[i:i + 1] = [bound]
+        if port.property == "constant":
+            self._compiled._held.hold(port.id, bound.array)
 
     def scratch_bytes(self, stream: Optional[Stream] = None) -> int:
         """Bytes of scratch memory that an execute needs."""

@@ -6,12 +6,10 @@ from ctypes import byref, c_int, c_void_p
 from dataclasses import dataclass
 from typing import Optional
 
-import numpy as np
-
 from . import _abi
 from ._library import (MOST_INT, MOST_SIZE, Handle, call, flag, instance, integer, lib, name_of,
-                       parse, wrong)
-from .arrays import Array, Opaque, View
+                       parse)
+from .arrays import AnyArray, Array, array_of, memory_of
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ class Engine(Handle):
         """The most bytes of copies that are kept. 0: no copies."""
         call("engine_set_constant_cache_budget", self, integer("a budget", n_bytes, 0, MOST_SIZE))
 
-    def invalidate(self, array: Array) -> None:
+    def invalidate(self, array: AnyArray) -> None:
         """See sinter.invalidate."""
         invalidate(array, self)
 
@@ -88,18 +86,16 @@ def constant_cache(engine: Optional[Engine] = None) -> ConstantCacheStats:
     return ConstantCacheStats(**{name: getattr(stats, name) for name in fields})
 
 
-def invalidate(array: Array, engine: Optional[Engine] = None) -> None:
+def invalidate(array: AnyArray, engine: Optional[Engine] = None) -> None:
     """Forgets the engine's copies of an array that was bound as a constant. Call it after writing
     to such an array; otherwise executes may use what was there before. An array that the package
     lets go of is invalidated by itself. Thread-safe."""
-    if not isinstance(array, (np.ndarray, View, Opaque)):
-        raise wrong(f"an array or a view is invalidated, not {type(array).__name__}")
-    _invalidate(memory_of(array), engine_of(engine))
+    _invalidate(_extent(array_of("invalidate takes", array)), engine_of(engine))
 
 
-def memory_of(array: Array) -> tuple[int, int]:
+def _extent(array: Array) -> tuple[int, int]:
     """The address and the bytes of the memory in which an array's elements lie."""
-    memory = array if isinstance(array, np.ndarray) else array.buffer
+    memory = memory_of(array)
     low = high = memory.ctypes.data
     for n, step in zip(memory.shape, memory.strides):
         low += min(0, (n - 1) * step)
@@ -175,7 +171,7 @@ class Constants:
         weakref.finalize(self, _forget, self.held, engine).atexit = False
 
     def hold(self, number: int, array: Array) -> None:
-        before, memory = self.held.get(number), memory_of(array)
+        before, memory = self.held.get(number), _extent(array)
         if before is not None and before[1] != memory:
             _invalidate(before[1], self.engine)
         self.held[number] = array, memory

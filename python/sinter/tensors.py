@@ -11,7 +11,8 @@ from . import _abi
 from ._abi import LogicalTensor
 from ._library import (MOST_U64, Handle, SinterError, call, fail, flag, integer, items, name_of,
                        parse, shown, word, word_of, wrong)
-from .arrays import Array, Opaque, View, bits, data_type_of, dense, empty, numpy_type, view
+from .arrays import (AnyArray, Array, Opaque, View, array_of, bits, data_type_of, dense, empty,
+                     memory_of, numpy_type, view)
 
 
 @dataclass(frozen=True)
@@ -35,16 +36,32 @@ class Tensor:
 
     def for_weights(self, part: str, transpose_b: bool = False, bits: int = 0) -> "Tensor":
         """The same tensor in the layout in which MatMul reads its second operand at the speed of
-        memory. part: "codes", also for plain floats, "codes_iq4_nl" for numbers of IQ4_NL, or
-        "values" for scales, zero points and offsets; all tensors of the operand must have the
-        layout. transpose_b: MatMul's
-        attribute. bits: so many, from 1 to 6, are stored of each element of s8 or u8; 0: all. A
-        SinterError if there is no such layout for the type and the dims."""
+        memory; all tensors of the operand must have such a layout.
+
+        part         "codes", also for plain floats; "codes_iq4_nl" for numbers of IQ4_NL; "values"
+                     for scales, zero points and offsets. Of caches of attention "codes" is for K
+                     and "codes_blocks" for V; where the heads of a token are side by side,
+                     [tokens, heads, head], it is "heads_k", "heads_v" and "heads_values".
+        transpose_b  MatMul's attribute
+        bits         so many, from 1 to 6, are stored of each element of s8 or u8; 0: all
+
+        A SinterError if there is no such layout for the type and the dims."""
         lt = to_logical(replace(self, layout_id=None))
         call("logical_tensor_set_weights_layout", byref(lt),
              word("part", _abi.WEIGHTS_PARTS, part), integer("bits", bits, 0, 8),
              flag("transpose_b", transpose_b))
         return from_logical(lt)
+
+    def empty(self) -> Array:
+        """An array for it, not initialised, in its layout: as sinter.empty makes it, or an Opaque.
+        All dims must be known; strides that are not are dense ones."""
+        shape = self.shape
+        if shape is None or None in shape:
+            raise wrong(f"tensor {self.id} has dims that are not known")
+        if self.layout_id is not None:
+            return _room(self)
+        steps = self.strides if self.strides and None not in self.strides else None
+        return empty(self.dtype, shape, steps)  # type: ignore[arg-type]
 
 
 TensorKey = Union[Tensor, int]
@@ -140,19 +157,16 @@ def _room(tensor: Tensor) -> Opaque:
 
 def new_array(port: Tensor) -> Array:
     """An array for an output whose dims must be known."""
-    shape = port.shape
-    if shape is None or None in shape:
+    if port.shape is None or None in port.shape:
         raise wrong(f"output tensor {port.id}: its dims follow from inputs that are not bound")
-    if port.layout_id is not None:
-        return _room(port)
-    steps = port.strides if port.strides and None not in port.strides else None
-    return empty(port.dtype, shape, steps)  # type: ignore[arg-type]
+    return port.empty()
 
 
 @dataclass
 class Bound:
     """An array at a port: what the library is told, and what keeps the memory alive."""
     array: Array
+    given: Any  # what the caller has for it: the array, or an object that shows it by DLPack
     shape: tuple[int, ...]
     strides: Optional[tuple[int, ...]]  # None: an opaque layout
     address: int
@@ -205,17 +219,14 @@ def bind(port: Tensor, value: object, output: bool) -> Bound:
     """Checks what the library cannot see in a pointer: the data type, byte order, whether strides
     are whole elements, whether an output may be written. Dims and strides are the library's to
     check."""
-    side = "output" if output else "input"
+    side, given = "output" if output else "input", value
     if isinstance(value, (bool, int, float, np.generic)) and not output:
         value = _scalar(side, port, value)
-    if isinstance(value, np.ndarray):
-        if port.layout_id is None and _is_bytes_of(value, port):
-            assert port.shape is not None
-            known = port.strides if port.strides and None not in port.strides else None
-            value = view(value, port.dtype, port.shape, known)  # type: ignore[arg-type]
-    elif not isinstance(value, (View, Opaque)):
-        raise wrong(f"{side} tensor {port.id} takes an array or a view, not "
-                    f"{type(value).__name__}")
+    value = array_of(f"{side} tensor {port.id} takes", value)
+    if isinstance(value, np.ndarray) and port.layout_id is None and _is_bytes_of(value, port):
+        assert port.shape is not None
+        known = port.strides if port.strides and None not in port.strides else None
+        value = view(value, port.dtype, port.shape, known)  # type: ignore[arg-type]
     try:
         tensor = tensor_of(value, port.id, port.property)
     except SinterError as error:
@@ -229,7 +240,7 @@ def bind(port: Tensor, value: object, output: bool) -> Bound:
                     f"{'strides' if port.layout_id is None else 'an opaque layout'}, the array "
                     f"{'strides' if tensor.layout_id is None else 'an opaque layout'}"
                     + (" of another id" if None not in (tensor.layout_id, port.layout_id) else ""))
-    memory = value.buffer if isinstance(value, (View, Opaque)) else value
+    memory = memory_of(value)
     if output and not memory.flags.writeable:
         raise wrong(f"output tensor {port.id} is bound to an array that is read-only")
     shape: Any = tensor.shape
@@ -237,56 +248,60 @@ def bind(port: Tensor, value: object, output: bool) -> Bound:
     n_bytes = memory.nbytes
     if isinstance(value, np.ndarray) and value.size:
         n_bytes = value.itemsize * (1 + sum((n - 1) * step for n, step in zip(shape, steps)))
-    return Bound(value, shape, steps, memory.ctypes.data, n_bytes)
+    return Bound(value, given, shape, steps, memory.ctypes.data, n_bytes)
 
 
 # ---- opaque layouts ------------------------------------------------------------------------------
 
-def _over(array: Array, kind: str = "variable") -> Handle:
+def _over(array: Array) -> Handle:
     """The library's tensor over an array."""
-    if not isinstance(array, (np.ndarray, View, Opaque)):
-        raise wrong(f"reorder takes arrays and views, not {type(array).__name__}")
-    lt, pointer = to_logical(tensor_of(array, 0, kind)), c_void_p()
-    memory = array if isinstance(array, np.ndarray) else array.buffer
+    lt, pointer = to_logical(tensor_of(array, 0, "variable")), c_void_p()
+    memory = memory_of(array)
     call("tensor_create", byref(pointer), None, byref(lt), memory.ctypes.data,
          _abi.BYTES_TRUSTED if isinstance(array, np.ndarray) else memory.nbytes)
     return Handle("tensor", pointer)
 
 
-def reorder(source: Array, target: Array) -> None:
+def reorder(source: AnyArray, target: AnyArray) -> None:
     """Copies all elements, of which one side has an opaque layout and the other one strides; data
     type and shape are the same. 16 columns (the dim that is not K) from a multiple of 16 on lie
     together in an opaque layout. Other Python threads run meanwhile.
 
     A SinterError if they do not fit together, or if the target is read-only.
     """
-    tensors = _over(source), _over(target)
-    if not (target if isinstance(target, np.ndarray) else target.buffer).flags.writeable:
+    source, target = array_of("reorder takes", source), array_of("reorder takes", target)
+    if not memory_of(target).flags.writeable:
         raise wrong("the target of a reorder is read-only")
-    call("reorder", *tensors)
+    call("reorder", _over(source), _over(target))
 
 
-def weights(array: Array, part: str, transpose_b: bool = False, bits: int = 0) -> Opaque:
+def weights(array: AnyArray, part: str, transpose_b: bool = False, bits: int = 0) -> Opaque:
     """A copy of an array or a view in the layout in which MatMul reads its second operand at the
     speed of memory; see Tensor.for_weights. An engine keeps the copy alone."""
-    if not isinstance(array, (np.ndarray, View)):
-        raise wrong(f"weights are an array or a view, not {type(array).__name__}")
+    array = _with_strides("weights are", array)
     copy = _room(tensor_of(array, 0, "variable").for_weights(part, transpose_b, bits))
     reorder(array, copy)
     return copy
 
 
-def packed(array: Array, port: Tensor) -> Opaque:
+def packed(array: AnyArray, port: Tensor) -> Opaque:
     """A copy of an array or a view in the opaque layout of a port: what compile has chosen for a
     tensor of layout any, or Tensor.for_weights."""
-    if not isinstance(array, (np.ndarray, View)):
-        raise wrong(f"an array or a view is packed, not {type(array).__name__}")
+    array = _with_strides("what is packed is", array)
     if port.layout_id is None:
         raise wrong(f"tensor {port.id} has no opaque layout")
     own = tensor_of(array, port.id, "variable")
     copy = _room(replace(own, strides=None, layout_id=port.layout_id))
     reorder(array, copy)
     return copy
+
+
+def _with_strides(what: str, array: AnyArray) -> Array:
+    """An array that has no opaque layout yet."""
+    found = array_of(what, array)
+    if isinstance(found, Opaque):
+        raise wrong(f"{what} an array or a view, not Opaque")
+    return found
 
 
 def as_wanted(constants: Mapping[int, Array], ports: Iterable[Tensor]) -> dict[int, Array]:

@@ -146,7 +146,7 @@ class Layouts(python_case.Case):
             sinter.reorder(codes, self.scales)
         with self.fails("invalid_arguments", "the other one strides"):
             sinter.reorder(codes, codes)
-        with self.fails("invalid_arguments", "arrays and views"):
+        with self.fails("invalid_arguments", "reorder takes an array or a view, not int"):
             sinter.reorder(codes, 5)
         with self.fails("invalid_arguments", "an array or a view"):
             sinter.weights([1, 2], "codes")

@@ -248,11 +248,11 @@ class Loading(python_case.Case):
         if not said.startswith("runtime_error"):
             self.skipTest("the system's loader finds a libsinter.so")
         for place in ("SINTER_LIBRARY", os.path.join("sinter", "libsinter.so"),
-                      "beside the package", "libsinter.so.0", "by the system's loader"):
+                      "in the package", "libsinter.so.0", "by the system's loader"):
             self.assertIn(place, said)
         said = self.python(program, "none/libsinter.so").stdout
         self.assertIn("none/libsinter.so (named by SINTER_LIBRARY)", said)
-        self.assertNotIn("beside", said)
+        self.assertNotIn("in the package", said)
         with tempfile.NamedTemporaryFile(suffix=".so") as file:
             self.assertIn(file.name, self.python(program, file.name).stdout)
         other = self.python(program, "libm.so.6").stdout
