@@ -156,8 +156,9 @@ class View:
 
     def _as(self, dtype: "np.dtype[Any]") -> "np.ndarray[Any, Any]":
         steps = [stride * dtype.itemsize for stride in self.strides]
-        return np.ndarray(self.shape, dtype, self.buffer.data if self.buffer.size else None, 0,
-                          steps)
+        # As bytes: types of ml_dtypes have no buffer protocol.
+        memory = self.buffer.reshape(-1).view(np.uint8) if self.buffer.size else None
+        return np.ndarray(self.shape, dtype, memory, 0, steps)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return _dlpack.CPU, 0

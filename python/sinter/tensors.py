@@ -55,7 +55,7 @@ class Tensor:
     def empty(self) -> Array:
         """An array for it, not initialised, in its layout: as sinter.empty makes it, or an Opaque.
         All dims must be known; strides that are not are dense ones."""
-        shape = self.shape
+        shape = from_logical(to_logical(self)).shape
         if shape is None or None in shape:
             raise wrong(f"tensor {self.id} has dims that are not known")
         if self.layout_id is not None:

@@ -13,7 +13,13 @@ import scratch_venv
 
 
 def enter():
-    """Runs the test again where NumPy and ml_dtypes are; it is skipped where they cannot be had."""
+    """Runs the test again where NumPy and ml_dtypes are; it is skipped where they cannot be had. It
+    stays in the interpreter that SINTER_PYTHON names, which has them and may have torch."""
+    named = os.environ.get("SINTER_PYTHON")
+    if named and named != "this":
+        os.execve(named, [named, "-B", *sys.argv], os.environ | {"SINTER_PYTHON": "this"})
+    if named:
+        return
     python, why = scratch_venv.make(FOLDER, PACKAGES)
     if not python:
         print("not tested:", why)

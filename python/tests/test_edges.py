@@ -127,6 +127,12 @@ class Layouts(python_case.Case):
                 made.for_weights("codes")
         with self.fails("invalid_arguments", "part"):
             tensor.for_weights("code")
+        made = tensor.for_weights("codes").empty()
+        self.assertEqual((made.layout_id, made.buffer.size),
+                         (tensor.for_weights("codes").layout_id, 512))
+        self.assertEqual(sinter.Tensor(4, "s8", (32, 16)).empty().strides, (16, 1))
+        with self.fails("invalid_arguments", "not known"):
+            sinter.Tensor(4, "s8", (None, 16)).empty()
         for layout, words in ((0, "0 is no id"), (99, "99 is no id"), (BIG, "layout_id"),
                               (2**64, "layout_id"), (1.5, "layout_id")):
             with self.fails("invalid_arguments", words):
@@ -193,6 +199,45 @@ class Layouts(python_case.Case):
                 self.assertTrue((made.buffer == one.buffer).all())
             with self.fails("invalid_arguments", "no opaque layout"):
                 sinter.packed(array, x)
+
+    def test_layout_any_of_an_input(self):
+        """Weights that the graph does not hold: compile tells the layout, and packed makes it."""
+        graph = sinter.Graph()
+        ports = [graph.tensor(dtype, one.shape, property="constant", any_layout=True)
+                 for dtype, one in (("s4", self.packed), ("f32", self.scales))]
+        x = graph.input("f32", [None, self.K])
+        w = graph.op("DynamicDequantize", ports, "f32", qtype="per_group",
+                     group_shape=[1, self.GROUP])
+        graph.op("MatMul", [x, w], transpose_b=True)
+        compiled = graph.compile()
+        given = {x: self.x}
+        for port, array in zip(ports, (self.packed, self.scales)):
+            chosen = compiled.query(port)
+            given[port] = array if chosen.layout_id is None else sinter.packed(array, chosen)
+        self.near(compiled(given)[0], self.wanted(), 1e-3)
+        with self.fails("invalid_arguments", "strides and any layout"):
+            graph.tensor("f32", [2], strides=[1], any_layout=True)
+
+    def test_caches(self):
+        """K and V of attention whose heads lie side by side: the first tokens of a cache are
+        written, and come back."""
+        tokens, heads, head = 64, 2, 32
+        rng = np.random.default_rng(4)
+        for part, dtype, dims in (("heads_k", np.int8, (tokens, heads, head)),
+                                  ("heads_v", np.int8, (tokens, heads, head)),
+                                  ("heads_values", np.float32, (tokens, heads, 1))):
+            name = sinter.data_type_of(dtype)
+            cache = sinter.Tensor(0, name, dims).for_weights(part).empty()
+            cache.buffer[:] = 0
+            some = rng.integers(-128, 128, (48, *dims[1:])).astype(dtype)
+            sinter.reorder(some, cache)
+            back = np.ones_like(some)
+            sinter.reorder(cache, back)
+            np.testing.assert_array_equal(back, some)
+        whole = rng.integers(-128, 128, (256, 16)).astype(np.int8)
+        back = np.zeros_like(whole)
+        sinter.reorder(sinter.weights(whole, "codes_blocks"), back)
+        np.testing.assert_array_equal(back, whole)
 
     def test_reorder_op(self):
         """Reorder in a graph packs and unpacks; an output in tiles gets an array of its own."""
@@ -402,6 +447,16 @@ class Errors(python_case.Case):
             "dtype": lambda v: open_graph.input(v, [2]),
             "shape": lambda v: open_graph.input("f32", v),
             "strides": lambda v: open_graph.input("f32", [2, 3], strides=v),
+            "any layout": lambda v: open_graph.tensor("f32", [2, 3], any_layout=v),
+            "strides and any": lambda v: open_graph.tensor("f32", [2], strides=v, any_layout=True),
+            "part": lambda v: sinter.Tensor(0, "s8", (16, 16)).for_weights(v),
+            "Tensor empty": lambda v: sinter.Tensor(0, "f32", v).empty(),
+            "weights": lambda v: sinter.weights(v, "codes"),
+            "packed": lambda v: sinter.packed(v, a), "reorder": lambda v: sinter.reorder(good, v),
+            "Sequence": sinter.Sequence, "append": sinter.Sequence().append,
+            "Sequence engine": lambda v: sinter.Sequence(engine=v),
+            "Sequence run": sinter.Sequence().run, "other array": lambda v: execution.bind({x: v}),
+            "other arrays": execution.bind,
             "property": lambda v: open_graph.tensor("f32", [2], property=v),
             "id": lambda v: sinter.Graph().tensor("f32", [2], id=v),
             "scalar": open_graph.scalar, "constant": open_graph.constant,

@@ -3,6 +3,7 @@
 float64, whole and partition by partition, with dims that stay open, in each mode.
 
 test_run.py, with SINTER_LIBRARY"""
+import gc
 import unittest
 
 import python_case
@@ -252,6 +253,94 @@ class Partitions(python_case.Case):
         self.assertEqual(compiled.outputs[0].shape, (3, 4))
         with self.fails("invalid_arguments", "compiled for 3"):
             compiled({x: np.zeros((2, 4), np.float32)})
+
+
+class Sequences(python_case.Case):
+    def layer(self, rng):
+        """A norm from x to y, and a product with int4 weights from a to z, compiled alone."""
+        codes, scales, w = int4_weights(rng)
+        graph = sinter.Graph()
+        x = graph.input("f32", [None, K])
+        gamma = rng.random(K).astype(np.float32)
+        y = graph.op("RMSNorm", [x, graph.constant(gamma)], epsilon=1e-5)
+        other, a = product("strict", codes, scales)
+        parts = [partition.compile() for g in (graph, other) for partition in g.partitions()]
+        return (x, y, a, parts[1].outputs[0]), parts, gamma, w
+
+    def test_runs_in_order(self):
+        """Bits of executes one by one; other rows and dims between runs; arrays stay alive."""
+        rng = np.random.default_rng(6)
+        (x, y, a, z), parts, gamma, w = self.layer(rng)
+        first, last = np.zeros((1, K), np.float32), np.zeros((1, N), np.float32)
+        between = np.zeros((1, K), np.float32)
+        norm, product = parts[0].bind({x: first, y: between}), parts[1].bind({a: between, z: last})
+        sequence = sinter.Sequence([norm])
+        sequence.append(product)
+        del norm, product
+        gc.collect()
+        rows = normal(rng, 1, K)
+        for _ in range(3):
+            first[:] = rows
+            sequence.run()
+            (alone,) = parts[1]({a: parts[0]({x: rows})[0]})
+            np.testing.assert_array_equal(last, alone)
+            rows = normal(rng, 1, K)
+        sinter.Sequence().run()
+
+        norm, product = parts[0].bind({x: first, y: between}), parts[1].bind({a: between, z: last})
+        sequence = sinter.Sequence((norm, product, norm))
+        for count in (5, 1, 70, 2):
+            rows = normal(rng, count, K)
+            normed, out = (np.zeros((count, n), np.float32) for n in (K, N))
+            norm.bind({x: rows, y: normed})
+            product.bind({a: normed})
+            with self.fails("invalid_shape", "element 1"):
+                sequence.run(sinter.Stream(2))
+            product.bind({z.id: out})
+            sequence.run(sinter.Stream(2))
+            self.assertIs(product.outputs[0], out)
+            exact = rows.astype(np.float64)
+            exact = exact / np.sqrt((exact**2).mean(1, keepdims=True) + 1e-5) * gamma @ w.T
+            self.near(out, exact, 1e-5 * np.abs(exact).max())
+
+    def test_wrong(self):
+        (x, y, _, _), parts, _, _ = self.layer(np.random.default_rng(7))
+        rows = np.zeros((2, K), np.float32)
+        norm = parts[0].bind({x: rows, y: np.ones((2, K), np.float32)})
+        for wrong, status, words in (
+                ({x: np.zeros((2, K))}, "invalid_data_type", "input tensor 0 is f32"),
+                ({x: np.zeros(K, np.float32)}, "invalid_arguments", "2 dims, not 1"),
+                ({99: rows}, "invalid_arguments", "tensor 99 is no port of the partition"),
+                ({y: 2.0}, "invalid_arguments", "takes an array or a view")):
+            with self.fails(status, words):
+                norm.bind(wrong)
+        norm.run()
+        self.assertFalse(norm.outputs[0].any())
+        with self.fails("invalid_arguments", "sinter.Execution, not Engine"):
+            sinter.Sequence([sinter.Engine()])
+
+    def test_tiles(self):
+        """An input in tiles is bound anew only with the same dims."""
+        rng = np.random.default_rng(8)
+        w = [rng.integers(-8, 8, (32, 64)).astype(np.int8) for _ in range(2)]
+        tiles = [sinter.weights(one, "codes") for one in w]
+        graph = sinter.Graph()
+        x, codes = graph.input("f32", [1, 32]), sinter.Tensor(
+            7, "s8", (32, 64), layout_id=tiles[0].layout_id)
+        scales = graph.constant(sinter.weights(np.ones((1, 64), np.float32), "values"))
+        graph.op("MatMul", [x, graph.op("DynamicDequantize", [codes, scales], "f32",
+                                        qtype="per_group", group_shape=[32, 1])])
+        (partition,) = graph.partitions()
+        rows = rng.integers(-8, 8, (1, 32)).astype(np.float32)
+        execution = partition.compile().bind({x: rows, 7: tiles[0]})
+        for i in (0, 1, 0):
+            execution.bind({7: tiles[i]})
+            execution.run()
+            np.testing.assert_array_equal(execution.outputs[0], rows @ w[i])
+        with self.fails("invalid_arguments"):
+            execution.bind({7: sinter.weights(w[0][:16], "codes")})
+        execution.run()
+        np.testing.assert_array_equal(execution.outputs[0], rows @ w[0])
 
 
 class Schemas(python_case.Case):
