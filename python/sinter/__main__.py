@@ -19,11 +19,12 @@ MODES = {"strict": 1e-5, "int8": 3e-2}
 
 def processor() -> tuple[str, list[str]]:
     """The processor's name, and those of its features that matter for kernels."""
+    said: dict[str, str] = {}
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             said = dict(re.findall(r"(?m)^(.*?)\s*: (.*)$", file.read()))
     except OSError:
-        said = {}
+        pass
     wanted = re.compile(r"avx2|fma|f16c|avx_vnni|avx512(f|bw|dq|vl|_vnni|_bf16|_fp16)|amx_\w+|"
                         r"asimd(dp|hp)?|i8mm|bf16|sve2?")
     flags = said.get("flags", said.get("Features", "")).split()
