@@ -54,8 +54,8 @@ def set_verbose(words: str) -> None:
 __all__ = [
     "AnyArray", "ArenaTensor", "Array", "Attribute", "CompiledGraph", "CompiledPartition",
     "ConstantCacheStats", "Engine", "Execution", "Graph", "OpSchema", "Opaque", "Partition",
-    "Sequence", "SinterError", "Stream", "SupportsDLPack", "Tensor", "View", "bits", "constant_cache", "cpu_isas",
-    "data_type_of", "data_types", "default_stream", "empty", "fpmath_modes", "invalidate", "isa",
-    "kernel_list", "load", "numpy_type", "op_kinds", "op_schema", "pack", "packed", "reorder",
-    "set_verbose", "unpack", "version", "view", "weights",
+    "Sequence", "SinterError", "Stream", "SupportsDLPack", "Tensor", "View", "bits",
+    "constant_cache", "cpu_isas", "data_type_of", "data_types", "default_stream", "empty",
+    "fpmath_modes", "invalidate", "isa", "kernel_list", "load", "numpy_type", "op_kinds",
+    "op_schema", "pack", "packed", "reorder", "set_verbose", "unpack", "version", "view", "weights",
 ]

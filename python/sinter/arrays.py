@@ -260,8 +260,8 @@ def _bytes(dtype: str, shape: Sequence[int], steps: Sequence[int]) -> int:
     return -(-elements * bits(dtype) // 8)
 
 
-def view(buffer: "Union[np.ndarray[Any, Any], SupportsDLPack]", dtype: str, shape: Optional[Sequence[int]] = None,
-         strides: Optional[Sequence[int]] = None) -> View:
+def view(buffer: "Union[np.ndarray[Any, Any], SupportsDLPack]", dtype: str,
+         shape: Optional[Sequence[int]] = None, strides: Optional[Sequence[int]] = None) -> View:
     """Elements of a data type over an array's memory: codes of 8-bit floats in an array of uint8,
     codes of 4 bits packed two in a byte, the lower half first.
 

@@ -88,11 +88,10 @@ class CompiledGraph(Handle):
     def bind(self, arrays: Mapping[TensorKey, object]) -> None:
         """Binds arrays to tensors of the graph, by tensor or by its id, until others are bound.
 
-        An input may be an array, a view, an object with __dlpack__ such as a tensor of torch, or, if
-        it has one element, a Python number. Every output
-        must be bound for execute, except that of a pair (inplace), which is else written into
-        the buffer of its input. Tensors between partitions may be bound too, to see what is in
-        them.
+        An input may be an array, a view, an object with __dlpack__ such as a tensor of torch, or,
+        if it has one element, a Python number. Every output must be bound for execute, except that
+        of a pair (inplace), which is else written into the buffer of its input. Tensors between
+        partitions may be bound too, to see what is in them.
 
         A SinterError if data types, dims or strides do not fit, if an output is read-only, or if a
         tensor is no port. What was bound to that tensor then stays bound.
@@ -139,8 +138,8 @@ class CompiledGraph(Handle):
     def __call__(self, arrays: Optional[Mapping[TensorKey, object]] = None,
                  stream: Optional[Stream] = None) -> tuple[Any, ...]:
         """Binds arrays, executes, and returns the arrays of the outputs, in the order of outputs:
-        those that the caller has bound, as they were given. Outputs that are not bound get new arrays for this call alone, so none of them is written
-        into an input."""
+        those that the caller has bound, as they were given. Outputs that are not bound get new
+        arrays for this call alone, so none of them is written into an input."""
         with self._lock:
             given = by_id({} if arrays is None else arrays, (*self.inputs, *self.outputs), "graph")
             self.bind(given)  # type: ignore[arg-type]

@@ -42,8 +42,8 @@ def program(lines):
     return subprocess.run(["./abi"], check=True, capture_output=True, text=True).stdout.split()
 
 
-# Functions that the package has another way for: dims, ports and attributes are told with the object
-# that has them, scalars are arrays, and graphs are written as a whole.
+# Functions that the package has another way for: dims, ports and attributes are told with the
+# object that has them, scalars are arrays, and graphs are written as a whole.
 LEFT = {"compiled_graph_bind_scalar", "compiled_graph_create", "compiled_partition_create_tensor",
         "graph_add_parts", "graph_create", "graph_get_fpmath_mode", "graph_is_finalized",
         "graph_set_fpmath_mode", "logical_tensor_init", "logical_tensor_init_unknown",

@@ -33,7 +33,8 @@ class Self(unittest.TestCase):
         done = self.run_python("-m", "sinter")
         self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
         for said in (sinter.version(), os.environ["SINTER_LIBRARY"], f"used       {sinter.isa()}",
-                     "self-test  generic, strict: right", f"self-test  {sinter.isa()}, int8: right"):
+                     "self-test  generic, strict: right",
+                     f"self-test  {sinter.isa()}, int8: right"):
             self.assertIn(said, done.stdout)
 
     def test_cap(self):
