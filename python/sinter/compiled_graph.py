@@ -11,7 +11,7 @@ from ._library import Handle, call
 from .arrays import Array, Opaque, View, bits
 from .partition import by_id, check_arrays, pairs_of, ports_of, text_of
 from .runtime import Constants, Engine, Stream, stream_of
-from .tensors import (Bound, Tensor, TensorKey, as_wanted, bind, from_logical, new_array,
+from .tensors import (Arrays, Bound, Tensor, TensorKey, as_wanted, bind, from_logical, new_array,
                       tensor_id)
 
 
@@ -46,7 +46,7 @@ class CompiledGraph(Handle):
         self.outputs = tuple(from_logical(p) for p in ports_of("compiled_graph", self, "output"))
         self._inputs = {port.id: port for port in self.inputs}
         self._outputs = {port.id: port for port in self.outputs}
-        self.bind(as_wanted(constants, self.inputs))  # type: ignore[arg-type]
+        self.bind(as_wanted(constants, self.inputs))
 
     def query(self, tensor: TensorKey) -> Tensor:
         """A port of any partition, with the dims and strides of the next execute as far as they
@@ -85,7 +85,7 @@ class CompiledGraph(Handle):
                 ArenaTensor(t.id, t.bytes, t.offset, t.first, t.last)
                 for t in (tensors[i] for i in range(count.value)))
 
-    def bind(self, arrays: Mapping[TensorKey, object]) -> None:
+    def bind(self, arrays: Arrays) -> None:
         """Binds arrays to tensors of the graph, by tensor or by its id, until others are bound.
 
         An input may be an array, a view, an object with __dlpack__ such as a tensor of torch, or,
@@ -135,14 +135,14 @@ class CompiledGraph(Handle):
         with self._lock, stream.lock:
             call("compiled_graph_execute", self, stream)
 
-    def __call__(self, arrays: Optional[Mapping[TensorKey, object]] = None,
+    def __call__(self, arrays: Optional[Arrays] = None,
                  stream: Optional[Stream] = None) -> tuple[Any, ...]:
         """Binds arrays, executes, and returns the arrays of the outputs, in the order of outputs:
         those that the caller has bound, as they were given. Outputs that are not bound get new
         arrays for this call alone, so none of them is written into an input."""
         with self._lock:
             given = by_id({} if arrays is None else arrays, (*self.inputs, *self.outputs), "graph")
-            self.bind(given)  # type: ignore[arg-type]
+            self.bind(given)
             missing = [port.id for port in self.outputs if port.id not in self._bound]
             try:
                 for number in missing:

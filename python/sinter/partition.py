@@ -9,8 +9,8 @@ from ._abi import LogicalTensor
 from ._library import Handle, SinterError, call, instance, items, name_of, wrong
 from .arrays import Array
 from .runtime import Constants, Engine, Stream, fpmath, stream_of
-from .tensors import (Bound, Tensor, TensorKey, as_wanted, bind, from_logical, new_array, tensor_id,
-                      to_logical)
+from .tensors import (Arrays, Bound, Tensor, TensorKey, as_wanted, bind, from_logical, new_array,
+                      tensor_id, to_logical)
 
 
 def text_of(name: str, handle: Any) -> str:
@@ -46,7 +46,7 @@ def check_arrays(arrays: object) -> None:
                     f"{type(arrays).__name__}")
 
 
-def by_id(arrays: Mapping[TensorKey, object], ports: Iterable[Tensor],
+def by_id(arrays: Arrays, ports: Iterable[Tensor],
           what: str) -> dict[int, object]:
     """Arrays by tensor id; each must belong to a port."""
     known = {port.id for port in ports}
@@ -178,7 +178,7 @@ class CompiledPartition(Handle):
         else the step does, and why better kernels were refused."""
         return text_of("compiled_partition_report", self)
 
-    def bind(self, arrays: Mapping[TensorKey, object]) -> "Execution":
+    def bind(self, arrays: Arrays) -> "Execution":
         """Ties arrays to the ports, for many executes.
 
         arrays  an array, a view or an object with __dlpack__, such as a tensor of torch, for each
@@ -192,7 +192,7 @@ class CompiledPartition(Handle):
         given = by_id(arrays, (*self.inputs, *self.outputs), "partition")
         return Execution(self, {**self._constants, **given})
 
-    def __call__(self, arrays: Mapping[TensorKey, object],
+    def __call__(self, arrays: Arrays,
                  stream: Optional[Stream] = None) -> tuple[Any, ...]:
         """Binds arrays, executes once, and returns the arrays of the outputs in the order of
         outputs."""
@@ -247,7 +247,7 @@ class Execution:
         the caller has given, as they are, and new ones."""
         return tuple(bound.given for bound in self._bound[len(self._inputs):])
 
-    def bind(self, arrays: Mapping[TensorKey, object]) -> None:
+    def bind(self, arrays: Arrays) -> None:
         """Gives some ports other arrays, of the same data type and number of dims, from the next
         run on: more tokens of a cache, another row. Where dims of inputs change, so must those of
         the outputs that follow from them.

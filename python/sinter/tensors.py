@@ -65,6 +65,8 @@ class Tensor:
 
 
 TensorKey = Union[Tensor, int]
+#: Arrays by TensorKey. Any, as a dict of tensors alone is no mapping of their union with int.
+Arrays = Mapping[Any, object]
 
 
 def tensor_id(key: TensorKey) -> int:
