@@ -1,10 +1,10 @@
 """DLPack: how arrays of torch and of other packages are seen where they lie, and show theirs. The
 structs are those of dlpack.h, of its versions 0 and 1."""
 import ctypes
+from collections.abc import Sequence
 from ctypes import (POINTER, PYFUNCTYPE, Structure, c_char_p, c_int, c_int32, c_int64, c_uint8,
                     c_uint16, c_uint32, c_uint64, c_void_p, py_object)
-from dataclasses import dataclass
-from typing import Any, Optional, Protocol
+from typing import Any, NamedTuple, Optional, Protocol
 
 import numpy as np
 
@@ -67,19 +67,27 @@ class _Owner:
     """Keeps a capsule, which nobody takes over, until NumPy's array over its memory goes: the end
     of the capsule then tells the package that made it."""
 
-    def __init__(self, capsule: Any, address: int, n_bytes: int, read_only: bool) -> None:
-        self.capsule = capsule
-        self.__array_interface__ = {"version": 3, "typestr": "|u1", "shape": (n_bytes,),
-                                    "data": (address, read_only)}
+    def __init__(self, capsule: Any, interface: dict[str, Any]) -> None:
+        self.capsule, self.__array_interface__ = capsule, interface
 
 
-@dataclass(frozen=True)
-class Seen:
-    """What an object shows. buffer: bytes from the first element to the end of the last one."""
-    buffer: "np.ndarray[Any, Any]"
+class Seen(NamedTuple):
+    """What an object shows of itself. strides are in elements; None: dense."""
     dtype: str
     shape: tuple[int, ...]
-    strides: Optional[tuple[int, ...]]  # None: dense
+    strides: Optional[tuple[int, ...]]
+    capsule: Any
+    address: int
+    read_only: bool
+
+    def array(self, size: int, shape: Sequence[int],
+              strides: Sequence[int]) -> "np.ndarray[Any, Any]":
+        """Its memory as an array of unsigned integers of so many bytes; strides are in elements,
+        and shape must have some."""
+        interface = {"version": 3, "typestr": np.dtype(f"u{size}").str, "shape": tuple(shape),
+                     "strides": tuple(step * size for step in strides),
+                     "data": (self.address, self.read_only)}
+        return np.asarray(_Owner(self.capsule, interface))
 
 
 def see(array: Any) -> Seen:
@@ -93,23 +101,14 @@ def see(array: Any) -> Seen:
     except TypeError:  # of a package from before version 1
         capsule = array.__dlpack__()
     tensor, read_only = _inside(capsule)
-    kind = tensor.dtype
+    kind, n = tensor.dtype, tensor.ndim
     name = _NAMES.get((kind.code, kind.bits)) if kind.lanes == 1 else None
     if name is None:
         raise BufferError(f"its elements (DLPack's type {kind.code} of {kind.bits} bits) are of no "
                           "data type of the library; sinter.view takes the bytes of an array of "
                           "uint8 for elements of any type")
-    shape = tuple(tensor.shape[:tensor.ndim])
-    strides = tuple(tensor.strides[:tensor.ndim]) if tensor.strides else None
-    last = sum((n - 1) * step for n, step in zip(shape, strides)) if strides else (
-        int(np.prod(shape, dtype=object)) - 1)
-    if 0 in shape:
-        return Seen(np.empty(0, np.uint8), name, shape, None)
-    if strides and any(step < 0 for step in strides):
-        raise BufferError("it has a negative stride")
-    owner = _Owner(capsule, tensor.data + tensor.byte_offset, (last + 1) * kind.bits // 8,
-                   read_only)
-    return Seen(np.asarray(owner), name, shape, strides)
+    return Seen(name, tuple(tensor.shape[:n]), tuple(tensor.strides[:n]) if tensor.strides else
+                None, capsule, (tensor.data or 0) + tensor.byte_offset, read_only)
 
 
 def show(array: "np.ndarray[Any, Any]", dtype: str, **options: Any) -> Any:

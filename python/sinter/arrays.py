@@ -229,8 +229,13 @@ def array_of(what: str, value: object) -> Array:
     # Strides of dims of one element mean nothing.
     steps = plain if seen.strides is None else tuple(
         step if n > 1 else other for n, step, other in zip(seen.shape, seen.strides, plain))
-    made = View(seen.buffer, seen.dtype, seen.shape, steps)
-    return made if numpy_type(seen.dtype) is None else made.numpy()
+    if 0 in seen.shape:
+        return empty(seen.dtype, seen.shape)
+    dtype = numpy_type(seen.dtype)
+    if dtype is not None:
+        return seen.array(dtype.itemsize, seen.shape, steps).view(dtype)
+    buffer = seen.array(1, [_bytes(seen.dtype, seen.shape, steps)], [1])
+    return View(buffer, seen.dtype, seen.shape, steps)
 
 
 def memory_of(array: Array) -> "np.ndarray[Any, Any]":
