@@ -162,6 +162,43 @@ static int refuse(run_t *r, program_t *p, const char *reason)
     return 0;
 }
 
+/* Notes the layout that a compile has chosen for tensor t: tiles as they are packed here, or
+ * strides. */
+static int note_layout(run_t *r, program_t *p, int t, const sinter_logical_tensor_t *lt, int policy)
+{
+    sinter_logical_tensor_t tiles = *lt;
+
+    p->chosen[t] = *lt;
+    fz_tiled(r->f, t, &tiles);
+    return lt->layout_type == sinter_layout_type_opaque && lt->layout_id != tiles.layout_id
+               ? fail(r, "%s: compile chooses layout %llu for tensor %d", policy_names[policy],
+                      (unsigned long long)lt->layout_id, t)
+               : 0;
+}
+
+/* Where no compile of the whole graph chooses, each partition does so for inputs that no partition
+ * before it reads. */
+static int note_own_layouts(run_t *r, program_t *p, const part_t *part, int policy)
+{
+    for (size_t i = 0; i < part->n_in; i++) {
+        const uint64_t id = part->in[i].id;
+        sinter_logical_tensor_t lt;
+
+        if (r->f->tensors[id].any && !p->chosen[id].layout_type) {
+            const sinter_status_t status =
+                sinter_compiled_partition_query_logical_tensor(part->compiled, id, &lt);
+
+            if (status) {
+                return library_failed(r, status, "query", policy);
+            }
+            if (note_layout(r, p, (int)id, &lt, policy)) {
+                return -1;
+            }
+        }
+    }
+    return 0;
+}
+
 static int compile_part(run_t *r, program_t *p, part_t *part, int policy)
 {
     const char *why = "";
@@ -190,7 +227,10 @@ static int compile_part(run_t *r, program_t *p, part_t *part, int policy)
     if (status == sinter_unimplemented) {
         return refuse(r, p, sinter_last_error_message());
     }
-    return status ? library_failed(r, status, "compile", policy) : 0;
+    if (status) {
+        return library_failed(r, status, "compile", policy);
+    }
+    return p->chosen ? note_own_layouts(r, p, part, policy) : 0;
 }
 
 static int tie_parts(run_t *r, program_t *p, int policy)
@@ -205,34 +245,30 @@ static int tie_parts(run_t *r, program_t *p, int policy)
     return status ? library_failed(r, status, "graph", policy) : 0;
 }
 
-/* Asks a compile of the whole graph for the layouts of inputs that may have any: tiles as they are
- * packed here, or strides. */
+/* Asks a compile of the whole graph for the layouts of inputs that may have any. It fails where a
+ * number of dims is unknown; then partitions choose. */
 static int choose_layouts(run_t *r, program_t *p, int policy)
 {
     sinter_compiled_graph_t *whole = NULL;
+    sinter_logical_tensor_t lt;
     int some = 0;
 
     for (int t = 0; t < r->f->n_tensors; t++) {
         some |= r->f->tensors[t].any;
     }
-    if (!some || sinter_graph_compile(p->graph, NULL, 0, NULL, &whole)) {
-        return 0; /* a partition that is refused says why */
+    if (!some) {
+        return 0;
     }
     p->chosen = gr_arena_alloc(&r->f->arena, (size_t)r->f->n_tensors, sizeof *p->chosen);
     memset(p->chosen, 0, sizeof *p->chosen * (size_t)r->f->n_tensors);
+    if (sinter_graph_compile(p->graph, NULL, 0, NULL, &whole)) {
+        return 0; /* a partition that is refused says why */
+    }
     for (int t = 0; t < r->f->n_tensors; t++) {
-        sinter_logical_tensor_t *lt = &p->chosen[t], tiles;
-
-        if (!r->f->tensors[t].any ||
-            sinter_compiled_graph_query_logical_tensor(whole, (uint64_t)t, lt)) {
-            *lt = (sinter_logical_tensor_t){0};
-            continue;
-        }
-        tiles = *lt;
-        fz_tiled(r->f, t, &tiles);
-        if (lt->layout_type == sinter_layout_type_opaque && lt->layout_id != tiles.layout_id) {
-            fail(r, "%s: compile chooses layout %llu for tensor %d", policy_names[policy],
-                 (unsigned long long)lt->layout_id, t);
+        if (r->f->tensors[t].any &&
+            !sinter_compiled_graph_query_logical_tensor(whole, (uint64_t)t, &lt) &&
+            note_layout(r, p, t, &lt, policy)) {
+            break;
         }
     }
     sinter_compiled_graph_destroy(&whole);
