@@ -200,9 +200,7 @@ static int plane_group(const tensor_t *t, int plane)
 
 static sinter_data_type_t type_in_plane(const tensor_t *t, int plane)
 {
-    return plane == GS_LOWER_HALVES ? sinter_s32
-           : plane < 0              ? gs_plain_type(t->type)
-                                    : gs_layout_of(t->type)->planes[plane].type;
+    return plane < 0 ? gs_plain_type(t->type) : gs_layout_of(t->type)->planes[plane].type;
 }
 
 /* The blocks of a plane lie next to each other, so its strides, counted in blocks, equal ggml's.
@@ -210,8 +208,7 @@ static sinter_data_type_t type_in_plane(const tensor_t *t, int plane)
 static sinter_dim_t stride_in_plane(const tensor_t *t, int plane, int dim)
 {
     if (plane < 0) {
-        return (sinter_dim_t)(t->nb[dim] / (plane == GS_LOWER_HALVES ? sizeof(int32_t)
-                                                                     : ggml_type_size(t->type)));
+        return (sinter_dim_t)(t->nb[dim] / ggml_type_size(t->type));
     }
     const gs_layout_t *layout = gs_layout_of(t->type);
     const sinter_dim_t numbers = layout->elements / plane_group(t, plane);

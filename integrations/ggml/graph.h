@@ -13,16 +13,13 @@ typedef sinter_logical_tensor_t lt_t;
 
 enum { GS_MAX_RANK = 6 };
 
-/* In place of a plane: the lower half of each integer of 64 bits. */
-enum { GS_LOWER_HALVES = -2 };
-
 /* An input, and where an execute finds it: dim i is ne[size_dim[i]] of tensor number size_of[i] of
  * the list; its stride is nb[stride_dim[i]] of tensor number strides_of. A size_dim below 0 is a
  * dim of 1, a stride_dim below 0 a stride of stride[i] elements. */
 typedef struct gs_input {
     uint64_t id;
     int tensor; /* in the list; -1: constants of the graph's own */
-    int plane;  /* -1: plain elements; or GS_LOWER_HALVES */
+    int plane;  /* -1: plain elements */
     /* Of a cache in tiles, of which rank is 3: the first dim is the tokens, the others are those of
      * all heads. */
     gs_heads_t heads;

@@ -125,24 +125,46 @@ static bool translate_get_rows(gs_builder_t *b, const tensor_t *t)
            (!cast || gs_convert(b, &some, &y)) && gs_done(b, &y, 2, order);
 }
 
+static int64_t index_at(const tensor_t *ids, size_t i0, size_t i1, size_t i2)
+{
+    const char *at = (const char *)ids->data + i0 * ids->nb[0] + i1 * ids->nb[1] + i2 * ids->nb[2];
+    return ids->type == GGML_TYPE_I64 ? *(const int64_t *)at : *(const int32_t *)at;
+}
+
+/* Whether all indices are rows of tables of so many. The log has the first that is not. */
+static bool are_rows(const tensor_t *t, const tensor_t *ids, int64_t rows)
+{
+    for (int64_t i = 0; i < ggml_nelements(ids); i++) {
+        const int64_t index =
+            index_at(ids, (size_t)(i % ids->ne[0]), (size_t)(i / ids->ne[0] % ids->ne[1]),
+                     (size_t)(i / ids->ne[0] / ids->ne[1]));
+        if (index < 0 || index >= rows) {
+            GGML_LOG_ERROR("sinter: %s %s: index %lld at position %lld of %s is outside of %lld "
+                           "rows\n",
+                           ggml_op_desc(t), t->name, (long long)index, (long long)i, ids->name,
+                           (long long)rows);
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool loop_get_rows(const tensor_t *t)
 {
     const tensor_t *table = t->src[0], *ids = t->src[1];
     const struct ggml_type_traits *traits = ggml_get_type_traits(table->type);
     const size_t bytes = ggml_row_size(table->type, table->ne[0]);
+    if (!are_rows(t, ids, table->ne[1])) {
+        return false;
+    }
     void *blocks = malloc(bytes);
-    bool ok = blocks != NULL;
+    const bool ok = blocks != NULL;
     for (int64_t i = 0; i < ggml_nrows(t) && ok; i++) {
         const size_t i1 = (size_t)(i % t->ne[1]), i2 = (size_t)(i / t->ne[1] % t->ne[2]),
                      i3 = (size_t)(i / t->ne[1] / t->ne[2]);
-        const int32_t row = *(const int32_t *)((const char *)ids->data + i1 * ids->nb[0] +
-                                               i2 * ids->nb[1] + i3 * ids->nb[2]);
         float *to = (float *)((char *)t->data + row_offset(t, t, i));
-        ok = row >= 0 && row < table->ne[1];
-        if (!ok) {
-            break;
-        }
-        const size_t at = (size_t)row * table->nb[1] + i2 * table->nb[2] + i3 * table->nb[3];
+        const size_t at = (size_t)index_at(ids, i1, i2, i3) * table->nb[1] + i2 * table->nb[2] +
+                          i3 * table->nb[3];
         if (gs_has_blocks(table) || !ggml_is_quantized(table->type)) {
             memcpy(blocks, (const char *)table->data + at, bytes);
         } else {
@@ -377,6 +399,28 @@ static bool translate_set_result(gs_builder_t *b, const tensor_t *t)
     return gs_done(b, &after, 4, gs_plain_order(4));
 }
 
+/* *y = x - begin, or the least integer where that is below 0: -1 would leave a row out. Slots of 64
+ * bits that do not fit 32 become the greatest or the least integer, which no part has. */
+static bool slots_from(gs_builder_t *b, const lt_t *x, const lt_t *begin, lt_t *y)
+{
+    const int32_t integers[2] = {0, INT32_MIN};
+    lt_t narrow = *x, zero, least;
+    if (x->data_type != sinter_s32) {
+        narrow = gs_inner(b, sinter_s32);
+        if (!gs_convert(b, x, &narrow)) {
+            return false;
+        }
+    }
+    const lt_t from = gs_inner(b, sinter_s32), is_inside = gs_inner(b, sinter_boolean);
+    *y = gs_inner(b, sinter_s32);
+    return gs_integers(b, &integers[0], 1, &zero) && gs_integers(b, &integers[1], 1, &least) &&
+           gs_add(b, sinter_op_subtract, sinter_in(&narrow), sinter_in(begin), sinter_out(&from)) &&
+           gs_add(b, sinter_op_greater_equal, sinter_in(&from), sinter_in(&zero),
+                  sinter_out(&is_inside)) &&
+           gs_add(b, sinter_op_select, sinter_in(&is_inside), sinter_in(&from), sinter_in(&least),
+                  sinter_out(y));
+}
+
 /* *y = slots of a cache that has a part for each sequence, or of columns, counted from the begin of
  * their part or column: [streams, columns, tokens], or [streams, tokens] where columns is 0.
  * ScatterRows checks that each slot lies in its part. All layers share the same result. */
@@ -395,22 +439,19 @@ static bool slots_of_parts(gs_builder_t *b, const tensor_t *slots, const gs_slot
     for (int64_t i = 0; i < n && begins; i++) {
         begins[i] = (int32_t)((parts->first * each + i) * parts->cells);
     }
-    const int plane = slots->type == GGML_TYPE_I64 ? GS_LOWER_HALVES : -1;
     const sinter_dim_t ones[1] = {n}, dims[3] = {parts->streams, 1, each};
     const int64_t shape[3] = {parts->streams, -1, each}, turn[3] = {0, 2, 1};
-    split = gs_inner(b, sinter_s32);
-    x = gs_inner(b, sinter_s32);
+    split = gs_inner(b, gs_plain_type(slots->type));
     z = gs_inner(b, sinter_s32);
-    const bool ok =
-        begins && gs_integers(b, begins, (int)n, &first) &&
-        gs_add_input(b, gs_input_in_order(b, slots, plane, 1, gs_plain_order(1)), &all) &&
-        gs_add(b, sinter_op_static_reshape, sinter_in(&all), sinter_out(&split),
-               sinter_attr_s64s(sinter_op_attr_shape, 3, shape),
-               sinter_attr_bool(sinter_op_attr_special_zero, false)) &&
-        gs_reshape(b, &first, ones, 1, dims, 3, &begin) &&
-        gs_add(b, sinter_op_subtract, sinter_in(&split), sinter_in(&begin), sinter_out(&x)) &&
-        gs_add(b, sinter_op_static_transpose, sinter_in(&x), sinter_out(&z),
-               sinter_attr_s64s(sinter_op_attr_order, 3, turn));
+    const bool ok = begins && gs_integers(b, begins, (int)n, &first) &&
+                    gs_add_input(b, gs_input_in_order(b, slots, -1, 1, gs_plain_order(1)), &all) &&
+                    gs_add(b, sinter_op_static_reshape, sinter_in(&all), sinter_out(&split),
+                           sinter_attr_s64s(sinter_op_attr_shape, 3, shape),
+                           sinter_attr_bool(sinter_op_attr_special_zero, false)) &&
+                    gs_reshape(b, &first, ones, 1, dims, 3, &begin) &&
+                    slots_from(b, &split, &begin, &x) &&
+                    gs_add(b, sinter_op_static_transpose, sinter_in(&x), sinter_out(&z),
+                           sinter_attr_s64s(sinter_op_attr_order, 3, turn));
     free(begins);
     const int64_t lines[3] = {parts->streams, parts->columns > 0 ? each : -1, -1};
     if (!ok || !gs_add(b, sinter_op_static_reshape, sinter_in(&z), sinter_out(y),
@@ -603,33 +644,30 @@ static bool loop_set_rows(const tensor_t *t)
 {
     const tensor_t *from = t->src[0], *slots = t->src[1];
     const size_t bytes = ggml_row_size(t->type, t->ne[0]);
+    if (!are_rows(t, slots, t->ne[1])) {
+        return false;
+    }
     void *blocks = malloc(bytes);
     float *floats = malloc((size_t)t->ne[0] * sizeof(*floats));
-    bool ok = blocks != NULL && floats != NULL;
+    const bool ok = blocks != NULL && floats != NULL;
     for (int64_t i = 0; i < ggml_nrows(from) && ok; i++) {
         const size_t i1 = (size_t)(i % from->ne[1]), i2 = (size_t)(i / from->ne[1] % from->ne[2]),
                      i3 = (size_t)(i / from->ne[1] / from->ne[2]);
-        const char *at = (const char *)slots->data + i1 * slots->nb[0] +
-                         i2 % (size_t)slots->ne[1] * slots->nb[1] +
-                         i3 % (size_t)slots->ne[2] * slots->nb[2];
-        const int64_t slot =
-            slots->type == GGML_TYPE_I64 ? *(const int64_t *)at : *(const int32_t *)at;
+        const size_t slot =
+            (size_t)index_at(slots, i1, i2 % (size_t)slots->ne[1], i3 % (size_t)slots->ne[2]);
         const void *row = (const char *)from->data + row_offset(from, from, i);
         const float *x = row;
         if (from->type == GGML_TYPE_F16) {
             ggml_get_type_traits(GGML_TYPE_F16)->to_float(row, floats, t->ne[0]);
             x = floats;
         }
-        ok = slot >= 0 && slot < t->ne[1];
-        if (ok && t->type == GGML_TYPE_F32) {
+        if (t->type == GGML_TYPE_F32) {
             memcpy(blocks, x, bytes);
-        } else if (ok) {
+        } else {
             ggml_get_type_traits(t->type)->from_float_ref(x, blocks, t->ne[0]);
         }
-        if (ok) {
-            ggml_backend_tensor_set((struct ggml_tensor *)t, blocks,
-                                    (size_t)slot * t->nb[1] + i2 * t->nb[2] + i3 * t->nb[3], bytes);
-        }
+        ggml_backend_tensor_set((struct ggml_tensor *)t, blocks,
+                                slot * t->nb[1] + i2 * t->nb[2] + i3 * t->nb[3], bytes);
     }
     free(floats);
     free(blocks);
