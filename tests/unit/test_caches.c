@@ -1,9 +1,11 @@
 /* ScatterRows writes tokens into caches that lie in tiles: each bit of the result is where packing
  * the strided result puts it, for every type, place in a tile, kind of slots and number of threads.
  * Gather takes tokens from them, and sinter_reorder the first ones. */
+#define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <sinter/sinter.h>
 
@@ -861,6 +863,180 @@ static void test_unknown_tokens(void)
     }
 }
 
+/* ---- cells behind 2^31 columns --------------------------------------------------------------- */
+
+/* Heads so many that they have 2^31 columns of all tokens, of which memory has what is touched. */
+enum {
+    MANY_HEADS = 2048,
+    SHORT_HEAD = 32,
+    SEQUENCES = 3,
+    NEAR_TOKENS = 512,
+    FAR_TOKENS = (1 << 20) + 2048
+};
+
+/* Memory of tokens of MANY_HEADS heads in tiles whose last 256 are `last`. NULL: there is none. */
+static unsigned char *with_last(const sinter_logical_tensor_t *lt, const unsigned char *last,
+                                size_t bytes)
+{
+    unsigned char *p = mmap(NULL, bytes_of(lt), PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) {
+        return NULL;
+    }
+    memcpy(p + bytes_of(lt) - bytes, last, bytes);
+    return p;
+}
+
+static sinter_logical_tensor_t many_heads(const kv_type_t *type, bool is_v, int part,
+                                          int64_t tokens)
+{
+    const int64_t dims[3] = {tokens, MANY_HEADS, part == 0 ? SHORT_HEAD : 1};
+    return of_heads(dense((uint64_t)((is_v ? V_SIDE : K_SIDE) + part),
+                          part == 0 ? type->codes : type->scale, 3, dims),
+                    part > 0 ? sinter_weights_heads_values
+                    : is_v   ? sinter_weights_heads_v
+                             : sinter_weights_heads_k);
+}
+
+static sinter_logical_tensor_t add_many(sinter_graph_t *g, const kv_type_t *type, bool is_v,
+                                        int64_t tokens, uint64_t *ids)
+{
+    static const int64_t groups[3] = {1, 1, SHORT_HEAD}, order[3] = {1, 0, 2},
+                         shape[4] = {MANY_HEADS, 1, -1, SHORT_HEAD};
+    const bool scaled = type->scale != sinter_data_type_undef;
+    const sinter_data_type_t floats = scaled ? sinter_f32 : type->codes;
+    const sinter_logical_tensor_t codes = many_heads(type, is_v, 0, tokens),
+                                  x = scaled ? within(ids, floats) : codes, y = within(ids, floats),
+                                  z = within(ids, floats);
+    if (scaled) {
+        const sinter_logical_tensor_t scales = many_heads(type, is_v, 1, tokens);
+        CHECK_THAT(!sinter_graph_add(g, ++*ids, sinter_op_dynamic_dequantize, sinter_in(&codes),
+                                     sinter_in(&scales), sinter_out(&x),
+                                     sinter_attr_str(sinter_op_attr_qtype, "per_group"),
+                                     sinter_attr_s64s(sinter_op_attr_group_shape, 3, groups)));
+    }
+    CHECK_THAT(!sinter_graph_add(g, ++*ids, sinter_op_static_transpose, sinter_in(&x),
+                                 sinter_out(&y), sinter_attr_s64s(sinter_op_attr_order, 3, order)));
+    CHECK_THAT(!sinter_graph_add(g, ++*ids, sinter_op_static_reshape, sinter_in(&y), sinter_out(&z),
+                                 sinter_attr_s64s(sinter_op_attr_shape, 4, shape),
+                                 sinter_attr_bool(sinter_op_attr_special_zero, 0)));
+    return z;
+}
+
+/* Some sequences share the cache, and each has some of the last 256 tokens, which are copied.
+ * parts: those of codes and scales of K and V. */
+static void attend_last(const kv_type_t *type, int64_t tokens, unsigned char *const *parts,
+                        unsigned char *queries, unsigned char *result)
+{
+    enum { MASK = 40 };
+    static const int seen[] = {7, 60, 61, 130, 255};
+    const bool scaled = type->scale != sinter_data_type_undef;
+    const sinter_data_type_t floats = scaled ? sinter_f32 : type->codes;
+    const int64_t q_dims[4] = {MANY_HEADS, 1, SEQUENCES, SHORT_HEAD},
+                  mask_dims[2] = {SEQUENCES, tokens};
+    const sinter_logical_tensor_t q = dense(QUERY, floats, 4, q_dims),
+                                  mask = dense(MASK, sinter_f16, 2, mask_dims);
+    uint64_t ids = 100;
+    sinter_graph_t *g = NULL;
+    kv_graph_t made = {NULL, 0};
+    const sinter_stream_desc_t desc = {.size = sizeof desc, .threads = 1};
+    sinter_stream_t *stream = NULL;
+    CHECK_THAT(!sinter_stream_create(&stream, NULL, &desc));
+    uint16_t *terms = malloc((size_t)tokens * SEQUENCES * sizeof *terms);
+    CHECK_THAT(terms != NULL && !sinter_graph_create(&g, NULL, sinter_cpu));
+    for (int64_t i = 0; i < tokens * SEQUENCES; i++) {
+        terms[i] = 0xFC00; /* -infinity */
+    }
+    for (int r = 0; r < SEQUENCES; r++) {
+        for (size_t i = 0; i < sizeof seen / sizeof *seen; i++) {
+            terms[(r + 1) * tokens - 256 + seen[i] - 3 * r] = 0;
+        }
+    }
+    const sinter_logical_tensor_t k = add_many(g, type, false, tokens, &ids),
+                                  v = add_many(g, type, true, tokens, &ids),
+                                  s = within(&ids, sinter_f32), m = within(&ids, sinter_f32),
+                                  p = within(&ids, floats), out = within(&ids, floats);
+    CHECK_THAT(!sinter_graph_add(g, ++ids, sinter_op_matmul, sinter_in(&q), sinter_in(&k),
+                                 sinter_out(&s), sinter_attr_bool(sinter_op_attr_transpose_b, 1)));
+    CHECK_THAT(!sinter_graph_add(g, ++ids, sinter_op_add, sinter_in(&s), sinter_in(&mask),
+                                 sinter_out(&m)));
+    CHECK_THAT(!sinter_graph_add(g, ++ids, sinter_op_softmax, sinter_in(&m), sinter_out(&p),
+                                 sinter_attr_s64(sinter_op_attr_axis, -1)));
+    CHECK_THAT(!sinter_graph_add(g, ++ids, sinter_op_matmul, sinter_in(&p), sinter_in(&v),
+                                 sinter_out(&out)));
+    CHECK(!sinter_graph_finalize(g) && !sinter_graph_compile(g, NULL, 0, NULL, &made.whole), "%s",
+          sinter_last_error_message());
+    for (int i = 0; i < 4; i += scaled ? 1 : 2) {
+        const sinter_logical_tensor_t lt = many_heads(type, i / 2, i % 2, tokens);
+        kv_bind(&made, &lt, parts[i]);
+    }
+    kv_bind(&made, &q, queries);
+    kv_bind(&made, &mask, (unsigned char *)terms);
+    CHECK(!sinter_compiled_graph_bind(made.whole, out.id, 0, NULL, NULL, result, bytes_of(&q)) &&
+              !sinter_compiled_graph_execute(made.whole, stream),
+          "%s", sinter_last_error_message());
+    sinter_compiled_graph_destroy(&made.whole);
+    sinter_graph_destroy(&g);
+    sinter_stream_destroy(&stream);
+    free(terms);
+}
+
+/* The last tokens of a cache of 2^31 columns give the bits of those of a short one. */
+static void test_many_columns(void)
+{
+    enum { PERIOD = 4 * 4093 }; /* of the numbers */
+    static const kv_type_t types[] = {
+        {sinter_s4, sinter_f16}, {sinter_s8, sinter_f32}, {sinter_f16, sinter_data_type_undef}};
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        const kv_type_t *type = &types[t];
+        const bool scaled = type->scale != sinter_data_type_undef;
+        const sinter_data_type_t floats = scaled ? sinter_f32 : type->codes;
+        const int64_t tokens[2] = {NEAR_TOKENS, FAR_TOKENS},
+                      q_dims[4] = {MANY_HEADS, 1, SEQUENCES, SHORT_HEAD};
+        const sinter_logical_tensor_t q = dense(QUERY, floats, 4, q_dims);
+        unsigned char *parts[2][4] = {{0}}, *queries = take(bytes_of(&q)), *results[2];
+        bool room = true;
+        fill_small(floats, queries, bytes_of(&q));
+        for (int i = 0; i < 4; i += scaled ? 1 : 2) {
+            const sinter_logical_tensor_t of_block = many_heads(type, i / 2, i % 2, 256);
+            const size_t bytes = bytes_of(&of_block);
+            unsigned char *last = malloc(bytes);
+            CHECK_THAT(last != NULL);
+            fill_small(of_block.data_type, last, PERIOD);
+            for (size_t at = PERIOD; at < bytes; at++) {
+                last[at] = last[at - PERIOD];
+            }
+            for (int n = 0; n < 2; n++) {
+                const sinter_logical_tensor_t lt = many_heads(type, i / 2, i % 2, tokens[n]);
+                parts[n][i] = with_last(&lt, last, bytes);
+                room = room && parts[n][i] != NULL;
+            }
+            free(last);
+        }
+        for (int n = 0; n < 2; n++) {
+            results[n] = take(bytes_of(&q));
+            if (room) {
+                attend_last(type, tokens[n], parts[n], queries, results[n]);
+            }
+        }
+        CHECK(!room || !memcmp(results[0], results[1], bytes_of(&q)), "%s: cells behind 2^31",
+              gr_dtype(type->codes)->name);
+        if (!room) {
+            printf("no address space for many columns of %s\n", gr_dtype(type->codes)->name);
+        }
+        for (int i = 0; i < 8; i++) {
+            const sinter_logical_tensor_t lt =
+                many_heads(type, i % 4 / 2, scaled ? i % 2 : 0, tokens[i / 4]);
+            if (parts[i / 4][i % 4] != NULL) {
+                munmap(parts[i / 4][i % 4], bytes_of(&lt));
+            }
+        }
+        free(queries);
+        free(results[0]);
+        free(results[1]);
+    }
+}
+
 /* ---- what does not lie so -------------------------------------------------------------------- */
 
 /* Tiles whose rows ScatterRows does not write are an error with a reason. */
@@ -927,6 +1103,7 @@ int main(void)
     test_fewer_tokens();
     test_scatter_heads();
     test_unknown_tokens();
+    test_many_columns();
     test_other_axes();
     return check_finish();
 }

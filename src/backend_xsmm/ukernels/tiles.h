@@ -177,7 +177,7 @@ typedef struct tiles_table {
     int raised_rows; /* most rows for which `floats` takes nibbles as raised */
     /* to: one strip of the n <= 16 columns `column`, in order, of a matrix whose strips have so
      * many lines of dwords. Prefetches as many lines from `next` on. NULL where `load` is. */
-    void (*copy_columns)(const unsigned char *from, int64_t lines, const int32_t *column, int n,
+    void (*copy_columns)(const unsigned char *from, int64_t lines, const int64_t *column, int n,
                          unsigned char *to, const unsigned char *next);
     /* to: in each of some strips, `strip` bytes apart, all lines of a plane of a tile, of 2, 4, 8,
      * 16 or 32 bits. moves: 32 of them, line by line. Prefetches as many lines from `next` on. NULL

@@ -614,20 +614,20 @@ size_t cache_copies(int bits, int64_t head, unsigned char *scratch, cache_copy_t
 /* Columns of strips: a strip of 16 columns has so many lines of 16 values each. */
 static inline __attribute__((always_inline)) void gather_columns(const unsigned char *from,
                                                                  int64_t lines, int size,
-                                                                 const int32_t *cell, int n,
+                                                                 const int64_t *column, int n,
                                                                  unsigned char *to)
 {
     const int64_t line = (int64_t)TILES_COLUMNS * size, strip = lines * line;
     for (int i = 0; i < n; i += TILES_COLUMNS, to += strip) {
         const int some = n - i < TILES_COLUMNS ? n - i : TILES_COLUMNS;
-        const unsigned char *column[TILES_COLUMNS];
+        const unsigned char *at[TILES_COLUMNS];
         for (int c = 0; c < TILES_COLUMNS; c++) {
-            const int32_t token = cell[i + (c < some ? c : some - 1)];
-            column[c] = from + token / TILES_COLUMNS * strip + token % TILES_COLUMNS * size;
+            const int64_t of = column[i + (c < some ? c : some - 1)];
+            at[c] = from + of / TILES_COLUMNS * strip + of % TILES_COLUMNS * size;
         }
         for (int64_t l = 0; l < lines; l++) {
             for (int c = 0; c < TILES_COLUMNS; c++) {
-                memcpy(to + l * line + c * size, column[c] + l * line, (size_t)size);
+                memcpy(to + l * line + c * size, at[c] + l * line, (size_t)size);
             }
         }
     }
@@ -691,9 +691,9 @@ void cache_gather(const cache_task_t *task, bool is_v, const int32_t *cell, int 
     const cache_side_t *side = task->side;
     const unsigned char *codes = side->b.data + matrix_of(task) * side->matrix;
     const int bits = side->b.tile / TILES_LINE;
-    int32_t column[CACHE_TOKENS]; /* of strips, which other heads have some of between blocks */
+    int64_t column[CACHE_TOKENS]; /* of strips, which other heads have some of between blocks */
     for (int i = 0; i < n; i++) {
-        column[i] = cell[i] + (int32_t)((side->heads - 1) * (cell[i] / TILES_BLOCK * TILES_BLOCK));
+        column[i] = cell[i] + (side->heads - 1) * (cell[i] / TILES_BLOCK * TILES_BLOCK);
     }
     const cache_plane_t *const planes[] = {&side->scale, &side->zp};
     unsigned char *const coefs[] = {to->scale, to->zp};

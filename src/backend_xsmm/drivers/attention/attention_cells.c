@@ -41,7 +41,8 @@ const char *cells_bind(const bound_t *mask, const int64_t *dims, int nd, feature
     }
     out->lists = number;
     out->words = (out->columns + CELLS_WORD - 1) / CELLS_WORD;
-    if (out->columns == 0 || number == 0 || out->columns > INT32_MAX || number > INT32_MAX) {
+    if (out->columns == 0 || number == 0 || out->columns > INT32_MAX - CELLS_WORD ||
+        number > INT32_MAX) {
         return "the mask has no elements, or too many";
     }
     out->on = true;
