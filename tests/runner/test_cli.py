@@ -497,6 +497,29 @@ class Cli(unittest.TestCase):
         done = run("--mode=C", "--case=" + case, strided)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
+    def test_opaque_layouts_of_unknown_dims(self):
+        """--dynamic leaves caches in tiles, and what a graph has written into them."""
+        case = os.path.join(ROOT, "models", "serving", "step-heads-s4-g32.json")
+        shapes = ("--in-shapes=0:2x3x1x64+1:1+2:512x2x64+3:512x2x2+4:1x2x64+16:512x2x64+"
+                  "17:512x2x2+18:1x2x64")
+        arguments = ["--case=" + case, shapes, "--op-attrs=5:shape:2x1x-1x64+14:shape:2x1x-1x64",
+                     "--dynamic=2:?x2x64+3:?x2x2+16:?x2x64+17:?x2x2"]
+        found = str(document("--mode=C", *arguments))
+        self.assertNotIn("unpacks", found)
+        if "isa generic" not in found:
+            self.assertIn("reads tensor 7 in tiles, as it was given", found)
+        dump = os.path.join(self.folder, "d")
+        done = run("--mode=L", *arguments, "--dump-graph=" + dump)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        with open(dump, encoding="utf-8") as file:
+            graph = json.load(file)
+        tensors = {t["id"]: t for op in graph["graph"] for t in op["inputs"] + op["outputs"]}
+        opaque = [t["shape"] for t in tensors.values() if t.get("layout_type") == "opaque"]
+        self.assertEqual(len(opaque), 8)
+        self.assertEqual({dims[0] for dims in opaque}, {-(2**63)})
+        done = run("--mode=P", "--min-time=0.01", *arguments)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
     def test_layout_any(self):
         """The runner packs inputs of layout any as compile has chosen."""
         with open(INT4, encoding="utf-8") as file:

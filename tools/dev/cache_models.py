@@ -19,6 +19,10 @@ SMALL = (2, 3, 64)  # heads of K and V, queries of each, elements of a head
 SMALL_TOKENS = (48, 256, 512)
 SMALL_ROWS = (1, 5, 13)  # tokens of a batch: 3, 15 and 39 rows
 ROWS = (1, 4, 512)
+# Tokens that compile does not know, rows, mode, and whether the graph writes a token before.
+OPEN = ((48, 1, "strict", False), (512, 5, "int8", False), (256, 13, "f16", False),
+        (48, 5, "int8", True), (256, 1, "strict", True), (768, 13, "strict", True),
+        (512, 1, "int8", True))
 
 
 def cache(g, row, is_v, heads=HEADS, t=TOKENS, d=HEAD):
@@ -43,30 +47,54 @@ def decode(row):
     return g.output(g.op("MatMul", [p, v], dtype, transpose_a=False, transpose_b=False))
 
 
-def side_by_side(g, row, is_v):
-    """The same where the heads of a token are side by side: [tokens, heads, head]."""
+def with_token(g, row, caches, slots):
+    """What the caches are when a token has been written at a slot, as outputs of the graph."""
+    dtype, scale, group, kind = row
+    new = [g.input("f32" if scale else dtype, [1, HEADS, HEAD])]
+    if scale:
+        x, new = new[0], [g.tensor(dtype, [1, HEADS, HEAD]),
+                          g.tensor(scale, [1, HEADS, HEAD // group])]
+        g.op_to("DynamicQuantize", [x], new, quantization_kind=kind, qtype="per_group",
+                group_shape=[1, 1, group])
+    after = []
+    for data, tokens in zip(caches, new):
+        like = {key: value for key, value in data.items() if key in ("dtype", "shape")}
+        out = g.tensor(like["dtype"], like["shape"], layout_id=data["layout_id"])
+        after += g.op_to("ScatterRows", [data, slots, tokens], [out], axis=0)
+    return after
+
+
+def side_by_side(g, row, is_v, slots=None):
+    """The same where the heads of a token are side by side: [tokens, heads, head]. With slots, a
+    token is written before; then the second result has the caches."""
     dtype, scale, group, _ = row
-    x = g.input(dtype, [TOKENS, HEADS, HEAD], layout_id=HEADS_V if is_v else HEADS_K)
+    caches = [g.input(dtype, [TOKENS, HEADS, HEAD], layout_id=HEADS_V if is_v else HEADS_K)]
     kind = "f32" if scale else dtype
     if scale:
-        scales = g.input(scale, [TOKENS, HEADS, HEAD // group], layout_id=HEADS_VALUES)
-        x = g.op("DynamicDequantize", [x, scales], kind, qtype="per_group",
+        caches.append(g.input(scale, [TOKENS, HEADS, HEAD // group], layout_id=HEADS_VALUES))
+    if slots:
+        caches = with_token(g, row, caches, slots)
+    x = caches[0]
+    if scale:
+        x = g.op("DynamicDequantize", caches, kind, qtype="per_group",
                  group_shape=[1, 1, group])
     x = g.op("StaticTranspose", [x], kind, order=[1, 0, 2])
     return g.op_to("StaticReshape", [x], [g.tensor(kind, [HEADS, 1, TOKENS, HEAD])],
-                   shape=[HEADS, 1, -1, HEAD], special_zero=False)[0]
+                   shape=[HEADS, 1, -1, HEAD], special_zero=False)[0], caches if slots else []
 
 
-def decode_heads(row):
+def decode_heads(row, writes=False):
     g = Graph(apply_to_int=True)
     dtype = "f32" if row[1] else row[0]
     q = g.input(dtype, [HEADS, QUERIES, 1, HEAD])
-    k = side_by_side(g, row, False)
+    slots = g.input("s32", [1]) if writes else None
+    k, written = side_by_side(g, row, False, slots)
     scores = g.op("MatMul", [q, k], "f32", transpose_a=False, transpose_b=True)
     scores = g.op("Multiply", [scores, g.input("f32", [1])], "f32")
     p = g.op("SoftMax", [scores], dtype, axis=-1, mode="inf_as_zero")
-    v = side_by_side(g, row, True)
-    return g.output(g.op("MatMul", [p, v], dtype, transpose_a=False, transpose_b=False))
+    v, more = side_by_side(g, row, True, slots)
+    y = g.op("MatMul", [p, v], dtype, transpose_a=False, transpose_b=False)
+    return g.output(y, *written, *more)
 
 
 def append(row):
@@ -119,6 +147,8 @@ def models():
     """Name -> graph."""
     return ({f"serving/decode-tiles-{name}": decode(row) for name, row in CACHES.items()} |
             {f"serving/decode-heads-{name}": decode_heads(row) for name, row in CACHES.items()} |
+            {f"serving/step-heads-{name}": decode_heads(row, True)
+             for name, row in CACHES.items()} |
             {f"serving/append-tiles-{name}": append(row) for name, row in CACHES.items()} |
             {f"serving/shift-tiles-{name}": shift(row) for name, row in CACHES.items()})
 
@@ -142,25 +172,33 @@ def decode_line(name, row, rows, mode, small, tokens=TOKENS):
             + ("" if small else " --cold-cache --min-time=0.3"))
 
 
-def heads_line(name, row, rows, mode, small, tokens=TOKENS):
-    """The same for decode_heads()."""
+def heads_line(name, row, rows, mode, small, tokens=TOKENS, writes=False, is_open=False):
+    """The same for decode_heads(). is_open: compile does not know the number of tokens."""
     heads, queries, head = SMALL if small else (HEADS, QUERIES, HEAD)
-    graph = decode_heads(row)
+    graph = decode_heads(row, writes)
     tensors = {t["id"]: t for _, _, inputs, _ in graph.ops for t in inputs}
-    shapes = {}
+    shapes, unknown = {}, {}
     for i in graph.inputs:
         shape = list(tensors[i]["shape"])
+        is_cache = shape[0] == TOKENS
         if len(shape) == 3:
-            shape = [tokens, heads, head if shape[2] == HEAD else head // row[2]]
+            shape = [tokens if is_cache else shape[0], heads,
+                     head if shape[2] == HEAD else head // row[2]]
         elif len(shape) == 4:
             shape = [heads, queries, rows, head]
         shapes[i] = "x".join(map(str, shape))
+        if is_cache and is_open:
+            unknown[i] = "x".join(["?"] + shapes[i].split("x")[1:])
     words = "+".join(f"{i}:{shape}" for i, shape in shapes.items())
+    if unknown:
+        words += " --dynamic=" + "+".join(f"{i}:{shape}" for i, shape in unknown.items())
+    case = f"{'step' if writes else 'decode'}-heads-{name}"
     attrs = "+".join(f"{i}:shape:{heads}x1x-1x{head}" for i, (kind, *_) in enumerate(graph.ops)
                      if kind == "StaticReshape")
-    return (f"--mode={'C' if small else 'P'} --case=../../models/serving/decode-heads-{name}.json "
-            f"--in-shapes={words} --op-attrs={attrs} --expected-n-partitions=1 "
-            f"--partition-fpmath=0:{mode}:true"
+    return (f"--mode={'C' if small else 'P'} --case=../../models/serving/{case}.json "
+            f"--in-shapes={words} --op-attrs={attrs} "
+            + (f"--attr-fpmath={mode}:true" if writes else
+               f"--expected-n-partitions=1 --partition-fpmath=0:{mode}:true")
             + ("" if small else " --cold-cache --min-time=0.3"))
 
 
@@ -178,6 +216,8 @@ def lists():
         check += [heads_line(name, row, rows, mode, True, tokens) for tokens in SMALL_TOKENS
                   for rows in SMALL_ROWS for mode in modes]
         speed += [heads_line(name, row, 1, mode, False) for mode in modes]
+        check += [heads_line(name, row, rows, mode, True, tokens, writes, True)
+                  for tokens, rows, mode, writes in OPEN if mode in modes]
         for what in ("append", "shift"):
             case = f"--case=../../models/serving/{what}-tiles-{name}.json"
             check.append(f"--mode=C {case}")

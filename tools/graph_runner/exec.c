@@ -294,11 +294,14 @@ int gr_buffer_alloc(gr_buffer_t *b, const sinter_logical_tensor_t *lt, gr_error_
     return 0;
 }
 
-/* Memory for the opaque layout of a port. */
+/* Memory for the opaque layout of a port, whose dims are those of the buffer. */
 static int alloc_opaque(gr_buffer_t *b, const sinter_logical_tensor_t *port, gr_error_t *err)
 {
-    const sinter_status_t status = sinter_logical_tensor_get_bytes(port, &b->opaque_bytes);
+    sinter_status_t status;
 
+    b->opaque_lt = *port;
+    memcpy(b->opaque_lt.dims, b->lt.dims, sizeof b->lt.dims);
+    status = sinter_logical_tensor_get_bytes(&b->opaque_lt, &b->opaque_bytes);
     if (status) {
         return gr_library_failure(status, "reorder", err);
     }
@@ -312,13 +315,13 @@ static int alloc_opaque(gr_buffer_t *b, const sinter_logical_tensor_t *port, gr_
 }
 
 /* Copies all elements from one layout of a buffer to the other. */
-static int reorder(gr_buffer_t *b, const sinter_logical_tensor_t *port, bool pack, gr_error_t *err)
+static int reorder(gr_buffer_t *b, bool pack, gr_error_t *err)
 {
     sinter_tensor_t *strided = NULL, *opaque = NULL;
     sinter_status_t status = sinter_tensor_create(&strided, NULL, &b->lt, b->data, b->bytes);
 
     if (!status) {
-        status = sinter_tensor_create(&opaque, NULL, port, b->opaque, b->opaque_bytes);
+        status = sinter_tensor_create(&opaque, NULL, &b->opaque_lt, b->opaque, b->opaque_bytes);
     }
     if (!status) {
         status = pack ? sinter_reorder(strided, opaque) : sinter_reorder(opaque, strided);
@@ -330,7 +333,7 @@ static int reorder(gr_buffer_t *b, const sinter_logical_tensor_t *port, bool pac
 
 int gr_buffer_pack(gr_buffer_t *b, const sinter_logical_tensor_t *port, gr_error_t *err)
 {
-    return alloc_opaque(b, port, err) || reorder(b, port, true, err) ? -1 : 0;
+    return alloc_opaque(b, port, err) || reorder(b, true, err) ? -1 : 0;
 }
 
 void gr_buffer_free(gr_buffer_t *b)
@@ -360,15 +363,20 @@ static bool is_opaque(const sinter_logical_tensor_t *lt)
     return lt->layout_type == sinter_layout_type_opaque;
 }
 
-/* Layout any, with dims that are known: compile chooses the layout. */
-static bool may_be_any(const sinter_logical_tensor_t *lt)
+static bool knows_dims(const sinter_logical_tensor_t *lt)
 {
-    bool known = lt->layout_type == sinter_layout_type_any && lt->ndims >= 0;
+    bool known = lt->ndims >= 0;
 
     for (int i = 0; i < lt->ndims; i++) {
         known &= lt->dims[i] != SINTER_UNKNOWN_DIM;
     }
     return known;
+}
+
+/* Layout any, with dims that are known: compile chooses the layout. */
+static bool may_be_any(const sinter_logical_tensor_t *lt)
+{
+    return lt->layout_type == sinter_layout_type_any && knows_dims(lt);
 }
 
 gr_buffer_t *gr_exec_buffer(const gr_exec_t *x, uint64_t id)
@@ -395,10 +403,9 @@ void gr_exec_lt(const gr_exec_t *x, uint64_t id, sinter_logical_tensor_t *lt)
 
 const sinter_logical_tensor_t *gr_exec_port(const gr_exec_t *x, const sinter_logical_tensor_t *port)
 {
-    const gr_buffer_t *b =
-        gr_is_known(port) || is_opaque(port) ? NULL : gr_exec_buffer(x, port->id);
+    const gr_buffer_t *b = gr_is_known(port) ? NULL : gr_exec_buffer(x, port->id);
 
-    return b ? &b->lt : port;
+    return !b ? port : !is_opaque(port) ? &b->lt : b->opaque ? &b->opaque_lt : port;
 }
 
 int gr_make_tensor(const gr_exec_t *x, const sinter_logical_tensor_t *lt, const gr_buffer_t *b,
@@ -547,7 +554,7 @@ static sinter_status_t query_ports(gr_exec_t *x, gr_part_t *p)
             sinter_compiled_partition_query_logical_tensor(p->compiled, p->out[i].id, &p->out[i]);
     }
     for (size_t i = 0; i < p->n_in; i++) {
-        p->dynamic |= !gr_is_known(&p->in[i]) && !is_opaque(&p->in[i]);
+        p->dynamic |= is_opaque(&p->in[i]) ? !knows_dims(&p->in[i]) : !gr_is_known(&p->in[i]);
     }
     if (!status && !p->dynamic) { /* else scratch memory is known with the tensors only */
         status = sinter_compiled_partition_get_scratchpad_bytes(
@@ -875,11 +882,8 @@ static int unpack_outputs(gr_exec_t *x, gr_error_t *err)
 {
     for (size_t i = 0; i < x->model->n_tensors; i++) {
         gr_buffer_t *b = &x->buffers[i];
-        sinter_logical_tensor_t lt;
 
-        if (b->opaque && !x->model->tensors[i].is_input &&
-            !sinter_compiled_graph_query_logical_tensor(x->whole, b->lt.id, &lt) &&
-            reorder(b, &lt, false, err)) {
+        if (b->opaque && !x->model->tensors[i].is_input && reorder(b, false, err)) {
             return -1;
         }
     }

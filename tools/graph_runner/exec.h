@@ -12,6 +12,7 @@ typedef struct gr_buffer {
     size_t bytes;
     /* A tensor of which the library has an opaque layout: lt is the one that the oracle and files
      * have, and these are what the library reads or writes. NULL: the same. */
+    sinter_logical_tensor_t opaque_lt;
     unsigned char *opaque;
     size_t opaque_bytes;
 } gr_buffer_t;

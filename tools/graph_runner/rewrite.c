@@ -5,14 +5,47 @@
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
+static void set_everywhere(model_t *model, const model_tensor_t *t,
+                           const sinter_logical_tensor_t *shape)
+{
+    for (size_t i = 0; i < t->n; i++) {
+        sinter_logical_tensor_t *lt = model_at(model, &model->uses[t->first + i]);
+        sinter_logical_tensor_t old = *lt;
+
+        *lt = *shape;
+        lt->data_type = old.data_type;
+        lt->property = old.property;
+    }
+}
+
 static void forget_shape(sinter_logical_tensor_t *lt)
 {
     lt->ndims = SINTER_UNKNOWN_NDIMS;
     lt->layout_type = sinter_layout_type_any;
 }
 
+static bool is_opaque(const sinter_logical_tensor_t *lt)
+{
+    return lt->layout_type == sinter_layout_type_opaque;
+}
+
+/* The first tensor of an op that lies as `lt`, which is opaque, does: a cache that tokens are
+ * written into. */
+static const sinter_logical_tensor_t *lies_alike(const model_op_t *op,
+                                                 const sinter_logical_tensor_t *lt)
+{
+    for (size_t i = 0; i < op->n_inputs; i++) {
+        const sinter_logical_tensor_t *in = &op->inputs[i];
+
+        if (is_opaque(in) && in->layout_id == lt->layout_id && in->ndims == lt->ndims) {
+            return in;
+        }
+    }
+    return NULL;
+}
+
 /* Marks the tensors computed from a tensor. Ops may stand in any order, so this repeats until
- * nothing changes. */
+ * nothing changes. Opaque ones keep their layout, with the dims of what they are written into. */
 static int forget_downstream(model_t *model, uint64_t id, gr_error_t *err)
 {
     char *changed = gr_malloc(model->n_tensors);
@@ -33,15 +66,25 @@ static int forget_downstream(model_t *model, uint64_t id, gr_error_t *err)
                 touched |= changed[model_find(model, op->inputs[j].id) - model->tensors];
             }
             for (size_t j = 0; j < op->n_outputs && touched; j++) {
-                char *c = &changed[model_find(model, op->outputs[j].id) - model->tensors];
+                const model_tensor_t *t = model_find(model, op->outputs[j].id);
+                const sinter_logical_tensor_t *lt = &op->outputs[j],
+                                              *like = is_opaque(lt) ? lies_alike(op, lt) : NULL;
+                char *c = &changed[t - model->tensors];
 
+                if (like && memcmp(lt->dims, like->dims, sizeof lt->dims)) {
+                    sinter_logical_tensor_t open = *lt;
+
+                    memcpy(open.dims, like->dims, sizeof open.dims);
+                    set_everywhere(model, t, &open);
+                    more = 1;
+                }
                 more |= !*c;
                 *c = 1;
             }
         }
     }
     for (size_t i = 0; i < model->n_uses; i++) {
-        if (model->uses[i].id != id &&
+        if (model->uses[i].id != id && !is_opaque(model_at(model, &model->uses[i])) &&
             changed[model_find(model, model->uses[i].id) - model->tensors]) {
             forget_shape(model_at(model, &model->uses[i]));
         }
@@ -97,7 +140,7 @@ static int parse_strides(const char **p, sinter_logical_tensor_t *lt)
  * that. -1 where the product of the dims is too large. */
 static int set_layout(sinter_logical_tensor_t *lt, const int *order)
 {
-    const bool opaque = lt->layout_type == sinter_layout_type_opaque;
+    const bool opaque = is_opaque(lt);
     const uint64_t id = opaque ? lt->layout_id : 0;
 
     if (gr_set_dense(lt, order)) {
@@ -143,19 +186,6 @@ static int parse_shape(const char **p, sinter_logical_tensor_t *lt)
     }
     ++*p;
     return lt->ndims < 0 ? -1 : parse_strides(p, lt);
-}
-
-static void set_everywhere(model_t *model, const model_tensor_t *t,
-                           const sinter_logical_tensor_t *shape)
-{
-    for (size_t i = 0; i < t->n; i++) {
-        sinter_logical_tensor_t *lt = model_at(model, &model->uses[t->first + i]);
-        sinter_logical_tensor_t old = *lt;
-
-        *lt = *shape;
-        lt->data_type = old.data_type;
-        lt->property = old.property;
-    }
 }
 
 static int parse_input_id(model_t *model, const char **p, const char *option, model_tensor_t **t,
@@ -230,7 +260,9 @@ static int parse_unknown_dims(const char **p, sinter_logical_tensor_t *lt, int *
     if (*wrong < 0 && n + 1 < lt->ndims) {
         *wrong = n + 1;
     }
-    lt->layout_type = sinter_layout_type_any;
+    if (!is_opaque(lt)) {
+        lt->layout_type = sinter_layout_type_any;
+    }
     return unknown ? 0 : -1;
 }
 
