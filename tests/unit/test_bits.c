@@ -3,7 +3,10 @@
  * a case has a dim for its items (sequences, rows), the first and the last item are run alone, too,
  * and prompts in chunks: docs/numerics.md says where these have the same bits, and so does this
  * test. The same runs with a deterministic engine, which promises more. --verbose prints what it
- * finds, also where nothing is promised; a word behind it runs the cases alone that have it. */
+ * finds, also where nothing is promised; a word behind it runs the cases alone that have it.
+ *
+ * With AddressSanitizer, which looks at memory and not at bits, each case runs once, with the level
+ * and the kind of engine whose turn it is, and besides where a kernel has not run yet. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -394,10 +397,9 @@ static void put_items(const char *graph, int items, char *to)
     }
 }
 
-static bool open_run(run_t *r, const bits_case_t *c, int items, sinter_engine_t *engine)
+static bool compile_run(run_t *r, const bits_case_t *c, int items, sinter_engine_t *engine)
 {
     char text[SPEC_BYTES];
-    sinter_logical_tensor_t lt[MOST_PORTS];
     memset(r, 0, sizeof *r);
     put_items(c->graph, items, text);
     sinter_status_t status = spec_graph(&r->graph, engine, text);
@@ -413,7 +415,14 @@ static bool open_run(run_t *r, const bits_case_t *c, int items, sinter_engine_t 
     status =
         status ? status
                : sinter_compiled_graph_create(&r->whole, engine, r->graph, r->n_parts, r->compiled);
-    status = status ? status : sinter_compiled_graph_get_input_num(r->whole, &r->n_in);
+    return CHECK(status == sinter_success, "%s: %s", c->what, sinter_last_error_message());
+}
+
+/* Inputs with numbers, and outputs. */
+static bool make_ports(run_t *r, const bits_case_t *c)
+{
+    sinter_logical_tensor_t lt[MOST_PORTS];
+    sinter_status_t status = sinter_compiled_graph_get_input_num(r->whole, &r->n_in);
     status = status ? status : sinter_compiled_graph_get_output_num(r->whole, &r->n_out);
     status = status ? status : sinter_compiled_graph_get_inputs(r->whole, r->n_in, lt);
     for (size_t i = 0; i < r->n_in && !status; i++) {
@@ -424,6 +433,11 @@ static bool open_run(run_t *r, const bits_case_t *c, int items, sinter_engine_t 
         make_port(&r->out[i], &lt[i], 2);
     }
     return CHECK(status == sinter_success, "%s: %s", c->what, sinter_last_error_message());
+}
+
+static bool open_run(run_t *r, const bits_case_t *c, int items, sinter_engine_t *engine)
+{
+    return compile_run(r, c, items, engine) && make_ports(r, c);
 }
 
 static void close_run(run_t *r, sinter_engine_t *engine)
@@ -464,14 +478,46 @@ static bool ran[MOST_REFUSALS]; /* by kernel */
 static bool verbose;
 static const char *only = ""; /* cases whose name has this */
 
-static void mark_kernels(const run_t *r)
+/* Whether one of its kernels had not run before. */
+static bool mark_kernels(const run_t *r)
 {
+    bool news = false;
     for (size_t i = 0; i < r->n_parts; i++) {
         const plan_t *plan = &r->compiled[i]->plan;
         for (int s = 0; s < plan->n_steps; s++) {
-            ran[plan->steps[s].candidates[0].kernel - sinter_kernels] = true;
+            bool *now = &ran[plan->steps[s].candidates[0].kernel - sinter_kernels];
+            news = news || !*now;
+            *now = true;
         }
     }
+    return news;
+}
+
+/* Whether a kernel that these features suffice for should run, and has not. */
+static bool lacks(int kernel, features_t features)
+{
+    const kernel_t *k = &sinter_kernels[kernel];
+    const bool no_bf16 = k->driver->arithmetic == IN_BF16 &&
+                         xs_refuse(XS_BF16F32, features) != NULL; /* needs generated code */
+    return !ran[kernel] && k->driver->arithmetic != IN_ANY && !no_bf16 &&
+           has_features(features, k->needs.bits);
+}
+
+static bool lacks_some(features_t features)
+{
+    bool some = false;
+    for (int k = 0; k < sinter_n_kernels; k++) {
+        some = some || lacks(k, features);
+    }
+    return some;
+}
+
+/* Rounds are the levels, each with both kinds of engine. 1: all cases run in each. */
+static int round_of_all, rounds = 1;
+
+static bool is_turn(size_t number)
+{
+    return (int)(number % (size_t)rounds) == round_of_all % rounds;
 }
 
 /* By each of the streams from first_stream on, in steps of that number. */
@@ -551,11 +597,14 @@ static bool same_otherwise(const run_t *all, const bits_case_t *c, sinter_engine
     return same;
 }
 
-static void run_case(const bits_case_t *c, sinter_engine_t *engine, const char *level)
+static void run_case(const bits_case_t *c, bool in_turn, sinter_engine_t *engine, const char *level)
 {
     run_t r;
-    if (open_run(&r, c, c->items, engine)) {
-        mark_kernels(&r);
+    if (!in_turn && !lacks_some(engine->features)) {
+        return;
+    }
+    if (compile_run(&r, c, c->items, engine) && (mark_kernels(&r) || in_turn) &&
+        make_ports(&r, c)) {
         const bool ok = by_threads(&r, c, engine->deterministic ? 2 : 1, level);
         const kernel_t *kernel = r.compiled[r.n_parts - 1]->plan.steps[0].candidates[0].kernel;
         const bool promised =
@@ -730,21 +779,27 @@ static void run_level(sinter_cpu_isa_t isa, bool deterministic)
     engine->features = features_of_level(isa);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (strstr(cases[i].what, only) != NULL) {
-            run_case(&cases[i], engine, level);
+            run_case(&cases[i], is_turn(i), engine, level);
         }
     }
+    /* Odd rounds are those of deterministic engines. */
     for (size_t i = 0; i < sizeof sharing / sizeof *sharing && deterministic; i++) {
-        run_shared(&sharing[i][0], &sharing[i][1], engine, level);
+        if (is_turn(2 * i + 1)) {
+            run_shared(&sharing[i][0], &sharing[i][1], engine, level);
+        }
     }
-    run_heads("1", STRICT, engine, level);
-    run_heads("4", STRICT, engine, level);
-    run_heads("4", INT8, engine, level);
+    for (size_t i = 0; i < 3; i++) {
+        if (is_turn(i)) {
+            run_heads(i == 0 ? "1" : "4", i == 2 ? INT8 : STRICT, engine, level);
+        }
+    }
     static const int chunks[] = {200, 100, 30, 25, 10, 4, 1};
     for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
         for (size_t k = 0; k < sizeof prompts / sizeof *prompts; k++) {
             const bits_case_t c = {prompts[k].what, prompts[k].graph, prompts[k].mode, 0,
                                    ALONE_ANY};
-            if (chunks[i] >= LEAST_CHUNK || deterministic || verbose) {
+            const bool most = chunks[i] >= LEAST_CHUNK || verbose;
+            if ((most || deterministic) && is_turn(most ? i + 3 * k : 2 * (i + k) + 1)) {
                 run_chunks(&c, chunks[i], engine, level);
             }
         }
@@ -763,19 +818,22 @@ int main(int argc, char **argv)
             .size = sizeof desc, .threads = threads[t], .all_threads = 1};
         CHECK_THAT(sinter_stream_create(&streams[t], NULL, &desc) == sinter_success);
     }
+    sinter_cpu_isa_t levels[MOST_ISA + 1];
+    int n = 0;
     for (int isa = sinter_isa_generic; isa <= MOST_ISA; isa++) {
         if (level_of_features(features_up_to((sinter_cpu_isa_t)isa)) == (sinter_cpu_isa_t)isa) {
-            run_level((sinter_cpu_isa_t)isa, false);
-            run_level((sinter_cpu_isa_t)isa, true);
+            levels[n++] = (sinter_cpu_isa_t)isa;
         }
     }
+#if defined(__SANITIZE_ADDRESS__)
+    rounds = 2 * n;
+#endif
+    for (int i = 0; i < 2 * n; i++) {
+        round_of_all = i;
+        run_level(levels[i / 2], i % 2);
+    }
     for (int k = 0; k < sinter_n_kernels; k++) {
-        const kernel_t *kernel = &sinter_kernels[k];
-        const bool no_bf16 = kernel->driver->arithmetic == IN_BF16 &&
-                             xs_refuse(XS_BF16F32, machine) != NULL; /* needs generated code */
-        CHECK(ran[k] || kernel->driver->arithmetic == IN_ANY || no_bf16 ||
-                  !has_features(machine, kernel->needs.bits),
-              "no case runs %s", kernel->name);
+        CHECK(!lacks(k, machine), "no case runs %s", sinter_kernels[k].name);
     }
     for (int t = 0; t < STREAMS; t++) {
         sinter_stream_destroy(&streams[t]);
