@@ -711,6 +711,12 @@ class Cli(unittest.TestCase):
         self.assertNotEqual(codes, self.bytes_of(case, y["id"], "--seed=2"))
         given = self.bytes_of(case, w["id"], f"--in={w['id']}:=100,-100")
         self.assertEqual(given, bytes([100, 156]) * (len(given) // 2))
+        given = self.bytes_of(case, w["id"], f"--in={w['id']}:=7*3,-1")
+        self.assertEqual(given, bytes([7, 7, 7, 255]) * (len(given) // 4))
+        for wrong in ("7*0", "7*", "7*x", "7*999999999", "7,*2"):
+            done = run("--mode=C", "--case=" + case, f"--in={w['id']}:={wrong}")
+            self.assertEqual(done.returncode, 1, wrong)
+            self.assertIn("--in: ", done.stdout + done.stderr)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,11 @@ SEQUENCES = (4, 8)
 # each of 4 or 8 sequences; and as many tokens for each of these alone.
 TILES_OF_ALL, SMALL_TILES_OF_ALL = 16384, 256
 TILES_ALONE = {4: 3328, 8: 1792}
+# One sequence beside three idle ones as long, of so many tokens each; a mask that leaves the first
+# tokens of a cache; batches of tokens that are verified behind so many.
+IDLE, SMALL_IDLE = 8192, 64
+FIRST, SMALL_FIRST = (4096, 16384), (70, 256)
+VERIFIED, SMALL_VERIFIED, ROWS = 4096, 256, (1, 4, 8)
 
 
 def layout(axis, b, t, elements, tiles):
@@ -78,9 +83,25 @@ def models():
             for stored in STORED for tiles in (False, True)}
 
 
-def line(stored, n, pattern, mode, small, tiles=False):
+def line(stored, dims, values, mode, small, tiles):
+    """dims: caches, sequences or tokens in each, tokens of each. values: those of the mask."""
+    (b, s, t), (mask, k, k_scale, v, v_scale) = dims, STORED[stored][2]
+    shapes = [f"0:{b}x{KV_HEADS}x{PER_KV}x{s}x{HEAD}", f"{mask}:{b}x1x1x{s}x{t}"]
+    for tensor, axis, elements in ((k, 3, HEAD), (k_scale, 3, HEAD // GROUP), (v, 4, HEAD),
+                                   (v_scale, 4, HEAD // GROUP)):
+        if tensor is not None:
+            sizes, strides = layout(axis, b, t, elements, tiles)
+            shapes.append(f"{tensor}:{'x'.join(map(str, sizes))}" +
+                          ("" if tiles else f"*{'x'.join(map(str, strides))}"))
+    words = [f"--mode={'C' if small else 'P'}",
+             f"--case=../../models/serving/unified-decode-{stored}{TILED * tiles}.json",
+             "--in-shapes=" + "+".join(shapes), f"--in={mask}:={','.join(values)}",
+             "--expected-n-partitions=1", f"--partition-fpmath=0:{mode}:true"]
+    return " ".join(words + ([] if small else ["--cold-cache", "--min-time=0.3"]))
+
+
+def shared_line(stored, n, pattern, mode, small, tiles=False):
     """n sequences in one cache, or (pattern None) in caches of their own."""
-    mask, k, k_scale, v, v_scale = STORED[stored][2]
     values, more = pattern or (lambda n: ["0"], 0)
     if tiles:
         alone = SMALL_TILES_OF_ALL if small else TILES_ALONE[n]
@@ -88,29 +109,42 @@ def line(stored, n, pattern, mode, small, tiles=False):
     else:
         all_tokens = SMALL_TOKENS if small else TOKENS
         alone = all_tokens // n
-    b, s, t = (1, n, all_tokens + more) if pattern else (n, 1, alone)
-    shapes = [f"0:{b}x{KV_HEADS}x{PER_KV}x{s}x{HEAD}", f"{mask}:{b}x1x1x{s}x{t}"]
-    for tensor, axis, elements in ((k, 3, HEAD), (k_scale, 3, HEAD // GROUP), (v, 4, HEAD),
-                                   (v_scale, 4, HEAD // GROUP)):
-        if tensor is not None:
-            dims, strides = layout(axis, b, t, elements, tiles)
-            shapes.append(f"{tensor}:{'x'.join(map(str, dims))}" +
-                          ("" if tiles else f"*{'x'.join(map(str, strides))}"))
-    words = [f"--mode={'C' if small else 'P'}",
-             f"--case=../../models/serving/unified-decode-{stored}{TILED * tiles}.json",
-             "--in-shapes=" + "+".join(shapes), f"--in={mask}:={','.join(values(n))}",
-             "--expected-n-partitions=1", f"--partition-fpmath=0:{mode}:true"]
-    return " ".join(words + ([] if small else ["--cold-cache", "--min-time=0.3"]))
+    dims = (1, n, all_tokens + more) if pattern else (n, 1, alone)
+    return line(stored, dims, values(n), mode, small, tiles)
+
+
+def some_rows(small, tiles):
+    """Dims and values of masks of one sequence: beside three idle ones, whose tokens alternate with
+    its own or lie in pieces of 64, and alone; of the first tokens, and of a cache of these alone;
+    and of batches that are verified, of which each token sees those before it."""
+    idle = SMALL_IDLE if small else IDLE
+    first, tokens = SMALL_FIRST if small else FIRST
+    verified = SMALL_VERIFIED if small else VERIFIED
+    own = -(-first // 16) * 16
+    masks = [((1, 1, 4 * idle), ["0", "-inf*3"]), ((1, 1, 4 * idle), ["0*64", "-inf*192"]),
+             ((1, 1, idle), ["0"]),
+             ((1, 1, tokens), [f"0*{first}", f"-inf*{tokens - first}"]), ((1, 1, own), ["0"])]
+    for rows in ROWS:
+        seen = [verified - rows + 1 + row for row in range(rows)]
+        values = [f"0*{n}{f',-inf*{verified - n}' if n < verified else ''}" for n in seen]
+        masks.append(((1, rows, verified), values))
+    return masks if tiles else masks[:3]
 
 
 def lists():
     """File name -> text."""
     check = ["# Decoding of sequences that share one cache against the oracle, at small sizes."]
-    speed = ["# Decoding of 4 and 8 sequences in one cache, and in caches of their own."]
+    speed = ["# Decoding of 4 and 8 sequences in one cache, and in caches of their own; of one "
+             "beside idle ones, of the first tokens, and of batches that are verified."]
     for texts in (check, speed):
         texts[0] += " Written by tools/dev/make_models.py."
-        texts += [line(stored, n, pattern, mode, texts is check, tiles)
+        modes = {stored: ("strict", ) if stored == "f16" else ("strict", "int8")
+                 for stored in STORED}
+        texts += [shared_line(stored, n, pattern, mode, texts is check, tiles)
                   for tiles in (False, True) for stored in STORED for n in SEQUENCES
                   for pattern in (*([IN_TILES] if tiles else PATTERNS.values()), None)
-                  for mode in (("strict", ) if stored == "f16" else ("strict", "int8"))]
+                  for mode in modes[stored]]
+        texts += [line(stored, dims, values, mode, texts is check, tiles)
+                  for tiles in (False, True) for stored in STORED
+                  for dims, values in some_rows(texts is check, tiles) for mode in modes[stored]]
     return {"unified.list": "\n".join(check) + "\n", "perf_unified.list": "\n".join(speed) + "\n"}
