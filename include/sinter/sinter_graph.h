@@ -212,6 +212,21 @@ SINTER_API sinter_status_t sinter_engine_invalidate_constants(sinter_engine_t *e
 typedef void (*sinter_parallel_for_t)(void *pool, int workers, void (*run)(void *task, int worker),
                                       void *task);
 
+/* A part of an execute that one thread runs at a time, as a watch sees it. */
+typedef struct sinter_share {
+    size_t size;          /* sizeof(sinter_share_t) */
+    int element;          /* of the sequence or compiled graph, in order; else 0 */
+    int step, phase;      /* of the element; a barrier stands between phases and between steps */
+    int number, shares;   /* which share of the phase, of how many */
+    int done;             /* 0: it is about to run; 1: it has run, and products tells */
+    uint64_t products;    /* multiplications of two elements that are summed */
+    const char *kernel;   /* that runs the step, as in sinter_kernel_list; static text */
+} sinter_share_t;
+
+/* Called before and after each share of an execute, in the thread that runs it. It must not call
+ * the library. user: what the stream was created with. */
+typedef void (*sinter_watch_t)(void *user, const sinter_share_t *share);
+
 /* What a stream is created with. Zero what you do not set. */
 typedef struct sinter_stream_desc {
     size_t size; /* sizeof(sinter_stream_desc_t) */
@@ -227,6 +242,9 @@ typedef struct sinter_stream_desc {
      * little work does not call it. */
     sinter_parallel_for_t parallel_for;
     void *pool; /* its first argument; stays yours, and must live as long as the stream */
+    /* For profilers and simulations: sees how work is divided. NULL: nobody watches. */
+    sinter_watch_t watch;
+    void *watch_user; /* its first argument; stays yours, and must live as long as the stream */
 } sinter_stream_desc_t;
 
 /* Creates a stream: how many threads an execute may use, and whose. desc NULL: all defaults.

@@ -144,7 +144,9 @@ sinter_status_t sinter_stream_create(sinter_stream_t **stream, sinter_engine_t *
     s->threads = (threads_t){.most = d.parallel_for != NULL ? d.threads : team_take(d.threads),
                              .all = d.all_threads != 0,
                              .parallel_for = d.parallel_for,
-                             .pool = d.pool};
+                             .pool = d.pool,
+                             .watch = d.watch,
+                             .watch_user = d.watch_user};
     *stream = s;
     return sinter_success;
 }

@@ -181,8 +181,16 @@ typedef _Atomic(const char *) detour_t;
 typedef struct worker {
     int phase, round, tid, nth;
     void *scratch, *shared;
-    detour_t *detour; /* of all shares */
+    detour_t *detour;   /* of all shares */
+    uint64_t *products; /* of this share */
 } worker_t;
+
+/* Work calls this for the products of two elements that it sums, as the graph has them: not for
+ * those with rows or columns that a micro-kernel adds to fill its registers. */
+static inline void count_products(const worker_t *w, int64_t rows, int64_t columns, int64_t k)
+{
+    *w->products += (uint64_t)(rows * columns * k);
+}
 
 /* Work calls this for every detour that it takes, so that none is silent. */
 static inline void report_detour(const worker_t *w, const char *text)

@@ -195,6 +195,7 @@ static inline sinter_status_t rig_begin(rig_execute_t *e, rig_t *r, const kernel
 static inline void rig_work(const rig_execute_t *e, int phase, int tid)
 {
     detour_t detour = NULL;
+    uint64_t products = 0;
     if (e->choice.shares_bytes && tid > 0) {
         return;
     }
@@ -203,7 +204,8 @@ static inline void rig_work(const rig_execute_t *e, int phase, int tid)
                         .nth = e->choice.shares_bytes ? 1 : e->frame.shares,
                         .scratch = e->scratch,
                         .shared = e->shared,
-                        .detour = &detour};
+                        .detour = &detour,
+                        .products = &products};
     e->kernel->driver->work(e->kernel, &e->problem, e->with.config, e->state, &w);
 }
 

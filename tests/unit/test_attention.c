@@ -543,12 +543,14 @@ static void play_threads(const kernel_t *k, const problem_t *problem, const cand
     for (int phase = 0; phase < phases; phase++) {
         const int nth = choice->shares_bytes ? 1 : frame->shares;
         for (int t = 0; t < nth; t++) {
+            uint64_t products = 0;
             const worker_t w = {.phase = phase,
                                 .tid = t,
                                 .nth = nth,
                                 .scratch = scratch[t],
                                 .shared = shared,
-                                .detour = &last_detour};
+                                .detour = &last_detour,
+                                .products = &products};
             k->driver->work(k, problem, with->config, state, &w);
         }
     }

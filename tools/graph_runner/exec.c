@@ -5,6 +5,7 @@
 #include "npy.h"
 #include "random.h"
 #include "rewrite.h"
+#include "simulate.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,6 +44,10 @@ static int open_engine(gr_exec_t *x, gr_error_t *err)
                                    .all_threads = x->opt->mode[0] != 'P'};
     sinter_status_t status;
 
+    if (x->opt->simulate_threads > 0) {
+        desc.allocator = gr_simulate_allocator();
+        gr_simulate_stream(x->opt, &stream);
+    }
     if (x->opt->max_cpu_isa && !sinter_cpu_isa_parse(x->opt->max_cpu_isa, &desc.max_isa)) {
         return unknown_isa(x->opt->max_cpu_isa, err);
     }
@@ -529,7 +534,7 @@ int gr_exec_inputs(gr_exec_t *x, gr_error_t *err)
         if (gr_buffer_alloc(&x->buffers[i], &lt, err)) {
             return -1;
         }
-        if (*x->opt->mode == 'P') {
+        if (*x->opt->mode == 'P' || (x->opt->simulate_threads > 0 && *x->opt->mode == 'X')) {
             fill_for_timing(x->model, t, &lt, (uint64_t)x->opt->seed, x->buffers[i].data,
                             x->buffers[i].bytes);
         } else {

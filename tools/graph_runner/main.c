@@ -8,6 +8,7 @@
 #include "report.h"
 #include "rewrite.h"
 #include "runs.h"
+#include "simulate.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -112,6 +113,9 @@ static int run_mode(gr_exec_t *x, gr_error_t *err)
     }
     failed = (mode == 'C' && gr_check(x, err)) ||
              (mode == 'P' && (x->opt->on_demand ? gr_bench_on_demand(x, err) : gr_bench(x, err)));
+    if (x->opt->simulate_threads > 0 && !failed) {
+        failed = gr_simulate(x, err);
+    }
     if (x->opt->mem) {
         gr_report_constants(x);
     }

@@ -14,6 +14,7 @@ const gr_options_t gr_default_options = {
     .min_time = 0.5,
     .max_ambiguous = 1,
     .constant_cache = -1,
+    .simulate_nodes = 1,
 };
 
 typedef enum kind { STR, NAME_OR_ALL, INT, REAL, FLAG } kind_t;
@@ -91,6 +92,12 @@ static const option_t options[] = {
     {"on-demand", FLAG, AT(on_demand), NULL,
      "mode P: print 'ready', then for each line of standard input run for --min-time and print the "
      "median microseconds;\ntools/dev/compare_builds.py uses it"},
+    {"simulate-threads", INT, AT(simulate_threads), "N",
+     "run the division of the plan for N threads, all by the calling thread and untimed, and print "
+     "for each phase\nhow far the largest share is over the mean, in bytes read and in products"},
+    {"simulate-nodes", INT, AT(simulate_nodes), "N",
+     "with --simulate-threads: these lie on N memory nodes (default 1); print the bytes that are "
+     "read from\nanother node, by first touch and, in parentheses, if one thread had written all"},
     {"constant-cache-bytes", INT, AT(constant_cache), "BYTES",
      "most that copies of constant weights take; -1 (default): no limit"},
     {"mem", FLAG, AT(mem), NULL,
@@ -195,6 +202,13 @@ static int check(const gr_options_t *opt, gr_error_t *err)
     }
     if (opt->threads < 0 || opt->threads > 4096) {
         return gr_fail(err, "--threads: expected 0 to 4096");
+    }
+    if (opt->simulate_threads < 0 || opt->simulate_threads > 1024 || opt->simulate_nodes < 1 ||
+        opt->simulate_nodes > 8) {
+        return gr_fail(err, "--simulate-threads, --simulate-nodes: expected up to 1024 and 1 to 8");
+    }
+    if (opt->simulate_threads > 0 && (*opt->mode == 'P' || *opt->mode == 'L' || opt->threads > 0)) {
+        return gr_fail(err, "--simulate-threads: expected --mode=X or C, and no --threads");
     }
     if (opt->mb < 1 && opt->mb != GR_SAME_BATCH) {
         return gr_fail(err, "--mb: expected 1 or more");

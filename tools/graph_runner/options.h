@@ -13,6 +13,7 @@ typedef struct gr_options {
     const char *mode, *case_file, *batch;
     const char *in_shapes, *dynamic, *dt, *op_attrs, *attr_fpmath, *partition_fpmath, *in;
     int64_t mb, seed, threads, expected_n_partitions, max_scratch, runs, repeat, constant_cache;
+    int64_t simulate_threads, simulate_nodes;
     double min_time, max_ambiguous, max_loose;
     int no_fuse, deterministic, same_bits, cold_cache, on_demand, explain, json, mem;
     const char *max_cpu_isa, *verbose, *dump_after, *dump_graph, *dump_tensors, *dump_tensor_ids,

@@ -209,6 +209,21 @@ static place_t next_phase(const exec_run_t *run, place_t at)
     return settle(run, at.part, at.step + 1);
 }
 
+static void tell_watch(const exec_run_t *run, place_t at, const worker_t *w, bool done)
+{
+    const taken_t *taken = &run->parts[at.part].fm->taken[at.step];
+    const sinter_share_t share = {.size = sizeof share,
+                                  .element = at.part,
+                                  .step = at.step,
+                                  .phase = at.phase,
+                                  .number = w->tid,
+                                  .shares = w->nth,
+                                  .done = done,
+                                  .products = *w->products,
+                                  .kernel = taken->candidate->kernel->name};
+    run->threads.watch(run->threads.watch_user, &share);
+}
+
 static void run_share(exec_run_t *run, place_t at, int share)
 {
     const exec_part_t *part = &run->parts[at.part];
@@ -226,15 +241,23 @@ static void run_share(exec_run_t *run, place_t at, int share)
     taken_t *taken = &part->fm->taken[at.step];
     const kernel_t *k = taken->candidate->kernel;
     const problem_t problem = {.plan = plan, .step = step, .frame = &part->fm->frame};
+    uint64_t products = 0;
     const worker_t w = {.phase = at.phase % phases_of_round(taken),
                         .round = at.phase / phases_of_round(taken),
                         .tid = share,
                         .nth = taken->shares,
                         .scratch = part->scratch + (size_t)share * plan->share_bytes,
                         .shared = part->shared,
-                        .detour = &taken->detour};
+                        .detour = &taken->detour,
+                        .products = &products};
+    if (run->threads.watch != NULL) {
+        tell_watch(run, at, &w, false);
+    }
     k->driver->work(k, &problem, taken->candidate->config, part->fm->state + step->state_offset,
                     &w);
+    if (run->threads.watch != NULL) {
+        tell_watch(run, at, &w, true);
+    }
 }
 
 /* A job of the crew is a phase, or several phases of one share each: between these stands no

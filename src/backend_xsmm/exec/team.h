@@ -14,6 +14,8 @@ typedef struct threads {
     bool all;                           /* each step is divided among all, however small it is */
     sinter_parallel_for_t parallel_for; /* the caller's; NULL: OpenMP */
     void *pool;                         /* its first argument */
+    sinter_watch_t watch;               /* sees each share before and after it; NULL: none does */
+    void *watch_user;                   /* its first argument */
 } threads_t;
 
 /* The threads that a stream takes from OpenMP: `wanted` (0: as many as OpenMP would use by

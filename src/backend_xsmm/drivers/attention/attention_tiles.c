@@ -460,6 +460,7 @@ void attention_scores(task_t *t, const strip_t *strip, int64_t t0, int at, int n
 {
     const attention_config_t *c = t->c;
     const int64_t D = t->st->d.D;
+    count_products(t->worker, strip->n, nt, D);
     if (t->c->cache) {
         cache_task_t task = cache_task(t, &t->st->k_cache, t0 + at, nt, strip->n);
         task.out = t->b.s + at;
@@ -531,6 +532,7 @@ void attention_accumulate(task_t *t, const strip_t *strip, int64_t t0, int at, i
     if (t->dv == 0) {
         return;
     }
+    count_products(t->worker, strip->n, t->dv, nt);
     if (c->cache) {
         const int skip = at % TILES_K, end = (at + nt + TILES_K - 1) / TILES_K * TILES_K;
         cache_task_t task = cache_task(t, &t->st->v_cache, t0 + at - skip, nt + skip, strip->n);

@@ -397,6 +397,7 @@ static void seek_results(const experts_task_t *t, int r, int64_t n0)
 /* The product of block k of rows with the columns at hand. */
 static void multiply(experts_task_t *t, tiles_task_t *product, int k)
 {
+    count_products(t->w, product->t.rows, product->t.cols, product->st->K);
     if (!t->c->tiles) {
         matmul_panel(&product->t);
     } else if (!tiles_run_panel(product, t->usable[k])) {

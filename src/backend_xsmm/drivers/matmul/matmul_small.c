@@ -256,6 +256,7 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
     walk_seek(st->nb, st->post.dims, begin, idx);
     for (int64_t i = begin; i < end; i++, walk_next(st->nb, st->post.dims, idx)) {
         one_product(st, idx, a, b, sums, chain);
+        count_products(w, st->M, st->N, st->K);
     }
 }
 

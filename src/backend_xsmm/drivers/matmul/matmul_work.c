@@ -524,6 +524,7 @@ void matmul_seek(matmul_task_t *t, int64_t i)
     const matmul_state_t *st = t->st;
     if (st->experts.ids != NULL) {
         experts_seek(t, i);
+        count_products(t->worker, t->rows, t->cols, st->K);
         return;
     }
     const int64_t row0 = i % st->n_blocks * st->block, panel = i / st->n_blocks % st->n_panels;
@@ -531,6 +532,7 @@ void matmul_seek(matmul_task_t *t, int64_t i)
                      (int)at_most(st->rows - row0, st->block));
     t->n0 = panel * st->panel;
     t->cols = (int)at_most(st->N - t->n0, st->panel);
+    count_products(t->worker, t->rows, t->cols, st->K);
     t->b = st->patches.on ? patches_weights(st, t->mat, 0) : matrix_at(&st->b, t->idx, st->nb);
     if (!st->patches.on) {
         matmul_seek_tiles(t);
