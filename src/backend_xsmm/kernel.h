@@ -140,6 +140,7 @@ typedef struct choice {
     size_t shared_bytes; /* for all threads together, until the end of the step's last phase */
     int rounds;          /* how many times the phases run; 0: once */
     int phases;          /* in place of the driver's; 0: those */
+    int first;           /* the first phase that has something to do: no barrier for those before */
     /* Results of several shares may lie in one byte: one share does all the work. */
     bool shares_bytes;
     int n_ways;

@@ -14,7 +14,7 @@
 
 enum {
     PAGE = 4096,
-    LEAST_BLOCK = 4 * PAGE, /* bytes of memory that is watched */
+    LEAST_BLOCK = 16 * PAGE, /* bytes of memory that is watched */
     MOST_BLOCKS = 8192,
     MOST_TOUCHED = 1 << 24, /* pages, by a share */
     WRITTEN = 1 /* added to the address of a page */

@@ -185,11 +185,12 @@ static place_t first_phase(const exec_run_t *run)
     return settle(run, 0, run->parts[0].started ? 0 : STARTING);
 }
 
-/* The phases of a step in each round. */
+/* The phases of a step in each round, from choice.first on. */
 static int phases_of_round(const taken_t *taken)
 {
-    return taken->choice.phases > 0 ? taken->choice.phases
-                                    : taken->candidate->kernel->driver->phases;
+    const choice_t *choice = &taken->choice;
+    return (choice->phases > 0 ? choice->phases : taken->candidate->kernel->driver->phases) -
+           choice->first;
 }
 
 /* And in all rounds. */
@@ -242,7 +243,7 @@ static void run_share(exec_run_t *run, place_t at, int share)
     const kernel_t *k = taken->candidate->kernel;
     const problem_t problem = {.plan = plan, .step = step, .frame = &part->fm->frame};
     uint64_t products = 0;
-    const worker_t w = {.phase = at.phase % phases_of_round(taken),
+    const worker_t w = {.phase = taken->choice.first + at.phase % phases_of_round(taken),
                         .round = at.phase / phases_of_round(taken),
                         .tid = share,
                         .nth = taken->shares,

@@ -1149,9 +1149,9 @@ static sinter_status_t choose_division(const attention_params_t *p, const attent
     if (st->cells.on) {
         st->cells.at = scratch_round(choice->shared_bytes);
         choice->shared_bytes = st->cells.at + cells_bytes(&st->cells, frame->shares);
-        choice->phases = 3;
     }
     st->scans = st->cells.on;
+    choice->phases = (st->scans ? 1 : 0) + (d->divides || d->piece > 0 ? 2 : 1);
     return sinter_success;
 }
 

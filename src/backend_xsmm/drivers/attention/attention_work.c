@@ -662,20 +662,24 @@ static void pieces_in_range(task_t *t, int tid, int nth)
     }
 }
 
-/* Items are merged by shares in turn. */
+/* Rows of items are merged by shares in turn. */
 static void merge_pieces(task_t *t, int tid, int nth)
 {
     const columns_t c = columns_of_all(t);
-    const int64_t items = t->st->d.items;
-    for (int64_t item = tid; item < items && !is_one_piece(t, &c); item += nth) {
+    const int64_t items = t->st->d.items, rows = t->rows;
+    for (int64_t item = 0; item < items && !is_one_piece(t, &c); item++) {
+        const int64_t first = (tid + nth - item * rows % nth) % nth;
+        if (first >= rows) {
+            continue;
+        }
         int i = 0;
         while (units_of(t, &c, i, nth).end <= item) {
             i++;
         }
         const int64_t together = (units_of(t, &c, i, nth).end - 1 - item) / items + 1;
         attention_take(t, item);
-        for (int r = 0; r < t->rows; r++) {
-            merge_row(t, c.all, c.n, together, item, r);
+        for (int64_t r = first; r < rows; r += nth) {
+            merge_row(t, c.all, c.n, together, item, (int)r);
         }
     }
 }

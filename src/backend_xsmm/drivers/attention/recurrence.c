@@ -153,6 +153,12 @@ static void divide(linear_state_t *st, int shares)
     st->parts = st->columns > 0 ? (st->values + st->columns - 1) / st->columns : 1;
 }
 
+/* Whether there may be states that are not written, in memory other than that which is read. */
+static bool copies_states(const linear_state_t *st)
+{
+    return st->to != NULL && !st->in_place && st->all.n > 0;
+}
+
 static sinter_status_t choose(const kernel_t *self, const problem_t *problem, const void *config,
                               void *state, choice_t *choice)
 {
@@ -199,6 +205,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     st->way = take_way(ways_recurrence_states, NULL, NULL, st, choice);
     st->share_bytes = carve_room(st, NULL, &room);
     choice->shared_bytes = (size_t)problem->frame->shares * st->share_bytes;
+    choice->first = copies_states(st) ? 0 : 1;
     return sinter_success;
 }
 
@@ -585,7 +592,7 @@ static void copy_states(const linear_state_t *st, int tid, int nth)
 {
     box_t part = st->all;
     int64_t begin, end;
-    if (st->to == NULL || st->in_place || part.n == 0) {
+    if (!copies_states(st)) {
         return;
     }
     share(part.ndims > 0 ? part.dims[0] : 1, tid, nth, &begin, &end);

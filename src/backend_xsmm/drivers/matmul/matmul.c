@@ -607,6 +607,13 @@ void matmul_bind_strips(const kernel_t *self, const problem_t *p, const matmul_c
     }
 }
 
+int matmul_first_phase(const matmul_state_t *st)
+{
+    const bool prepares = st->experts.ids != NULL || st->blocks.image.on ||
+                          (st->whole && !st->left) || (st->blocks.once && !st->blocks.left);
+    return prepares ? 0 : 1;
+}
+
 static sinter_status_t choose(const kernel_t *self, const problem_t *p, const void *config,
                               void *state, choice_t *choice)
 {
@@ -615,6 +622,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     choice->shared_bytes = matmul_shared(config, state);
     experts_reserve(state, choice);
     matmul_add_ways(config, state, choice);
+    choice->first = matmul_first_phase(state);
     return sinter_success;
 }
 
@@ -649,6 +657,7 @@ void matmul_follow(const problem_t *p, const before_t *before, const void *confi
     if (st->blocks.left || st->left) {
         add_way(choice, "A", ways_matmul_activation, NULL);
     }
+    choice->first = matmul_first_phase(st);
 }
 
 sinter_status_t matmul_start(const kernel_t *self, const problem_t *p, const void *config,

@@ -212,6 +212,8 @@ void matmul_bind_strips(const kernel_t *self, const problem_t *p, const matmul_c
                         matmul_state_t *st);
 /* Shared memory at most, whatever the layout of B turns out to be. */
 size_t matmul_shared(const matmul_config_t *c, const matmul_state_t *st);
+/* The first phase of matmul_work that has something to do, as in choice_t. */
+int matmul_first_phase(const matmul_state_t *st);
 /* Whether this step multiplies the same rows of the same A with one matrix as the step before. */
 bool matmul_same_rows(const problem_t *p, const before_t *before, const matmul_state_t *st);
 /* The driver's follow, for panels. */

@@ -320,6 +320,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     st->sweeps = take_way(ways_matmul_columns, NULL, c, st, choice) == SWEEPS;
     if (!st->sweeps) {
         matmul_add_ways(&c->panel, &st->panel, choice);
+        choice->first = matmul_first_phase(&st->panel);
         return sinter_success;
     }
     choose_scales(c, st, choice);
@@ -334,6 +335,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     choose_ranges(c, p->frame->shares, st);
     SG_TRY(matmul_count(p->step, &st->panel));
     choice->shares_bytes = st->panel.shares_bytes;
+    choice->first = 1;
     return sinter_success;
 }
 

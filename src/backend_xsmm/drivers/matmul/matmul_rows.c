@@ -352,6 +352,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     st->left_shares = 0;
     if (st->way == BY_PANELS) {
         matmul_add_ways(&c->panel, &st->panel, choice);
+        choice->first = matmul_first_phase(&st->panel);
         return sinter_success;
     }
     bind_lines(st);
@@ -369,6 +370,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     matmul_choose_panel(&st->panel, p->frame->shares);
     SG_TRY(matmul_count(p->step, &st->panel));
     choice->shares_bytes = st->panel.shares_bytes;
+    choice->first = 1;
     return sinter_success;
 }
 

@@ -396,6 +396,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *p, const vo
     tiles_reserve_rows(c, st, choice);
     SG_TRY(matmul_count(p->step, st));
     choice->shares_bytes = st->shares_bytes;
+    choice->first = st->experts.ids != NULL ? 0 : 1;
     return sinter_success;
 }
 

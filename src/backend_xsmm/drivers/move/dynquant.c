@@ -203,6 +203,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     bind_space(&box, choice->shares_bytes ? 1 : frame->shares, st);
     st->s.by_pieces = st->s.by_pieces && !choice->shares_bytes && !quantiser_refits(&st->q);
     choose_ways(st, choice);
+    choice->phases = st->s.by_pieces ? 2 : 1;
     if (st->s.by_pieces) {
         choice->shared_bytes = (size_t)quant_slabs(&st->s) * (size_t)frame->shares * 2 *
                                QUANT_COLUMNS * sizeof(int32_t);

@@ -413,6 +413,11 @@ const way_row_t ways_scatter_rows[] = {{"tokens of tiles", refuse_scatter, TOKEN
                                        {"elements", refuse_scatter, SLOTS_OF_ELEMENTS},
                                        {"rows", NULL, SLOTS_OF_ROWS}};
 
+static bool is_in_place(const scatter_state_t *st)
+{
+    return st->out->data == st->data->data || st->all.n == 0;
+}
+
 static sinter_status_t scatter_choose(const kernel_t *self, const problem_t *problem,
                                       const void *config, void *state, choice_t *choice)
 {
@@ -458,6 +463,7 @@ static sinter_status_t scatter_choose(const kernel_t *self, const problem_t *pro
         choice->shares_bytes = false;
     }
     st->way = take_way(ways_scatter_rows, NULL, NULL, st, choice);
+    choice->first = is_in_place(st) ? 1 : 0;
     return sinter_success;
 }
 
@@ -497,7 +503,7 @@ static void copy_data(const scatter_state_t *st, int tid, int nth)
 {
     box_t part = st->all;
     int64_t begin, end;
-    if (st->out->data == st->data->data || part.n == 0) {
+    if (is_in_place(st)) {
         return;
     }
     if (st->tiles != NULL) {

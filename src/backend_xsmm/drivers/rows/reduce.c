@@ -105,6 +105,7 @@ static void choose_parts(reduce_state_t *st, int shares, choice_t *choice)
     st->divides = !choice->shares_bytes && st->parts > 1 && st->n_items > 0 && st->n_items < shares;
     choice->shared_bytes =
         st->divides ? (size_t)(st->n_items * st->parts * st->run) * sizeof(double) : 0;
+    choice->phases = st->divides ? 2 : 1;
 }
 
 static sinter_status_t choose(const kernel_t *self, const problem_t *problem, const void *config,

@@ -59,6 +59,7 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
         st->half = (p->dim > 0 ? p->dim : st->head) / 2;
     }
     choice->shared_bytes = angle_bytes(st);
+    choice->first = st->cosines != NULL ? 0 : 1;
     return rows_bind(problem, self->needs, block, &st->rows, choice);
 }
 
