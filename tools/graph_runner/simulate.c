@@ -14,10 +14,14 @@
 
 enum {
     PAGE = 4096,
-    LEAST_BLOCK = 16 * PAGE, /* bytes of memory that is watched */
+    LINE = 64,
+    LEAST_BLOCK = 8 * PAGE,  /* bytes of memory of the library that is watched, */
+    LEAST_TENSOR = 4 * PAGE, /* and of tensors */
     MOST_BLOCKS = 8192,
-    MOST_TOUCHED = 1 << 24, /* pages, by a share */
-    WRITTEN = 1 /* added to the address of a page */
+    MOST_TOUCHED = 1 << 24, /* units, by a share */
+    MOST_OPEN = 16,         /* pages that an instruction touches */
+    RECENT = 1024,          /* lines that are known to have been touched */
+    WRITTEN = 1             /* added to the address of a unit */
 };
 
 /* Whole pages. */
@@ -26,48 +30,53 @@ typedef struct block {
     void *memory; /* of the allocator; NULL: of a tensor */
 } block_t;
 
-/* What is known of a page that was touched. */
-typedef struct page {
-    uintptr_t at;             /* 0: a free place of the table */
-    uint32_t shares;          /* that read it in this phase */
-    unsigned char owner, far; /* its node; other nodes that read it in this phase, a bit each */
-} page_t;
+/* A page or a line that was touched. */
+typedef struct unit {
+    uintptr_t at;        /* 0: a free place of the table */
+    uint32_t shares;     /* that read it in this phase, */
+    uint32_t last;       /* and the last of them, from 1 on */
+    size_t written;      /* the last phase that wrote it, as sim.at */
+    unsigned char owner; /* the node of a page, */
+    unsigned char far;   /* and the nodes that have read it in this phase, a bit each */
+} unit_t;
 
 typedef struct read {
-    size_t page; /* place in the table */
+    size_t unit; /* place in the table */
     int share;
 } read_t;
 
-/* A phase that is over. */
 typedef struct phase {
-    sinter_share_t share;
-    double bytes, most_bytes;       /* of all shares, and of the share with most */
-    double products, most_products; /* the same */
-    double far, far_of_one;         /* bytes from other nodes: by first touch; if one wrote all */
+    sinter_share_t share; /* any of its shares */
+    double *bytes, *products; /* by share */
+    double far, far_of_one;   /* bytes from other nodes: by first touch; if one thread wrote all */
+    uintptr_t *mixed;         /* pages whose lines count, by address */
+    size_t n_mixed, cap_mixed;
 } phase_t;
 
+/* The run goes twice. First a share's first access to each page is seen; then each access to pages
+ * that several shares of a phase read and none writes, for they may read different lines of them. */
 static struct {
     pthread_mutex_t lock; /* of blocks, while no share runs */
     block_t block[MOST_BLOCKS];
     size_t n_blocks, n_allocated; /* those of the allocator stand first */
     int threads, nodes;
-    bool watches; /* this run is the one that counts */
+    bool watches; /* this run is one that counts */
+    bool lines;   /* it is the second one */
     bool on;      /* a share runs */
     bool bad;     /* memory could not be watched */
-    /* Pages that the share at hand has touched; those that it wrote first are WRITTEN. */
+    bool out_of_memory;
+    struct sigaction segv, trap; /* as they were before */
+    /* Units that the share at hand has touched; those that it wrote first are WRITTEN. */
     uintptr_t *touched;
     volatile size_t n_touched;
-    struct sigaction before;
-    page_t *table;
-    size_t room, n_pages;
-    /* Of the phase at hand. */
-    read_t *reads;
+    uintptr_t recent[RECENT], open[MOST_OPEN];
+    volatile int n_open;
+    unit_t *table;
+    size_t room, n_units;
+    read_t *reads; /* of the phase at hand */
     size_t n_reads, cap_reads;
-    double *products; /* by share */
-    sinter_share_t now;
     phase_t *phase;
-    size_t n_phases, cap_phases;
-    bool out_of_memory;
+    size_t n_phases, cap_phases, at; /* at: the phase at hand, from 1 on */
 } sim = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- memory that is watched ------------------------------------------------------------------ */
@@ -90,8 +99,9 @@ static void *watched_alloc(size_t bytes, size_t alignment, void *user)
         sim.block[sim.n_blocks++] = sim.block[sim.n_allocated];
         sim.block[sim.n_allocated++] =
             (block_t){(uintptr_t)memory, (uintptr_t)memory + bytes, memory};
+    } else {
+        sim.bad |= watched;
     }
-    sim.bad |= watched && sim.n_blocks == MOST_BLOCKS;
     pthread_mutex_unlock(&sim.lock);
     return memory;
 }
@@ -101,7 +111,7 @@ static void watched_free(void *memory, void *user)
     (void)user;
     pthread_mutex_lock(&sim.lock);
     for (size_t i = 0; i < sim.n_allocated; i++) {
-        if (sim.block[i].memory == memory && memory) {
+        if (memory && sim.block[i].memory == memory) {
             sim.block[i] = sim.block[--sim.n_allocated];
             sim.block[sim.n_allocated] = sim.block[--sim.n_blocks];
             break;
@@ -122,7 +132,7 @@ static void watch_tensor(const unsigned char *data, size_t bytes)
     const uintptr_t begin = ((uintptr_t)data + PAGE - 1) / PAGE * PAGE,
                     end = ((uintptr_t)data + bytes) / PAGE * PAGE;
 
-    if (data && bytes >= LEAST_BLOCK && begin < end) {
+    if (data && bytes >= LEAST_TENSOR) {
         sim.bad |= sim.n_blocks == MOST_BLOCKS;
         if (sim.n_blocks < MOST_BLOCKS) {
             sim.block[sim.n_blocks++] = (block_t){begin, end, NULL};
@@ -140,37 +150,90 @@ static void protect_all(int how)
 }
 
 #if defined(__linux__) && defined(__x86_64__)
-/* The first access of the share at hand to a page. What it writes before it reads, it does not read
- * from memory. */
+enum { TRAP_FLAG = 0x100, WRITES = 2 }; /* of the flags, and of the code of a page fault */
+
+static void open_page(uintptr_t at, const block_t *of, int how)
+{
+    if (mprotect((void *)at, PAGE, how)) { /* more pieces of memory than the system allows */
+        sim.bad = true;
+        mprotect((void *)of->begin, of->end - of->begin, PROT_READ | PROT_WRITE);
+    }
+}
+
+static void touch(uintptr_t unit)
+{
+    if (sim.n_touched < MOST_TOUCHED) {
+        sim.touched[sim.n_touched++] = unit;
+    }
+}
+
+static bool is_mixed(uintptr_t page)
+{
+    const phase_t *p = &sim.phase[sim.at - 1];
+    size_t from = 0, end = p->n_mixed;
+
+    while (from < end) {
+        const size_t middle = from + (end - from) / 2;
+
+        if (p->mixed[middle] == page) {
+            return true;
+        }
+        *(p->mixed[middle] < page ? &from : &end) = middle + (p->mixed[middle] < page);
+    }
+    return false;
+}
+
+/* An access to a page that is locked. */
 static void on_fault(int number, siginfo_t *info, void *context)
 {
-    enum { WRITES = 2 };
-    const ucontext_t *cpu = context;
-    const uintptr_t at = (uintptr_t)info->si_addr / PAGE * PAGE;
+    ucontext_t *cpu = context;
+    const uintptr_t address = (uintptr_t)info->si_addr, page = address / PAGE * PAGE,
+                    line = address / LINE * LINE;
     const bool writes = cpu->uc_mcontext.gregs[REG_ERR] & WRITES;
+    const int how = writes ? PROT_READ | PROT_WRITE : PROT_READ;
     const block_t *found = NULL;
 
     for (size_t i = 0; i < sim.n_blocks && !found; i++) {
-        found = at >= sim.block[i].begin && at < sim.block[i].end ? &sim.block[i] : NULL;
+        found = page >= sim.block[i].begin && page < sim.block[i].end ? &sim.block[i] : NULL;
     }
     if (!found || !sim.on) {
-        sigaction(number, &sim.before, NULL); /* the access is repeated, and ends as it would */
+        sigaction(number, &sim.segv, NULL); /* the access is repeated, and ends as it would */
         return;
     }
-    if (sim.n_touched < MOST_TOUCHED) {
-        sim.touched[sim.n_touched++] = at + (writes ? WRITTEN : 0);
+    if (!sim.lines) {
+        touch(page + (writes ? WRITTEN : 0));
+    } else if (is_mixed(page) && sim.n_open < MOST_OPEN) {
+        uintptr_t *recent = &sim.recent[line / LINE % RECENT];
+
+        if (!writes && *recent != line) {
+            touch(line);
+            *recent = line;
+        }
+        sim.open[sim.n_open++] = page; /* for this instruction */
+        cpu->uc_mcontext.gregs[REG_EFL] |= TRAP_FLAG;
     }
-    if (mprotect((void *)at, PAGE, writes ? PROT_READ | PROT_WRITE : PROT_READ)) {
-        sim.bad = true; /* more pieces of memory than the system allows */
-        mprotect((void *)found->begin, found->end - found->begin, PROT_READ | PROT_WRITE);
+    open_page(page, found, how);
+}
+
+/* The instruction is done. */
+static void on_trap(int number, siginfo_t *info, void *context)
+{
+    ucontext_t *cpu = context;
+    (void)number, (void)info;
+
+    for (; sim.n_open > 0; sim.n_open--) {
+        mprotect((void *)sim.open[sim.n_open - 1], PAGE, PROT_NONE);
     }
+    cpu->uc_mcontext.gregs[REG_EFL] &= ~(greg_t)TRAP_FLAG;
 }
 
 static int catch_faults(gr_error_t *err)
 {
-    struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER};
+    struct sigaction fault = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER},
+                     trap = {.sa_sigaction = on_trap, .sa_flags = SA_SIGINFO | SA_NODEFER};
 
-    if (sysconf(_SC_PAGESIZE) != PAGE || sigaction(SIGSEGV, &action, &sim.before)) {
+    if (sysconf(_SC_PAGESIZE) != PAGE || sigaction(SIGSEGV, &fault, &sim.segv) ||
+        sigaction(SIGTRAP, &trap, &sim.trap)) {
         return gr_fail(err, "--simulate-threads: this system does not tell which pages are read");
     }
     return 0;
@@ -182,11 +245,11 @@ static int catch_faults(gr_error_t *err)
 }
 #endif
 
-/* ---- pages ----------------------------------------------------------------------------------- */
+/* ---- units ----------------------------------------------------------------------------------- */
 
-static size_t place_in(const page_t *table, size_t room, uintptr_t at)
+static size_t place_in(const unit_t *table, size_t room, uintptr_t at)
 {
-    size_t i = at / PAGE * 0x9E3779B97F4A7C15u % room;
+    size_t i = at / LINE * 0x9E3779B97F4A7C15u % room;
 
     while (table[i].at && table[i].at != at) {
         i = i + 1 == room ? 0 : i + 1;
@@ -194,36 +257,7 @@ static size_t place_in(const page_t *table, size_t room, uintptr_t at)
     return i;
 }
 
-/* Before the first read of a phase: places do not move within one. */
-static bool make_room(void)
-{
-    size_t pages = 0, room;
-    page_t *table;
-
-    for (size_t i = 0; i < sim.n_blocks; i++) {
-        pages += (sim.block[i].end - sim.block[i].begin) / PAGE;
-    }
-    room = 2 * (sim.n_pages + pages) + 1;
-    if (room <= sim.room) {
-        return true;
-    }
-    table = gr_malloc(room * sizeof *table);
-    if (!table) {
-        return false;
-    }
-    memset(table, 0, room * sizeof *table);
-    for (size_t i = 0; i < sim.room; i++) {
-        if (sim.table[i].at) {
-            table[place_in(table, room, sim.table[i].at)] = sim.table[i];
-        }
-    }
-    gr_free(sim.table);
-    sim.table = table;
-    sim.room = room;
-    return true;
-}
-
-/* Room for one more element. */
+/* Room for one more element of a list. */
 static bool grow(void **list, size_t n, size_t *cap, size_t size)
 {
     const size_t more = 2 * *cap + 64;
@@ -245,6 +279,38 @@ static bool grow(void **list, size_t n, size_t *cap, size_t size)
     return true;
 }
 
+/* Before the first read of a phase: units do not move within one. */
+static bool make_room(void)
+{
+    size_t units = 0, room;
+    unit_t *table;
+
+    for (size_t i = 0; i < sim.n_blocks; i++) {
+        units += (sim.block[i].end - sim.block[i].begin) / PAGE;
+    }
+    if (sim.lines) {
+        units = sim.phase[sim.at - 1].n_mixed * (PAGE / LINE);
+    }
+    room = 2 * (sim.n_units + units) + 1;
+    if (room <= sim.room) {
+        return true;
+    }
+    table = gr_malloc(room * sizeof *table);
+    if (!table) {
+        return false;
+    }
+    memset(table, 0, room * sizeof *table);
+    for (size_t i = 0; i < sim.room; i++) {
+        if (sim.table[i].at) {
+            table[place_in(table, room, sim.table[i].at)] = sim.table[i];
+        }
+    }
+    gr_free(sim.table);
+    sim.table = table;
+    sim.room = room;
+    return true;
+}
+
 /* The node of the thread that takes a share first, if all come at once. */
 static int node_of(int share, int shares)
 {
@@ -253,82 +319,131 @@ static int node_of(int share, int shares)
     return (int)(thread * sim.nodes / sim.threads);
 }
 
-/* ---- shares ---------------------------------------------------------------------------------- */
+/* ---- phases ---------------------------------------------------------------------------------- */
+
+static bool new_phase(const sinter_share_t *s)
+{
+    const size_t bytes = (size_t)s->shares * sizeof(double);
+    phase_t p = {.share = *s};
+
+    if (!grow((void **)&sim.phase, sim.n_phases, &sim.cap_phases, sizeof p)) {
+        return false;
+    }
+    p.bytes = gr_malloc(bytes);
+    p.products = gr_malloc(bytes);
+    sim.phase[sim.n_phases++] = p;
+    if (!p.bytes || !p.products) {
+        return false;
+    }
+    memset(p.bytes, 0, bytes);
+    memset(p.products, 0, bytes);
+    return true;
+}
+
+static int by_address(const void *a, const void *b)
+{
+    const uintptr_t x = *(const uintptr_t *)a, y = *(const uintptr_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+/* Bytes of pages whose lines do not count, and the pages whose lines do. */
+static void count_pages(phase_t *p)
+{
+    for (size_t i = 0; i < sim.n_reads; i++) {
+        unit_t *page = &sim.table[sim.reads[i].unit];
+        const int share = sim.reads[i].share, node = node_of(share, p->share.shares);
+
+        if (!(page->far & 1 << node)) {
+            p->far += page->owner != node ? PAGE : 0;
+            p->far_of_one += node != 0 ? PAGE : 0;
+            page->far |= (unsigned char)(1 << node);
+        }
+        if (page->shares == 1 || page->written == sim.at) {
+            p->bytes[share] += (double)PAGE / page->shares;
+        } else if (page->last == (uint32_t)share + 1) { /* once for each page */
+            if (!grow((void **)&p->mixed, p->n_mixed, &p->cap_mixed, sizeof *p->mixed)) {
+                sim.out_of_memory = true;
+                return;
+            }
+            p->mixed[p->n_mixed++] = page->at;
+        }
+    }
+    if (p->n_mixed) {
+        qsort(p->mixed, p->n_mixed, sizeof *p->mixed, by_address);
+    }
+}
+
+static void end_phase(void)
+{
+    phase_t *p = sim.at ? &sim.phase[sim.at - 1] : NULL;
+
+    if (p && !sim.lines) {
+        count_pages(p);
+    }
+    for (size_t i = 0; i < sim.n_reads; i++) {
+        if (p && sim.lines) {
+            p->bytes[sim.reads[i].share] += (double)LINE / sim.table[sim.reads[i].unit].shares;
+        }
+    }
+    for (size_t i = 0; i < sim.n_reads; i++) {
+        unit_t *unit = &sim.table[sim.reads[i].unit];
+
+        unit->shares = unit->last = unit->far = 0;
+    }
+    sim.n_reads = 0;
+}
 
 static void keep_touched(const sinter_share_t *s)
 {
     for (size_t i = 0; i < sim.n_touched; i++) {
         const uintptr_t address = sim.touched[i] & ~(uintptr_t)WRITTEN;
         const size_t at = place_in(sim.table, sim.room, address);
-        page_t *page = &sim.table[at];
+        unit_t *unit = &sim.table[at];
 
-        if (!page->at) {
-            *page = (page_t){.at = address, .owner = (unsigned char)node_of(s->number, s->shares)};
-            sim.n_pages++;
+        if (!unit->at) {
+            *unit = (unit_t){.at = address, .owner = (unsigned char)node_of(s->number, s->shares)};
+            sim.n_units++;
         }
         if (sim.touched[i] != address) {
+            unit->written = sim.at;
+        }
+        if (sim.touched[i] != address || unit->last == (uint32_t)s->number + 1) {
             continue;
         }
         if (!grow((void **)&sim.reads, sim.n_reads, &sim.cap_reads, sizeof *sim.reads)) {
             sim.out_of_memory = true;
             return;
         }
-        page->shares++;
+        unit->shares++;
+        unit->last = (uint32_t)s->number + 1;
         sim.reads[sim.n_reads++] = (read_t){at, s->number};
     }
 }
 
-static void end_phase(void)
+static bool is_of(const sinter_share_t *s, const phase_t *p)
 {
-    const int shares = sim.now.shares;
-    double *bytes = shares ? gr_malloc((size_t)shares * sizeof *bytes) : NULL;
-    phase_t p = {.share = sim.now};
-
-    if (!shares) {
-        return;
-    }
-    if (!bytes || !grow((void **)&sim.phase, sim.n_phases, &sim.cap_phases, sizeof p)) {
-        sim.out_of_memory = true;
-        gr_free(bytes);
-        return;
-    }
-    memset(bytes, 0, (size_t)shares * sizeof *bytes);
-    for (size_t i = 0; i < sim.n_reads; i++) {
-        page_t *page = &sim.table[sim.reads[i].page];
-        const int node = node_of(sim.reads[i].share, shares);
-
-        bytes[sim.reads[i].share] += (double)PAGE / page->shares;
-        if (!(page->far & 1 << node)) {
-            p.far += page->owner != node ? PAGE : 0;
-            p.far_of_one += node != 0 ? PAGE : 0;
-            page->far |= (unsigned char)(1 << node);
-        }
-    }
-    for (size_t i = 0; i < sim.n_reads; i++) {
-        sim.table[sim.reads[i].page].shares = 0;
-        sim.table[sim.reads[i].page].far = 0;
-    }
-    for (int i = 0; i < shares; i++) {
-        p.bytes += bytes[i];
-        p.most_bytes = bytes[i] > p.most_bytes ? bytes[i] : p.most_bytes;
-        p.products += sim.products[i];
-        p.most_products = sim.products[i] > p.most_products ? sim.products[i] : p.most_products;
-    }
-    gr_free(bytes);
-    sim.phase[sim.n_phases++] = p;
-    sim.n_reads = 0;
-    memset(sim.products, 0, (size_t)sim.threads * sizeof *sim.products);
+    return s->element == p->share.element && s->step == p->share.step &&
+           s->phase == p->share.phase;
 }
 
 static void begin_share(const sinter_share_t *s)
 {
-    if (s->element != sim.now.element || s->step != sim.now.step || s->phase != sim.now.phase ||
-        !sim.now.shares) {
+    if (sim.at == 0 || !is_of(s, &sim.phase[sim.at - 1])) {
         end_phase();
-        sim.now = *s;
+        if (!sim.lines && !new_phase(s)) {
+            sim.out_of_memory = true;
+            return;
+        }
+        if (sim.at == sim.n_phases || !is_of(s, &sim.phase[sim.at])) {
+            sim.bad = true; /* the second run has other phases */
+            return;
+        }
+        sim.at++;
         sim.out_of_memory |= !make_room();
     }
     sim.n_touched = 0;
+    memset(sim.recent, 0, sizeof sim.recent);
     sim.on = true;
     protect_all(PROT_NONE);
 }
@@ -336,7 +451,7 @@ static void begin_share(const sinter_share_t *s)
 static void on_share(void *user, const sinter_share_t *s)
 {
     (void)user;
-    if (!sim.watches || sim.out_of_memory) {
+    if (!sim.watches || sim.out_of_memory || sim.bad) {
         return;
     }
     if (!s->done) {
@@ -347,7 +462,7 @@ static void on_share(void *user, const sinter_share_t *s)
     sim.on = false;
     sim.bad |= sim.n_touched == MOST_TOUCHED;
     keep_touched(s);
-    sim.products[s->number] += (double)s->products;
+    sim.phase[sim.at - 1].products[s->number] = (double)s->products;
 }
 
 /* Worker 0 runs all shares. */
@@ -370,79 +485,123 @@ void gr_simulate_stream(const gr_options_t *opt, sinter_stream_desc_t *stream)
 static int begin(gr_error_t *err)
 {
     sim.n_phases = sim.n_touched = sim.n_reads = 0;
-    sim.now = (sinter_share_t){0};
     sim.bad = sim.out_of_memory = false;
-    sim.products = gr_malloc((size_t)sim.threads * sizeof *sim.products);
+    sim.n_open = 0;
     sim.touched = mmap(NULL, MOST_TOUCHED * sizeof *sim.touched, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (!sim.products || sim.touched == MAP_FAILED) {
+    if (sim.touched == MAP_FAILED) {
         return gr_fail_memory(err);
     }
-    memset(sim.products, 0, (size_t)sim.threads * sizeof *sim.products);
     return catch_faults(err);
+}
+
+static void forget_units(void)
+{
+    gr_free(sim.table);
+    sim.table = NULL;
+    sim.room = sim.n_units = sim.at = 0;
 }
 
 static void end(void)
 {
-    sim.watches = false;
-    sim.n_blocks = sim.n_allocated;
-    if (sim.touched != MAP_FAILED) {
+    if (sim.touched && sim.touched != MAP_FAILED) {
         munmap(sim.touched, MOST_TOUCHED * sizeof *sim.touched);
+        sim.touched = NULL;
     }
-    gr_free(sim.products);
-    gr_free(sim.table);
+    for (size_t i = 0; i < sim.n_phases; i++) {
+        gr_free(sim.phase[i].bytes);
+        gr_free(sim.phase[i].products);
+        gr_free(sim.phase[i].mixed);
+    }
+    forget_units();
     gr_free(sim.reads);
     gr_free(sim.phase);
-    sim.products = NULL;
-    sim.table = NULL;
     sim.reads = NULL;
     sim.phase = NULL;
-    sim.room = sim.n_pages = sim.cap_reads = sim.cap_phases = 0;
+    sim.cap_reads = sim.cap_phases = 0;
+    sim.n_blocks = sim.n_allocated;
 }
 
-/* How many times the mean the largest part of n is. */
-static double over_mean(double most, double all, double n)
+/* What shares of a phase read or multiply. */
+typedef struct spread_of {
+    double all, most;
+} spread_of_t;
+
+static spread_of_t spread_of(const double *x, int n)
 {
-    return all > 0 ? most * n / all : 1;
+    spread_of_t s = {0};
+
+    for (int i = 0; i < n; i++) {
+        s.all += x[i];
+        s.most = x[i] > s.most ? x[i] : s.most;
+    }
+    return s;
+}
+
+/* How many times the mean of n parts the largest one is. */
+static double over_mean(spread_of_t s, int n)
+{
+    return s.all > 0 ? s.most * n / s.all : 1;
 }
 
 /* Barriers stand between jobs: phases of several shares, and runs of phases with one share each. */
 static void report(const gr_exec_t *x)
 {
-    phase_t all = {0};
-    int barriers = -1;
+    spread_of_t all_bytes = {0}, all_products = {0};
+    double far = 0, far_of_one = 0;
+    int barriers = 0;
 
-    gr_print("simulated: %d threads on %d nodes\n", sim.threads, sim.nodes);
+    gr_print("simulated: %d threads on %d node%s\n", sim.threads, sim.nodes,
+             sim.nodes == 1 ? "" : "s");
     for (size_t i = 0; i < sim.n_phases; i++) {
         const phase_t *p = &sim.phase[i];
         const int shares = p->share.shares;
+        const spread_of_t bytes = spread_of(p->bytes, shares),
+                          products = spread_of(p->products, shares);
 
-        barriers += shares > 1 || i == 0 || sim.phase[i - 1].share.shares > 1;
-        all.bytes += p->bytes;
-        all.most_bytes += p->most_bytes;
-        all.products += p->products;
-        all.most_products += p->most_products;
-        all.far += p->far;
-        all.far_of_one += p->far_of_one;
+        barriers += i > 0 && (shares > 1 || sim.phase[i - 1].share.shares > 1);
+        all_bytes.all += bytes.all;
+        all_bytes.most += bytes.most;
+        all_products.all += products.all;
+        all_products.most += products.most;
+        far += p->far;
+        far_of_one += p->far_of_one;
         gr_print("    %d %s, step %d, phase %d: %s, %d shares, %.3f MB (largest %.3f of the mean), "
                  "%.3f M products (%.3f), from other nodes %.3f MB (%.3f)\n",
                  p->share.element, x->parts[p->share.element].pattern, p->share.step,
-                 p->share.phase, p->share.kernel, shares, p->bytes / 1e6,
-                 over_mean(p->most_bytes, p->bytes, shares), p->products / 1e6,
-                 over_mean(p->most_products, p->products, shares), p->far / 1e6,
-                 p->far_of_one / 1e6);
+                 p->share.phase, p->share.kernel, shares, bytes.all / 1e6,
+                 over_mean(bytes, shares), products.all / 1e6, over_mean(products, shares),
+                 p->far / 1e6, p->far_of_one / 1e6);
     }
-    gr_print("    all: %d barriers, %.3f MB (largest shares %.3f of an even division), "
-             "%.3f M products (%.3f), from other nodes %.3f MB (%.3f)\n",
-             barriers < 0 ? 0 : barriers, all.bytes / 1e6,
-             over_mean(all.most_bytes, all.bytes, sim.threads), all.products / 1e6,
-             over_mean(all.most_products, all.products, sim.threads), all.far / 1e6,
-             all.far_of_one / 1e6);
+    gr_print("    all: %d barriers, %.3f MB (largest %.3f of the mean), %.3f M products (%.3f), "
+             "from other nodes %.3f MB (%.3f)\n",
+             barriers, all_bytes.all / 1e6, over_mean(all_bytes, sim.threads),
+             all_products.all / 1e6, over_mean(all_products, sim.threads), far / 1e6,
+             far_of_one / 1e6);
+}
+
+static int run(gr_exec_t *x, bool lines, gr_error_t *err)
+{
+    sinter_status_t status;
+
+    sim.lines = lines;
+    sim.watches = true;
+    status = sinter_compiled_graph_execute(x->whole, x->stream);
+    sim.watches = false;
+    if (status) {
+        return gr_library_failure(status, "execute", err);
+    }
+    end_phase();
+    sim.bad |= sim.at != sim.n_phases;
+    forget_units();
+    return sim.out_of_memory ? gr_fail_memory(err)
+           : sim.bad ? gr_fail(err, "--simulate-threads: the system does not allow so many pieces "
+                                    "of memory (vm.max_map_count)")
+                     : 0;
 }
 
 int gr_simulate(gr_exec_t *x, gr_error_t *err)
 {
-    sinter_status_t status = sinter_success;
     int failed;
 
     sim.threads = (int)x->opt->simulate_threads;
@@ -455,21 +614,13 @@ int gr_simulate(gr_exec_t *x, gr_error_t *err)
             watch_tensor(b->data, b->bytes);
             watch_tensor(b->opaque, b->opaque_bytes);
         }
-        sim.watches = true;
-        status = sinter_compiled_graph_execute(x->whole, x->stream);
-        end_phase();
-        sigaction(SIGSEGV, &sim.before, NULL);
+        failed = run(x, false, err) || run(x, true, err);
+        sigaction(SIGSEGV, &sim.segv, NULL);
+        sigaction(SIGTRAP, &sim.trap, NULL);
     }
-    if (!failed && status) {
-        failed = gr_library_failure(status, "execute", err);
-    } else if (!failed && sim.out_of_memory) {
-        failed = gr_fail_memory(err);
-    } else if (!failed && sim.bad) {
-        failed = gr_fail(err, "--simulate-threads: the system does not allow so many pieces of "
-                              "memory (vm.max_map_count)");
-    } else if (!failed) {
+    if (!failed) {
         report(x);
     }
     end();
-    return failed;
+    return failed ? -1 : 0;
 }

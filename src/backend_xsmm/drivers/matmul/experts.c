@@ -11,8 +11,8 @@
  *
  * Many tokens go through these phases in rounds, so that what `mid` makes takes bounded memory. In
  * a round an expert's weights are read once, and not at all if it has no rows. Shares of phase 1
- * are equal in what they take to read and to multiply, however rows are spread; those of phase 2
- * are equal by themselves. Products take blocks of rows: of tiles as matmul_tiles.c does, else by
+ * are equal in what they read and in what they multiply, however rows are spread (experts_walk_t);
+ * those of phase 2 are equal by themselves. Products take blocks of rows: of tiles as matmul_tiles.c does, else by
  * panels. */
 #include <string.h>
 
@@ -27,8 +27,7 @@ enum {
     MOST_SUMS = 128 * 1024,  /* sums of a share in phase 2 */
     MOST_BLOCKS = 8,         /* of rows that a share has loaded at a time, */
     MOST_LOADED = 384 << 10, /* and the bytes of all but the first one */
-    MOST_MID = 48 << 20,     /* bytes of what `mid` makes in a round, as floats */
-    READ_COST = 4            /* of a column, in rows that are multiplied with it */
+    MOST_MID = 48 << 20      /* bytes of what `mid` makes in a round, as floats */
 };
 
 typedef struct experts_config {
@@ -510,36 +509,20 @@ static void multiply_upper(experts_task_t *t, int64_t n0, int cols, int k)
     }
 }
 
-/* Phase 1 of a share: the units of columns that begin in an even part of the cost of all. */
+/* Phase 1 of a share. */
 static void run_upper(experts_task_t *t)
 {
     const matmul_state_t *st = &t->st->product[0];
-    const expert_rows_t rows = experts_rows(st, t->w);
-    const int64_t units = (t->st->inner + TILES_K - 1) / TILES_K;
-    int64_t all = 0, before = 0, begin, end;
-    for (int64_t e = 0; e < st->experts.n; e++) {
-        const int64_t n = rows.first[e + 1] - rows.first[e];
-        all += n > 0 ? units * (READ_COST + n) : 0;
-    }
-    share(all, t->w->tid, t->w->nth, &begin, &end);
-    for (int64_t e = 0; e < st->experts.n && before < end; e++) {
-        const int64_t first = rows.first[e], n = rows.first[e + 1] - first, cost = READ_COST + n;
-        if (n == 0) {
-            continue;
-        }
-        const int64_t from = at_least(begin - before + cost - 1, 0) / cost,
-                      to = at_most((end - before + cost - 1) / cost, units);
-        before += units * cost;
-        if (from >= to) {
-            continue;
-        }
-        const int64_t last = at_most(to * TILES_K, t->st->inner);
+    experts_walk_t walk = experts_begin(st, t->w, (t->st->inner + TILES_K - 1) / TILES_K);
+    while (experts_next(&walk, t->w)) {
+        const int64_t e = walk.expert, first = walk.rows.first[e], end = walk.rows.first[e + 1],
+                      last = at_most(walk.to * TILES_K, t->st->inner);
         if (t->st->mid.chain != NULL) {
             seek_tables(t, t->buf.mid, e);
         }
-        for (int64_t row0 = first, next; row0 < first + n; row0 = next) {
-            next = load_blocks(t, 0, e, row0, first + n);
-            for (int64_t n0 = from * TILES_K; n0 < last; n0 += MM_PANEL) {
+        for (int64_t row0 = first, next; row0 < end; row0 = next) {
+            next = load_blocks(t, 0, e, row0, end);
+            for (int64_t n0 = walk.from * TILES_K; n0 < last; n0 += MM_PANEL) {
                 for (int k = 0; row0 + k * st->block < next; k++) {
                     seek_block(t, 0, t->p->n_upper, e, row0, next, k);
                     multiply_upper(t, n0, (int)at_most(last - n0, MM_PANEL), k);

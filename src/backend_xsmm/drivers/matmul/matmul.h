@@ -113,6 +113,20 @@ typedef struct expert_rows {
     int64_t *order;
 } expert_rows_t;
 
+/* A share's part of the experts. Each expert's columns are so many units. Of the experts with one
+ * row each it has as many units as any other share, of those with two rows, too, and so on: then
+ * all read as much and multiply as much, whatever the one takes in comparison with the other. */
+typedef struct experts_walk {
+    expert_rows_t rows;
+    int64_t experts, units;
+    int64_t of_rows;    /* the rows of each expert at hand; 0: none yet */
+    int64_t begin, end; /* the share's units of these experts, */
+    int64_t before;     /* and those of the experts before the next one */
+    int64_t more;       /* the first share that is to have a unit more where they are not even */
+    int64_t next;       /* the expert to look at */
+    int64_t expert, from, to; /* what experts_next has found: units of an expert */
+} experts_walk_t;
+
 typedef struct matmul_state {
     matrices_t a, b;
     tiled_b_t tiled;
@@ -252,7 +266,16 @@ void matmul_seek_rows(matmul_task_t *t, int64_t mat, int64_t row0, int n);
 /* t->b, as far as it lies in tiles, becomes the matrix that matmul_matrix says. */
 void matmul_seek_tiles(matmul_task_t *t);
 /* The items of a phase, and item i. */
-int64_t matmul_items(const matmul_task_t *t);
+/* The items of a share. */
+typedef struct matmul_items {
+    int64_t next, end;   /* items; of experts those of a part of one expert, */
+    int64_t first;       /* whose first block of rows this is */
+    experts_walk_t walk; /* of experts */
+} matmul_items_t;
+
+matmul_items_t matmul_items(const matmul_task_t *t);
+/* The number of the share's next item, for matmul_seek; false: there is none. */
+bool matmul_next(const matmul_task_t *t, matmul_items_t *items, int64_t *item);
 void matmul_seek(matmul_task_t *t, int64_t i);
 /* The matrix that row r of the task is row m of; returns how many more of the task's rows, with
  * it, are. */
@@ -308,7 +331,9 @@ void experts_share(const matmul_state_t *first, matmul_state_t *st);
 /* Phase 0, of one share: rows from row0 to end. */
 void experts_sort(const matmul_state_t *st, const worker_t *w, int64_t row0, int64_t end);
 expert_rows_t experts_rows(const matmul_state_t *st, const worker_t *w);
-int64_t experts_items(const matmul_state_t *st, const worker_t *w);
+experts_walk_t experts_begin(const matmul_state_t *st, const worker_t *w, int64_t units);
+/* False: the share has all its part behind it. */
+bool experts_next(experts_walk_t *walk, const worker_t *w);
 /* The number of the row of A that is row r of the rows by number (not by expert). */
 int64_t experts_row_of_a(const matmul_state_t *st, int64_t r);
 /* As matmul_seek. Panels of one block of rows follow one another. */

@@ -143,9 +143,56 @@ void experts_sort(const matmul_state_t *st, const worker_t *w, int64_t row0, int
     rows.first[0] = 0;
 }
 
-int64_t experts_items(const matmul_state_t *st, const worker_t *w)
+experts_walk_t experts_begin(const matmul_state_t *st, const worker_t *w, int64_t units)
 {
-    return experts_rows(st, w).block[st->experts.n] * st->n_panels;
+    return (experts_walk_t){
+        .rows = experts_rows(st, w), .experts = st->experts.n, .units = units, .next = st->experts.n};
+}
+
+static int64_t rows_of_expert(const experts_walk_t *walk, int64_t e)
+{
+    return walk->rows.first[e + 1] - walk->rows.first[e];
+}
+
+/* Goes to the experts that have the next larger number of rows. False: there are none. */
+static bool next_rows(experts_walk_t *walk, const worker_t *w)
+{
+    int64_t rows = INT64_MAX, experts = 0;
+    for (int64_t e = 0; e < walk->experts; e++) {
+        const int64_t n = rows_of_expert(walk, e);
+        if (n > walk->of_rows && n <= rows) {
+            experts = n < rows ? 1 : experts + 1;
+            rows = n;
+        }
+    }
+    const int64_t units = experts * walk->units, each = units / w->nth, left = units % w->nth,
+                  place = (w->tid - walk->more + w->nth) % w->nth;
+    walk->of_rows = rows;
+    walk->begin = place * each + at_most(place, left);
+    walk->end = walk->begin + each + (place < left ? 1 : 0);
+    walk->more = (walk->more + left) % w->nth;
+    walk->before = walk->next = 0;
+    return experts > 0;
+}
+
+bool experts_next(experts_walk_t *walk, const worker_t *w)
+{
+    do {
+        for (; walk->next < walk->experts && walk->before < walk->end; walk->next++) {
+            if (rows_of_expert(walk, walk->next) != walk->of_rows) {
+                continue;
+            }
+            walk->expert = walk->next;
+            walk->from = at_least(walk->begin - walk->before, 0);
+            walk->to = at_most(walk->end - walk->before, walk->units);
+            walk->before += walk->units;
+            if (walk->from < walk->to) {
+                walk->next++;
+                return true;
+            }
+        }
+    } while (next_rows(walk, w));
+    return false;
 }
 
 void experts_seek(matmul_task_t *t, int64_t i)

@@ -663,7 +663,7 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
     tiles_task_t t = {.t = {.c = &c->panel, .st = m, .worker = w, .tail = p->step->tail != NULL},
                       .c = c,
                       .st = m};
-    int64_t begin, end, block = -1;
+    int64_t i, block = -1;
     bool usable[MOST_BLOCKS] = {false}, loaded[MOST_BLOCKS] = {false};
     (void)self;
     matmul_buffers(&c->panel, p->step, w->scratch, &t.t.buf);
@@ -676,14 +676,11 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
         }
         return;
     }
-    share(matmul_items(&t.t), w->tid, w->nth, &begin, &end);
-    if (begin >= end) {
-        return;
-    }
+    matmul_items_t items = matmul_items(&t.t);
     const size_t own = tiles_buffers(c, m->K, rows_at_once(m), NULL, &t.buf);
     unsigned char *buffers =
         (unsigned char *)w->shared + own * (size_t)blocks_at_once(m) * (size_t)w->tid;
-    for (int64_t i = begin; i < end; i++) { /* panels of a block of rows follow one another */
+    while (matmul_next(&t.t, &items, &i)) { /* panels of a block of rows follow one another */
         const int64_t of_block = m->experts.ids != NULL ? 1 : m->n_blocks, at = i / m->n_panels;
         matmul_seek(&t.t, m->experts.ids != NULL
                               ? i

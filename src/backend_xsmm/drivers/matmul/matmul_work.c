@@ -514,9 +514,34 @@ void matmul_seek_tiles(matmul_task_t *t)
     }
 }
 
-int64_t matmul_items(const matmul_task_t *t)
+matmul_items_t matmul_items(const matmul_task_t *t)
 {
-    return t->st->experts.ids != NULL ? experts_items(t->st, t->worker) : t->st->items;
+    const matmul_state_t *st = t->st;
+    matmul_items_t items = {0};
+    if (st->experts.ids != NULL) {
+        items.walk = experts_begin(st, t->worker, st->n_panels);
+    } else {
+        share(st->items, t->worker->tid, t->worker->nth, &items.next, &items.end);
+    }
+    return items;
+}
+
+bool matmul_next(const matmul_task_t *t, matmul_items_t *items, int64_t *item)
+{
+    experts_walk_t *walk = &items->walk;
+    while (items->next == items->end && t->st->experts.ids != NULL) {
+        if (!experts_next(walk, t->worker)) {
+            return false;
+        }
+        items->first = walk->rows.block[walk->expert];
+        items->next = 0;
+        items->end = (walk->to - walk->from) * (walk->rows.block[walk->expert + 1] - items->first);
+    }
+    const int64_t i = items->next++, panels = walk->to - walk->from;
+    *item = t->st->experts.ids != NULL
+                ? (items->first + i / panels) * t->st->n_panels + walk->from + i % panels
+                : i;
+    return i < items->end;
 }
 
 void matmul_seek(matmul_task_t *t, int64_t i)
@@ -539,11 +564,11 @@ void matmul_seek(matmul_task_t *t, int64_t i)
     }
 }
 
-static void items(matmul_task_t *t, int tid, int nth)
+static void run_items(matmul_task_t *t)
 {
-    int64_t begin, end;
-    share(matmul_items(t), tid, nth, &begin, &end);
-    for (int64_t i = begin; i < end; i++) {
+    matmul_items_t items = matmul_items(t);
+    int64_t i;
+    while (matmul_next(t, &items, &i)) {
         matmul_seek(t, i);
         matmul_panel(t);
         matmul_finish(t);
@@ -559,7 +584,7 @@ void matmul_work(const kernel_t *self, const problem_t *p, const void *config, c
     matmul_buffers(t.c, p->step, w->scratch, &t.buf);
     blocks_share(t.c, &st->blocks, w->shared, &t.buf.whole);
     if (w->phase == 1) {
-        items(&t, w->tid, w->nth);
+        run_items(&t);
     } else if (st->experts.ids != NULL && w->tid == 0) {
         experts_sort(st, w, 0, st->rows);
     } else if (st->blocks.image.on) {
