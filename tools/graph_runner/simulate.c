@@ -15,12 +15,13 @@
 enum {
     PAGE = 4096,
     LINE = 64,
-    LEAST_BLOCK = 8 * PAGE,  /* bytes of memory of the library that is watched, */
+    LEAST_BLOCK = 16 * PAGE, /* bytes of memory of the library that is watched, */
     LEAST_TENSOR = 4 * PAGE, /* and of tensors */
     MOST_BLOCKS = 8192,
     MOST_TOUCHED = 1 << 24, /* units, by a share */
     MOST_OPEN = 16,         /* pages that an instruction touches */
     RECENT = 1024,          /* lines that are known to have been touched */
+    FEW = 6,                /* shares; if more read a page, each counts an equal part of it */
     WRITTEN = 1             /* added to the address of a unit */
 };
 
@@ -54,7 +55,7 @@ typedef struct phase {
 } phase_t;
 
 /* The run goes twice. First a share's first access to each page is seen; then each access to pages
- * that several shares of a phase read and none writes, for they may read different lines of them. */
+ * that a few shares of a phase read and none writes, for they may read different lines of them. */
 static struct {
     pthread_mutex_t lock; /* of blocks, while no share runs */
     block_t block[MOST_BLOCKS];
@@ -359,7 +360,7 @@ static void count_pages(phase_t *p)
             p->far_of_one += node != 0 ? PAGE : 0;
             page->far |= (unsigned char)(1 << node);
         }
-        if (page->shares == 1 || page->written == sim.at) {
+        if (page->shares == 1 || page->shares > FEW || page->written == sim.at) {
             p->bytes[share] += (double)PAGE / page->shares;
         } else if (page->last == (uint32_t)share + 1) { /* once for each page */
             if (!grow((void **)&p->mixed, p->n_mixed, &p->cap_mixed, sizeof *p->mixed)) {
