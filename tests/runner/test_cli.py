@@ -6,6 +6,7 @@ test_cli.py GRAPH_RUNNER"""
 import glob
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -313,6 +314,49 @@ class Cli(unittest.TestCase):
             done = run(f"--limits={wrong}", f"--case={SDPA}")
             self.assertEqual(done.returncode, 1)
             self.assertIn(f"--limits: {why}", done.stderr)
+
+    def simulated(self, columns, threads, *more):
+        """Phases of a product of one row and 4096 x columns codes, as (shares, MB, their spread,
+        millions of products, their spread, MB from other nodes, the same if one wrote all)."""
+        weights = os.path.join(ROOT, "models", "weight-q4_0.json")
+        done = run("--mode=X", f"--case={weights}", "--partition-fpmath=0:int8:true",
+                   f"--in-shapes=0:1x4096+1:{columns}x4096+2:{columns}x128",
+                   f"--simulate-threads={threads}", *more)
+        if "expected Linux on x86-64" in done.stdout:
+            self.skipTest("needs Linux on x86-64")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        phases = re.findall(
+            r" (\d+) shares, (\S+) MB \(largest (\S+) of the mean\), (\S+) M products "
+            r"\((\S+)\), from other nodes (\S+) MB \((\S+)\)", done.stdout)
+        return [[float(x) for x in phase] for phase in phases if float(phase[3]) > 0]
+
+    def test_simulated_threads(self):
+        """The sums of all shares are the whole work, and what is uneven is shown."""
+        whole = 2048 * 4096 / 2 + 2048 * 128 * 2
+        for threads in (1, 8, 64):
+            shares, read, bytes_over, products, products_over, far, _ = (
+                self.simulated(2048, threads)[0])
+            self.assertEqual((shares, products, far), (threads, round(2048 * 4096 / 1e6, 3), 0))
+            self.assertAlmostEqual(1e6 * read / whole, 1, delta=0.03)
+            self.assertLessEqual(max(bytes_over, products_over), 1.05)
+        # 65 strips of 16 columns for 64 shares
+        shares, _, bytes_over, products, products_over, _, _ = self.simulated(1040, 64)[0]
+        self.assertEqual((shares, products), (64, round(1040 * 4096 / 1e6, 3)))
+        self.assertAlmostEqual(products_over, 2 * 64 / 65, delta=0.01)
+        self.assertAlmostEqual(bytes_over, 2 * 64 / 65, delta=0.1)
+
+    def test_simulated_nodes(self):
+        """By first touch weights are read where they lie; if one thread wrote them, 3 of 4 nodes
+        read them from another one."""
+        _, read, _, _, _, far, of_one = self.simulated(2048, 64, "--simulate-nodes=4")[0]
+        self.assertLess(far, 0.1 * read)
+        self.assertAlmostEqual(of_one / read, 0.75, delta=0.05)
+        for words, why in ((("--mode=P",), "expected --mode=X or C"),
+                           (("--threads=2",), "and no --threads"),
+                           (("--simulate-nodes=9",), "1 to 8")):
+            done = run(f"--case={INT4}", "--mode=X", "--simulate-threads=8", *words)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(why, done.stderr)
 
     def test_appends(self):
         """Of a cache only new rows are written, of tables only rows with an index are read."""

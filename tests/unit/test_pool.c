@@ -245,6 +245,59 @@ static void test_not_called(subject_t *s)
     sinter_stream_destroy(&stream);
 }
 
+enum { MOST_SHARES = 256 };
+
+/* What a watch has seen. The loop of its stream runs all in one thread. */
+typedef struct seen {
+    int begun[MOST_SHARES], ended[MOST_SHARES]; /* by phase and share */
+    int wrong;
+    uint64_t products;
+} seen_t;
+
+static void see(void *user, const sinter_share_t *share)
+{
+    seen_t *seen = user;
+    const int at = share->phase * THREADS + share->number;
+    if (share->size != sizeof *share || share->element != 0 || share->step != 0 || at < 0 ||
+        at >= MOST_SHARES || share->number >= share->shares || share->shares > THREADS ||
+        share->kernel == NULL || strncmp(share->kernel, "attention_", 10) != 0) {
+        seen->wrong++;
+        return;
+    }
+    seen->wrong += share->done ? seen->begun[at] != seen->ended[at] + 1
+                               : seen->begun[at] != seen->ended[at] || share->products != 0;
+    (share->done ? seen->ended : seen->begun)[at]++;
+    seen->products += share->done ? share->products : 0;
+}
+
+/* A watch sees each share of each phase once, and their products are those of the whole. */
+static void test_watch(subject_t *s)
+{
+    uint64_t products[2];
+    for (int i = 0; i < 2; i++) {
+        loop_t loop = {0, 0};
+        seen_t seen = {.wrong = 0};
+        const sinter_stream_desc_t desc = {.size = sizeof desc,
+                                           .threads = i == 0 ? 1 : THREADS,
+                                           .all_threads = true,
+                                           .parallel_for = backwards,
+                                           .pool = &loop,
+                                           .watch = see,
+                                           .watch_user = &seen};
+        sinter_stream_t *stream = stream_of(&desc);
+        CHECK_THAT(execute(s, stream));
+        CHECK_THAT(seen.wrong == 0 && seen.begun[0] == 1);
+        for (int at = 0; at < MOST_SHARES; at++) {
+            CHECK_THAT(seen.begun[at] == seen.ended[at] && seen.begun[at] <= 1);
+            CHECK_THAT(at % THREADS >= desc.threads ||
+                       seen.begun[at] == seen.begun[at - at % THREADS]);
+        }
+        products[i] = seen.products;
+        sinter_stream_destroy(&stream);
+    }
+    CHECK_THAT(products[0] > 0 && products[0] == products[1]);
+}
+
 static void test_errors(void)
 {
     sinter_stream_t *stream = NULL;
@@ -277,6 +330,7 @@ int main(int argc, char **argv)
     test_pool(&s);
     test_fork(&s);
     test_not_called(&s);
+    test_watch(&s);
     close_subject(&s);
     test_errors();
     return check_finish();

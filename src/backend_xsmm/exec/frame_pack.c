@@ -135,7 +135,11 @@ static void pack_matrix(const constant_key_t *key, int along, int64_t from, int6
     }
 }
 
-/* Weights that become tiles, by ranges of columns, which threads take until none is left. */
+enum { PACK_PARTS = 64 };
+
+/* Weights that become tiles, by ranges of columns, which threads take until none is left. A thread
+ * begins with those that the same thread will multiply, if all are there: on machines with several
+ * memory nodes a page belongs to the node of the thread that writes it first. */
 typedef struct tiles_task {
     groups_t from;
     features_t features;
@@ -145,7 +149,8 @@ typedef struct tiles_task {
     int64_t strip; /* bytes */
     /* NULL, or of a window whose elements of K are not evenly apart: the tensor. */
     const constant_key_t *window;
-    _Atomic int64_t next;
+    int threads, parts;
+    _Atomic int64_t next[PACK_PARTS]; /* by part: the next range that nobody has taken */
 } tiles_task_t;
 
 /* Element k of a window that has all dims of a group up to `along`: where it lies in the data.
@@ -191,12 +196,14 @@ static void pack_window(const tiles_task_t *t, int64_t n, unsigned char *to)
     }
 }
 
-static void pack_ranges(void *data, int worker)
+/* The columns of the ranges of one part. */
+static void pack_part(tiles_task_t *t, int part)
 {
-    tiles_task_t *t = data;
-    (void)worker;
-    for (int64_t n; (n = atomic_fetch_add(&t->next, t->some)) < t->N;) {
-        const int64_t columns = at_most(t->N - n, t->some);
+    const int64_t ranges = (t->N + t->some - 1) / t->some;
+    int64_t begin, end;
+    share(ranges, part, t->parts, &begin, &end);
+    for (int64_t i; (i = begin + atomic_fetch_add(&t->next[part], 1)) < end;) {
+        const int64_t n = i * t->some, columns = at_most(t->N - n, t->some);
         unsigned char *to = t->to + n / TILES_COLUMNS * t->strip;
         groups_t from = t->from;
         for (int64_t c = 0; t->window != NULL && c < columns; c += TILES_COLUMNS) {
@@ -211,6 +218,15 @@ static void pack_ranges(void *data, int worker)
         } else {
             (void)tiles_bulk_pack_values(t->features, &from, t->as, t->K, columns, to);
         }
+    }
+}
+
+static void pack_ranges(void *data, int worker)
+{
+    tiles_task_t *t = data;
+    const int own = (int)((int64_t)worker * t->parts / t->threads);
+    for (int i = 0; i < t->parts; i++) {
+        pack_part(t, (own + i) % t->parts);
     }
 }
 
@@ -262,11 +278,13 @@ static void pack_tiles(const packing_t *p, const constant_key_t *key, void *memo
                          .some = N,
                          .to = memory,
                          .strip = bytes / tiles_strips(N),
-                         .window = even ? NULL : key};
+                         .window = even ? NULL : key,
+                         .threads = 1,
+                         .parts = 1};
     const bool as_one = matrices == 1 || (!key->window && lies_as_one(key));
     for (int64_t m = 0; m < matrices && !as_one; m++, task.to += bytes) {
         task.from.first = m * key->strides[key->window ? 0 : last - 2];
-        atomic_store(&task.next, 0);
+        atomic_store(&task.next[0], 0);
         pack_ranges(&task, 0);
     }
     if (as_one) {
@@ -276,6 +294,8 @@ static void pack_tiles(const packing_t *p, const constant_key_t *key, void *memo
         /* Some ranges for each thread: the threads may not all be there at once. */
         const int64_t some = task.N / (4 * p->threads.most) / LEAST_COLUMNS * LEAST_COLUMNS;
         task.some = some > LEAST_COLUMNS ? some : LEAST_COLUMNS;
+        task.threads = p->threads.most;
+        task.parts = (int)at_most(task.threads, PACK_PARTS);
         team_run(&p->threads, pack_ranges, &task);
     } else if (as_one) {
         pack_ranges(&task, 0);
