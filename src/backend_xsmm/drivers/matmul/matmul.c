@@ -48,7 +48,7 @@ int64_t matmul_tail_rows(const problem_t *p)
     return ndims >= 2 ? tail->out.group_size[ndims - 2] : 0;
 }
 
-/* The tail has groups of rows that do not divide those of a matrix (see bind_dims). */
+/* The tail has groups of rows that do not divide those of a matrix (see matmul_bind_dims). */
 static bool rows_apart(const problem_t *p, int64_t rows)
 {
     const int64_t size = matmul_tail_rows(p);
@@ -341,9 +341,7 @@ static int64_t dim_from_end(const matrices_t *op, int from_end)
     return op->ndims < from_end ? 1 : op->dims[op->ndims - from_end];
 }
 
-/* Dims that make rows and dims that choose B; counts both. Where the last group of rows of the tail
- * is short, each matrix has its own: then all batch dims choose B. */
-static sinter_status_t bind_dims(matmul_state_t *st, const bound_t *out)
+sinter_status_t matmul_bind_dims(matmul_state_t *st, const bound_t *out)
 {
     if (out->ndims < 2) {
         return sg_fail(sinter_invalid_shape, "matmul: the output has fewer than 2 dims");
@@ -542,7 +540,7 @@ sinter_status_t matmul_bind(const kernel_t *self, const problem_t *p, const matm
     experts_bind(p, st);
     if (m->conv == NULL) {
         SG_TRY(matrices_bind(&m->a, m->trans_a, p->frame, &st->a));
-        SG_TRY(bind_dims(st, &p->frame->v[m->out_dims]));
+        SG_TRY(matmul_bind_dims(st, &p->frame->v[m->out_dims]));
     } else {
         SG_TRY(patches_bind(p, st));
     }

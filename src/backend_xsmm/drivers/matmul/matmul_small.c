@@ -1,36 +1,37 @@
 /* Many products of small matrices of floats: each is one call of the micro-kernel, on the matrices
  * where they lie. To prepare a panel would take longer than to multiply it. */
-#include <string.h>
-
-#include "backend_xsmm/chain/chain.h"
 #include "backend_xsmm/drivers/common/chain_walk.h"
-#include "backend_xsmm/kernel.h"
-#include "backend_xsmm/ukernels/tile.h"
+#include "backend_xsmm/drivers/matmul/matmul.h"
 #include "base/status.h"
 
 /* MOST, MOST_K: rows and columns of results, and elements of a sum. MANY: the least number of
  * products that are worth a kernel of their own. */
 enum { MOST = 32, MOST_K = 64, MANY = 64 };
 
-/* An operand: one matrix for each batch index, in steps of elements. */
-typedef struct side {
-    const unsigned char *data;
-    int64_t batch[SINTER_MAX_NDIMS], row, column; /* batch: by batch dim of the output */
-    bool in_place; /* the micro-kernel reads it where it lies, else from a copy */
-    /* As in bound_t; by_row: the blocks are of rows, since the matrix is turned. */
-    int64_t block, block_stride;
-    bool by_row;
-} side_t;
-
 typedef struct small_state {
-    chain_bound_t post;
+    matmul_state_t m; /* dims, operands and the post chain */
     const tile_table_t *tile;
-    int nb; /* batch dims */
-    int M, N, K;
     int64_t products;
-    side_t a, b;
+    int64_t batch_a[SINTER_MAX_NDIMS]; /* elements from matrix to matrix, by batch dim */
+    int64_t batch_b[SINTER_MAX_NDIMS];
+    bool a_in_place, b_in_place; /* the micro-kernel reads it where it lies, else from a copy */
     int store; /* the operand of the chain that gets results as they are; -1: the chain runs */
 } small_state_t;
+
+/* An operand, for one thread. */
+typedef struct side {
+    matrix_t m; /* at the batch index that was loaded last */
+    const int64_t *batch;
+    int rows, columns;
+    float *copy; /* NULL: it is read where it lies */
+} side_t;
+
+typedef struct small_task {
+    const small_state_t *st;
+    side_t a, b;
+    float *sums;
+    void *chain;
+} small_task_t;
 
 static bool is_plain(const problem_t *p, const operand_t *op)
 {
@@ -72,60 +73,39 @@ static const char *refuse(const kernel_t *self, const problem_t *p)
                : NULL;
 }
 
-static size_t buffers(const step_t *step, unsigned char *scratch, float **a, float **b,
-                      float **sums, void **chain)
+static size_t buffers(const step_t *step, unsigned char *scratch, small_task_t *t)
 {
     size_t at = 0;
-    *a = carve(scratch, &at, (size_t)MOST * MOST_K, sizeof(float));
-    *b = carve(scratch, &at, (size_t)MOST * MOST_K, sizeof(float));
-    *sums = carve(scratch, &at, (size_t)MOST * MOST, sizeof(float));
-    *chain = carve(scratch, &at, chain_scratch_bytes(step->post), 1);
+    t->a.copy = carve(scratch, &at, (size_t)MOST * MOST_K, sizeof(float));
+    t->b.copy = carve(scratch, &at, (size_t)MOST * MOST_K, sizeof(float));
+    t->sums = carve(scratch, &at, (size_t)MOST * MOST, sizeof(float));
+    t->chain = carve(scratch, &at, chain_scratch_bytes(step->post), 1);
     return at;
 }
 
 static sinter_status_t setup(const kernel_t *self, const problem_t *p, arena_t *arena,
                              candidate_t *out)
 {
-    float *a, *b, *sums;
-    void *chain;
+    small_task_t t;
     (void)self, (void)arena;
     out->state_bytes = sizeof(small_state_t);
-    out->share_bytes = buffers(p->step, NULL, &a, &b, &sums, &chain);
+    out->share_bytes = buffers(p->step, NULL, &t);
     out->note = "64 products and more of at most 32 rows and columns and sums of 64";
     return sinter_success;
 }
 
 /* ---- choose ---------------------------------------------------------------------------------- */
 
-static int64_t dim_of(const bound_t *v, int from_end)
+/* Whether the micro-kernel can read the matrices of an operand where they lie. */
+static bool bind_side(const matrices_t *x, int nb, int64_t *batch)
 {
-    return v->ndims < from_end ? 1 : v->dims[v->ndims - from_end];
-}
-
-static sinter_status_t bind_side(const bound_t *v, bool turned, const bound_t *out, side_t *side)
-{
-    if (v->ndims < 2) {
-        return sg_fail(sinter_invalid_shape, "a matrix operand has %d dims, needs 2", v->ndims);
-    }
-    const int row = v->ndims - (turned ? 1 : 2), column = v->ndims - (turned ? 2 : 1),
-              nb = out->ndims - 2;
-    side->data = v->data;
-    side->row = v->strides[row];
-    side->column = v->strides[column];
-    side->block = v->block;
-    side->block_stride = v->block_stride;
-    side->by_row = turned;
-    side->in_place =
-        (side->column == 1 || v->dims[column] <= 1) && v->block == 0 && (uintptr_t)v->data % 4 == 0;
+    const groups_t *codes = &x->base.codes;
     for (int d = 0; d < nb; d++) {
-        const int own = d - (out->ndims - v->ndims);
-        const int64_t n = own < 0 ? 1 : v->dims[own];
-        if (n != 1 && n != out->dims[d]) {
-            return sg_fail(sinter_invalid_shape, "matmul: batch dim %d does not broadcast", d);
-        }
-        side->batch[d] = n == 1 ? 0 : v->strides[own];
+        const int own = d - (nb + 2 - x->ndims);
+        batch[d] = own < 0 || x->dims[own] == 1 ? 0 : x->axis[own][IN_CODES].stride;
     }
-    return sinter_success;
+    return (codes->column.stride == 1 || x->dims[x->ndims - 1] <= 1) && codes->block == 0 &&
+           (uintptr_t)codes->data % 4 == 0;
 }
 
 /* The operand of a chain that does nothing but store rows of floats where they lie. */
@@ -145,98 +125,72 @@ static int plain_store(const chain_bound_t *post)
 static sinter_status_t choose(const kernel_t *self, const problem_t *p, const void *config,
                               void *state, choice_t *choice)
 {
-    const matmul_params_t *m = &p->step->p.matmul;
-    const bound_t *a = &p->frame->v[m->a.data], *b = &p->frame->v[m->b.data],
-                  *out = &p->frame->v[m->out_dims];
+    const matmul_params_t *params = &p->step->p.matmul;
+    const bound_t *out = &p->frame->v[params->out_dims];
     small_state_t *st = state;
+    matmul_state_t *m = &st->m;
     (void)config;
-    if (out->ndims < 2) {
-        return sg_fail(sinter_invalid_shape, "matmul: the output has fewer than 2 dims");
-    }
-    SG_TRY(bind_side(a, m->trans_a, out, &st->a));
-    SG_TRY(bind_side(b, m->trans_b, out, &st->b));
-    const int64_t K = dim_of(a, m->trans_a ? 2 : 1);
-    if (dim_of(a, m->trans_a ? 1 : 2) != out->dims[out->ndims - 2] ||
-        dim_of(b, m->trans_b ? 1 : 2) != K ||
-        dim_of(b, m->trans_b ? 2 : 1) != out->dims[out->ndims - 1]) {
-        return sg_fail(sinter_invalid_shape,
-                       "matmul: dims of the operands and the output do not fit each other");
-    }
-    SG_TRY(chain_bind(p->step->post, p->frame, self->needs, &st->post));
+    *m = (matmul_state_t){.tail = {.rows = 1, .cols = 1}};
+    SG_TRY(matrices_bind(&params->a, params->trans_a, p->frame, &m->a));
+    SG_TRY(matrices_bind(&params->b, params->trans_b, p->frame, &m->b));
+    SG_TRY(matmul_bind_dims(m, out));
+    SG_TRY(chain_bind(p->step->post, p->frame, self->needs, &m->post));
     st->tile = tile_table(self->needs);
-    st->nb = out->ndims - 2;
-    st->M = (int)out->dims[st->nb];
-    st->N = (int)out->dims[st->nb + 1];
-    st->K = (int)K;
+    st->a_in_place = bind_side(&m->a, m->nb, st->batch_a);
+    st->b_in_place = bind_side(&m->b, m->nb, st->batch_b);
     st->products = 1;
-    for (int d = 0; d < st->nb; d++) {
+    for (int d = 0; d < m->nb; d++) {
         if (!mul_i64(st->products, out->dims[d], &st->products)) {
             return sg_fail(sinter_invalid_shape, "matmul: batch dims overflow");
         }
     }
-    st->store = plain_store(&st->post);
-    choice->shares_bytes = chain_shares_bytes(&st->post);
+    st->store = plain_store(&m->post);
+    choice->shares_bytes = chain_shares_bytes(&m->post);
     return sinter_success;
 }
 
 /* ---- work ------------------------------------------------------------------------------------ */
 
-static int64_t place(int n, const int64_t *idx, const int64_t *steps)
-{
-    int64_t at = 0;
-    for (int d = 0; d < n; d++) {
-        at += idx[d] * steps[d];
-    }
-    return at;
-}
-
-/* Where an element of a matrix lies, from its first one. */
-static int64_t element_of(const side_t *side, int64_t row, int64_t column)
-{
-    const int64_t i = side->by_row ? row : column;
-    if (side->block == 0) {
-        return row * side->row + column * side->column;
-    }
-    return (side->by_row ? column * side->column : row * side->row) +
-           i / side->block * side->block_stride + i % side->block;
-}
-
 /* A matrix that the micro-kernel can read, and the floats from one of its rows to the next. */
-static const float *matrix_of(const side_t *side, int nb, const int64_t *idx, int rows, int columns,
-                              float *copy, int64_t *ld)
+static const float *matrix_of(const small_state_t *st, side_t *side, const int64_t *idx,
+                              int64_t *ld)
 {
-    const unsigned char *from = side->data + place(nb, idx, side->batch) * (int64_t)sizeof(float);
-    if (side->in_place) {
-        *ld = side->row;
-        return (const float *)(const void *)from;
+    groups_t *codes = &side->m.codes;
+    const int64_t first = walk_place(st->m.nb, idx, side->batch);
+    if (side->copy == NULL) {
+        *ld = codes->row.stride;
+        return (const float *)(const void *)codes->data + first;
     }
-    *ld = columns;
-    for (int r = 0; r < rows; r++) {
-        for (int c = 0; c < columns; c++) {
-            memcpy(copy + r * columns + c, from + element_of(side, r, c) * (int64_t)sizeof(float),
-                   sizeof(float));
-        }
+    *ld = side->columns;
+    if (codes->row.stride == 1 && codes->block == 0 && (uintptr_t)codes->data % 4 == 0) {
+        st->tile->transpose((const float *)(const void *)codes->data + first, codes->column.stride,
+                            side->columns, side->rows, side->copy, *ld);
+        return side->copy;
     }
-    return copy;
+    codes->first = first;
+    st->tile->load(&side->m, (rect_t){0, side->rows, 0, side->columns}, side->copy, *ld, side->rows,
+                   side->columns);
+    return side->copy;
 }
 
 /* idx: the batch index, with room for the row and the column. */
-static void one_product(const small_state_t *st, int64_t *idx, float *a, float *b, float *sums,
-                        void *chain)
+static void one_product(small_task_t *t, int64_t *idx)
 {
-    gemm_t g = {.m = st->M, .n = st->N, .k = st->K, .c = sums, .ldc = st->N};
-    g.a = matrix_of(&st->a, st->nb, idx, st->M, st->K, a, &g.lda);
-    g.b = matrix_of(&st->b, st->nb, idx, st->K, st->N, b, &g.ldb);
+    const small_state_t *st = t->st;
+    const matmul_state_t *m = &st->m;
+    gemm_t g = {.m = t->a.rows, .n = t->b.columns, .k = t->b.rows, .c = t->sums, .ldc = m->N};
+    g.a = matrix_of(st, &t->a, idx, &g.lda);
+    g.b = matrix_of(st, &t->b, idx, &g.ldb);
     if (st->store >= 0) {
-        const chain_ref_t *to = &st->post.refs[st->store];
-        g.c = (float *)(void *)(to->data + place(st->nb, idx, to->stride) * (int64_t)sizeof(float));
-        g.ldc = to->stride[st->nb];
+        const chain_ref_t *to = &m->post.refs[st->store];
+        g.c = (float *)(void *)to->data + walk_place(m->nb, idx, to->stride);
+        g.ldc = to->stride[m->nb];
     }
     st->tile->gemm(&g);
-    for (int r = 0; r < st->M && st->store < 0; r++) {
-        idx[st->nb] = r;
-        idx[st->nb + 1] = 0;
-        chain_run(&st->post, idx, st->N, sums + r * st->N, chain);
+    for (int r = 0; r < g.m && st->store < 0; r++) {
+        idx[m->nb] = r;
+        idx[m->nb + 1] = 0;
+        chain_run(&m->post, idx, g.n, t->sums + r * m->N, t->chain);
     }
 }
 
@@ -244,19 +198,23 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
                  const worker_t *w)
 {
     const small_state_t *st = state;
+    const matmul_state_t *m = &st->m;
     int64_t begin, end, idx[SINTER_MAX_NDIMS] = {0};
-    float *a, *b, *sums;
-    void *chain;
     (void)self, (void)config;
-    buffers(p->step, w->scratch, &a, &b, &sums, &chain);
+    small_task_t t = {.st = st,
+                      .a = {m->a.base, st->batch_a, (int)m->M, (int)m->K, NULL},
+                      .b = {m->b.base, st->batch_b, (int)m->K, (int)m->N, NULL}};
+    buffers(p->step, w->scratch, &t);
+    t.a.copy = st->a_in_place ? NULL : t.a.copy;
+    t.b.copy = st->b_in_place ? NULL : t.b.copy;
     share(st->products, w->tid, w->nth, &begin, &end);
     if (begin >= end) {
         return;
     }
-    walk_seek(st->nb, st->post.dims, begin, idx);
-    for (int64_t i = begin; i < end; i++, walk_next(st->nb, st->post.dims, idx)) {
-        one_product(st, idx, a, b, sums, chain);
-        count_products(w, st->M, st->N, st->K);
+    walk_seek(m->nb, m->post.dims, begin, idx);
+    for (int64_t i = begin; i < end; i++, walk_next(m->nb, m->post.dims, idx)) {
+        one_product(&t, idx);
+        count_products(w, m->M, m->N, m->K);
     }
 }
 
