@@ -549,8 +549,6 @@ typedef struct way_case {
 #define CODES_BY_ROWS "some row by row (scales or zero points of A do not suit integers)"
 #define EXACT "by exact products of codes"
 #define BY_PANELS "some by panels (rows of A are not finite, too small or too large)"
-#define BY_ELEMENTS \
-    "some with scales by elements (rows of A are not finite, too small or too large)"
 
 static void begin_with_infinity(e2e_ports_t *ports, int64_t id)
 {
@@ -619,8 +617,8 @@ static void test_ways(void)
         {"patterns/matmul-weight-int4-kn.json",
          {{38, 256}},
          sinter_fpmath_mode_strict,
-         .at = WAY_AT(OWN_PRODUCTS "\n", "by sums of rows, " BY_ELEMENTS "\n",
-                      "by sums of rows, " BY_ELEMENTS "\n", "by sums of rows, " BY_ELEMENTS "\n"),
+         .at = WAY_AT(OWN_PRODUCTS "\n", "by sums of rows, " BY_PANELS "\n",
+                      "by sums of rows, " BY_PANELS "\n", "by sums of rows, " BY_PANELS "\n"),
          .infinite = 5},
         {"patterns/matmul-weight-int4.json",
          {{3, 4}},

@@ -131,10 +131,9 @@ typedef enum applied {
     BY_CHUNK,
     BY_LANE,
     /* Coefficients [chunk][vector][lane], the same for all rows. Sums are scaled, without or with
-     * zero points, or each code is. */
+     * zero points. */
     IN_SUMS,
     IN_SUMS_SHIFTED,
-    BY_ELEMENT,
     APPLIED_KINDS
 } applied_t;
 

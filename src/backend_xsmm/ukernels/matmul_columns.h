@@ -7,8 +7,9 @@
  *
  * A chunk is one vector register of bytes. It is decoded into vectors of floats in whatever
  * order of columns is cheapest, in which sums stay until they are complete. Weights are the
- * floats that dequantising gives; where a step has one scale for each column and neither A nor
- * the scales could leave the range of floats by it, sums over the step are scaled instead. */
+ * floats that dequantising gives; where a step has one scale for each column, sums over the step
+ * are scaled instead. (Where A or the scales could leave the range of floats by it, the driver does
+ * not come here.) */
 #ifndef SINTER_SRC_UKERNELS_MATMUL_COLUMNS_H
 #define SINTER_SRC_UKERNELS_MATMUL_COLUMNS_H
 

@@ -350,9 +350,13 @@ typedef struct columns_task {
     int64_t last;  /* column of the range where the last chunk begins; it may be before the range */
     int64_t first; /* the first column that is decoded: that of the range or that one */
     int64_t scale_line, zp_line; /* by column: the groups along K that are there, -1: none */
-    bool a_in_product_range, scale_in_product_range; /* sums may be scaled */
-    bool sums_fit; /* the sums of A, so that offsets may be multiplied with them */
+    const char *why;             /* why the range goes by panels; NULL: it does not */
 } columns_task_t;
+
+/* The detours of a range whose sums may leave the range of floats before they are scaled. */
+static const char odd_rows[] = "some by panels (rows of A are not finite, too small or too large)",
+                  odd_scales[] = "some by panels (scales are not finite)",
+                  odd_offsets[] = "some by panels (offsets are not finite or too large)";
 
 /* The zero points of the range: none if these are offsets. */
 static const groups_t *zps_of(const columns_task_t *w)
@@ -390,17 +394,19 @@ static void load_units(const columns_task_t *w, const groups_t *g, int64_t k, in
     }
 }
 
-/* The detour of sums that may leave the range of floats before they are scaled. */
-#define BY_EACH(what) "some with scales by elements (" what " not finite, too small or too large)"
-
-/* Whether each number by itself is in the range of products. */
-static bool all_in_product_range(const float *x, int64_t n)
+/* Whether sums of products with n elements from element `at` of the block on of each row may be
+ * scaled. */
+static bool rows_in_product_range(const columns_task_t *w, int at, int n)
 {
     bool in_product_range = true;
-    for (int64_t i = 0; i < n; i++) {
-        int32_t bits;
-        memcpy(&bits, x + i, sizeof bits);
-        in_product_range &= is_in_product_range(bits & INT32_MAX);
+    for (int r = 0; r < w->t.rows; r++) {
+        int32_t bits[COLUMNS_GRAIN], most = 0;
+        memcpy(bits, w->t.buf.a + (size_t)r * MM_LDA + at, (size_t)n * sizeof *bits);
+        for (int i = 0; i < n; i++) {
+            const int32_t size = bits[i] & INT32_MAX;
+            most = size > most ? size : most;
+        }
+        in_product_range = in_product_range && is_in_product_range(most);
     }
     return in_product_range;
 }
@@ -436,8 +442,9 @@ static void load_scales(columns_task_t *w, int64_t k, const columns_sweep_t *nex
     const groups_t *g = &w->t.b.scale;
     const int64_t line = k / g->row.group;
     if (line != w->scale_line) {
-        w->scale_in_product_range =
+        const bool fit =
             load_columns(w, g, k, NULL, next->codes.data, next->codes.stride, w->buf.scale);
+        w->why = fit ? w->why : odd_scales;
         w->scale_line = line;
     }
 }
@@ -502,11 +509,6 @@ static int load_coefs(columns_task_t *w, int64_t k, int n, const columns_sweep_t
 static void load_a(columns_task_t *w, int64_t k, int kn)
 {
     matmul_load_a(&w->t, k, kn);
-    w->a_in_product_range = true;
-    for (int r = 0; r < w->t.rows; r++) {
-        w->a_in_product_range =
-            all_in_product_range(w->t.buf.a + (size_t)r * MM_LDA, kn) && w->a_in_product_range;
-    }
     for (int r = 0, n; r < w->t.rows; r += n) {
         float *to = w->buf.a + (size_t)r * MM_K;
         n = rows_batch(w->t.rows - r);
@@ -526,7 +528,8 @@ static code_coefs_t coefs_at(const columns_task_t *w, const float *at)
         .at = at, .step = step, .ld = (int64_t)w->chunks * step, .pick = w->st->pick};
 }
 
-/* The product of kn elements of K from k on is added to the sums. */
+/* The product of kn elements of K from k on is added to the sums, unless the range goes by
+ * panels. */
 static void add(columns_task_t *w, int64_t k, int kn)
 {
     const groups_t *b = &w->t.b.codes;
@@ -548,17 +551,17 @@ static void add(columns_task_t *w, int64_t k, int kn)
         const int left = (int)at_most(kn - e, COLUMNS_GRAIN);
         sweep.codes.data = groups_byte(b, codes_at(b, k + e, w->t.n0));
         sweep.codes.rows = load_coefs(w, k + e, left, &sweep);
-        const bool exact = (by == IN_SUMS || by == IN_SUMS_SHIFTED) &&
-                           !(w->a_in_product_range && w->scale_in_product_range);
-        if (exact) {
-            report_detour(w->t.worker,
-                          w->a_in_product_range ? BY_EACH("scales are") : BY_EACH("rows of A are"));
+        if ((by == IN_SUMS || by == IN_SUMS_SHIFTED) &&
+            !rows_in_product_range(w, e, sweep.codes.rows)) {
+            w->why = odd_rows;
+        }
+        if (w->why != NULL) {
+            return;
         }
         for (int r = 0, n; r < w->t.rows; r += n) {
             n = rows_batch(w->t.rows - r);
-            f->run[exact ? BY_ELEMENT : by][n / 2](&sweep,
-                                                   w->buf.a + (size_t)r * MM_K + (size_t)(e * n),
-                                                   w->buf.acc + (size_t)r * sums);
+            f->run[by][n / 2](&sweep, w->buf.a + (size_t)r * MM_K + (size_t)(e * n),
+                              w->buf.acc + (size_t)r * sums);
         }
     }
 }
@@ -608,7 +611,7 @@ static void add_sums(columns_task_t *w, int64_t k, int kn, int64_t g)
                 }
                 sums[((k + e) / group - g) * n] += sum;
             }
-            w->sums_fit = w->sums_fit && size < 0x1p100f;
+            w->why = size < 0x1p100f ? w->why : odd_rows;
         }
     }
 }
@@ -706,31 +709,31 @@ static void range(columns_task_t *w)
            (size_t)w->chunks * (size_t)w->c->floats->layout.elems * (size_t)w->t.rows *
                sizeof(float));
     int64_t first = 0;
-    w->sums_fit = true;
+    w->why = NULL;
     if (w->st->plus.floats != NULL) {
         const size_t elems = (size_t)w->st->plus.floats->layout.elems;
         memset(w->buf.sums, 0, (size_t)(COLUMNS_GROUPS * COLUMNS_MOST) * sizeof(float));
         memset(w->buf.more, 0,
                ((size_t)cols + elems - 1) / elems * elems * (size_t)w->t.rows * sizeof(float));
     }
-    for (int64_t k = 0; k < K; k += MM_K) {
+    for (int64_t k = 0; k < K && w->why == NULL; k += MM_K) {
         const int kn = (int)at_most(K - k, MM_K);
         load_a(w, k, kn);
         add(w, k, kn);
-        if (w->st->plus.floats != NULL) {
+        if (w->st->plus.floats != NULL && w->why == NULL) {
             first = add_block(w, k, kn, first);
         }
     }
     for (int c = 0; c < cols; c += w->st->part) {
         const int n = (int)at_most(cols - c, w->st->part);
         collect(w, c, n);
-        const bool usable = w->st->plus.floats == NULL || (w->sums_fit && collect_offsets(w, c, n));
+        const char *why = w->why != NULL                                            ? w->why
+                          : w->st->plus.floats != NULL && !collect_offsets(w, c, n) ? odd_offsets
+                                                                                    : NULL;
         w->t.n0 = n0 + c;
         w->t.cols = n;
-        if (!usable) {
-            report_detour(w->t.worker,
-                          w->sums_fit ? "some by panels (offsets are not finite or too large)"
-                                      : "some by panels (rows of A are not finite or too large)");
+        if (why != NULL) {
+            report_detour(w->t.worker, why);
             matmul_panel(&w->t);
         }
         matmul_finish(&w->t);
