@@ -84,30 +84,14 @@ static problem_t problem_of(const problem_t *p, int product)
                        .open = p->open};
 }
 
-static const char *refuse_products(const kernel_t *self, const problem_t *p, bool integers)
+static const char *refuse(const kernel_t *self, const problem_t *p)
 {
     const char *why = NULL;
     for (int i = 0; i <= p->step->p.mlp.n_upper && why == NULL; i++) {
         const problem_t product = problem_of(p, i);
-        why = tiles_refuse(self, &product, integers);
+        why = tiles_refuse(self, &product, self->driver->arithmetic == IN_INT8);
     }
     return why;
-}
-
-/* Floats of experts with many rows each are unpacked for larger blocks of rows. */
-static const char *refuse_floats(const kernel_t *self, const problem_t *p)
-{
-    const problem_t product = problem_of(p, 0);
-    const int64_t rows = matmul_rows_of(&product),
-                  n = problem_dim(&product, product.step->p.matmul.b.data, 3);
-    return n > 0 && rows / n >= TILES_ROWS && !p->plan->deterministic
-               ? "experts have 16 rows and more on average"
-               : refuse_products(self, p, false);
-}
-
-static const char *refuse_ints(const kernel_t *self, const problem_t *p)
-{
-    return refuse_products(self, p, true);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -338,18 +322,6 @@ static float *mid_of(const experts_task_t *t)
     return (float *)(void *)(shared + t->st->mid_at);
 }
 
-/* Points a task at rows of an expert. */
-static void seek_rows(matmul_task_t *t, int64_t expert, const int64_t *order, int64_t row0,
-                      int rows)
-{
-    t->mat = expert;
-    t->order = order;
-    t->row0 = row0;
-    t->rows = rows;
-    t->b = matrix_at(&t->st->b, &expert, 1);
-    matmul_seek_tiles(t);
-}
-
 /* The index of a row's element in a chain, whose last dim is that of columns. */
 static void seek_index(const chain_bound_t *chain, int64_t row, int64_t column, int64_t *idx)
 {
@@ -411,8 +383,7 @@ static void seek_block(experts_task_t *t, int from, int to, int64_t expert, int6
     for (int i = from; i < to; i++) {
         const matmul_state_t *st = t->product[i].st;
         const int64_t first = row0 + k * st->block;
-        seek_rows(&t->product[i].t, expert, experts_rows(st, t->w).order, first,
-                  (int)at_most(end - first, st->block));
+        experts_seek_rows(&t->product[i].t, expert, first, end);
         t->product[i].buf = t->rows[k];
     }
 }
@@ -673,8 +644,8 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
 #define EXPERTS                                                                          \
     .step = STEP_EXPERTS, .phases = 3, .setup = setup, .choose = choose, .check = check, \
     .checked = checked, .work = work
-const driver_t driver_experts_tiles = {EXPERTS, .arithmetic = IN_F32, .refuse = refuse_floats,
+const driver_t driver_experts_tiles = {EXPERTS, .arithmetic = IN_F32, .refuse = refuse,
                                        .takes = "B in tiles"};
-const driver_t driver_experts_tiles_int8 = {EXPERTS, .arithmetic = IN_INT8, .refuse = refuse_ints,
+const driver_t driver_experts_tiles_int8 = {EXPERTS, .arithmetic = IN_INT8, .refuse = refuse,
                                             .takes = "B in tiles"};
 const driver_t driver_experts_panel = {EXPERTS, .arithmetic = IN_F32};

@@ -340,6 +340,8 @@ experts_walk_t experts_begin(const matmul_state_t *st, const worker_t *w, int64_
 bool experts_next(experts_walk_t *walk, const worker_t *w);
 /* The number of the row of A that is row r of the rows by number (not by expert). */
 int64_t experts_row_of_a(const matmul_state_t *st, int64_t r);
+/* A block of the expert's rows, from row0 of the sorted ones on, before `end`. */
+void experts_seek_rows(matmul_task_t *t, int64_t expert, int64_t row0, int64_t end);
 /* As matmul_seek. Panels of one block of rows follow one another. */
 void experts_seek(matmul_task_t *t, int64_t i);
 

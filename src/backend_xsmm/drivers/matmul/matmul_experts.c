@@ -195,6 +195,16 @@ bool experts_next(experts_walk_t *walk, const worker_t *w)
     return false;
 }
 
+void experts_seek_rows(matmul_task_t *t, int64_t expert, int64_t row0, int64_t end)
+{
+    t->mat = expert;
+    t->order = experts_rows(t->st, t->worker).order;
+    t->row0 = row0;
+    t->rows = (int)at_most(end - row0, t->st->block);
+    t->b = matrix_at(&t->st->b, &expert, 1);
+    matmul_seek_tiles(t);
+}
+
 void experts_seek(matmul_task_t *t, int64_t i)
 {
     const matmul_state_t *st = t->st;
@@ -205,13 +215,7 @@ void experts_seek(matmul_task_t *t, int64_t i)
         const int64_t middle = e + (end - e) / 2;
         *(rows.block[middle] <= block ? &e : &end) = middle;
     }
-    const int64_t row0 = rows.first[e] + (block - rows.block[e]) * st->block;
-    t->mat = e;
-    t->order = rows.order;
-    t->row0 = row0;
-    t->rows = (int)at_most(rows.first[e + 1] - row0, st->block);
+    experts_seek_rows(t, e, rows.first[e] + (block - rows.block[e]) * st->block, rows.first[e + 1]);
     t->n0 = i % st->n_panels * st->panel;
     t->cols = (int)at_most(st->N - t->n0, st->panel);
-    t->b = matrix_at(&st->b, &e, 1);
-    matmul_seek_tiles(t);
 }

@@ -208,28 +208,22 @@ static const char *refuse_b(const problem_t *p)
 
 /* A deterministic plan multiplies any number of rows, and so adds each of them in the same order.
  * Blocks of rows must not divide the groups of a tail. */
-static const char *refuse(const problem_t *p)
+static const char *refuse_rows(const problem_t *p)
 {
     const bool any = p->plan->deterministic && p->step->p.matmul.conv == NULL;
-    const char *why = !p->step->p.matmul.tiled  ? NULL
-                      : !any                    ? matmul_refuse_rows(p, TILES_ROWS)
-                      : matmul_tail_rows(p) > 1 ? "groups of results have several rows"
-                                                : NULL;
-    return why != NULL ? why : refuse_b(p);
+    return !p->step->p.matmul.tiled  ? NULL
+           : !any                    ? matmul_refuse_rows(p, TILES_ROWS)
+           : matmul_tail_rows(p) > 1 ? "groups of results have several rows"
+                                     : NULL;
 }
 
 /* Floats of experts with many rows each are unpacked for larger blocks of rows. Integers are not:
  * blocks of them would quantise rows again for each panel. */
-static const char *refuse_floats(const kernel_t *self, const problem_t *p)
+static const char *refuse_many_rows(const problem_t *p)
 {
     const matmul_params_t *m = &p->step->p.matmul;
-    const bool experts = m->experts >= 0;
-    const int64_t rows = experts ? matmul_rows_of(p) : 0,
-                  n = experts ? problem_dim(p, m->b.data, 3) : 1;
-    const char *why = refuse(p);
-    (void)self;
-    return why != NULL ? why
-           : n > 0 && !p->plan->deterministic && rows / n >= TILES_ROWS
+    const int64_t n = m->experts >= 0 ? problem_dim(p, m->b.data, 3) : 0;
+    return n > 0 && !p->plan->deterministic && matmul_rows_of(p) / n >= TILES_ROWS
                ? "experts have 16 rows and more on average"
                : NULL;
 }
@@ -244,18 +238,17 @@ static const char *refuse_limbs(const kernel_t *self, const problem_t *p)
     return parts && p->step->permit.integers == TWO_LIMBS ? BYTES_NEED_VNNI : NULL;
 }
 
-static const char *refuse_ints(const kernel_t *self, const problem_t *p)
-{
-    const char *why = refuse(p);
-    why = why != NULL ? why : refuse_integers(p);
-    return why != NULL ? why : refuse_limbs(self, p);
-}
-
 const char *tiles_refuse(const kernel_t *self, const problem_t *p, bool integers)
 {
     const char *why = refuse_b(p);
     why = why != NULL || !integers ? why : refuse_integers(p);
-    return why != NULL || !integers ? why : refuse_limbs(self, p);
+    return why != NULL ? why : integers ? refuse_limbs(self, p) : refuse_many_rows(p);
+}
+
+static const char *refuse(const kernel_t *self, const problem_t *p)
+{
+    const char *why = refuse_rows(p);
+    return why != NULL ? why : tiles_refuse(self, p, self->driver->arithmetic == IN_INT8);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -705,10 +698,9 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
     }
 }
 
-#define TILES                                                                                  \
-    .step = STEP_MATMUL, .phases = 2, .setup = setup, .choose = choose, .start = matmul_start, \
-    .check = matmul_check, .checked = matmul_checked, .work = work
-const driver_t driver_matmul_tiles = {TILES, .arithmetic = IN_F32, .refuse = refuse_floats,
-                                      .takes = "up to 16 rows and B in tiles"};
-const driver_t driver_matmul_tiles_int8 = {TILES, .arithmetic = IN_INT8, .refuse = refuse_ints,
-                                           .takes = "up to 16 rows and B in tiles"};
+#define TILES                                                                                    \
+    .step = STEP_MATMUL, .phases = 2, .takes = "up to 16 rows and B in tiles", .refuse = refuse, \
+    .setup = setup, .choose = choose, .start = matmul_start, .check = matmul_check,              \
+    .checked = matmul_checked, .work = work
+const driver_t driver_matmul_tiles = {TILES, .arithmetic = IN_F32};
+const driver_t driver_matmul_tiles_int8 = {TILES, .arithmetic = IN_INT8};
