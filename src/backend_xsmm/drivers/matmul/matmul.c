@@ -12,15 +12,14 @@ const int matmul_widths[MM_WIDTHS] = {16, 32, TAIL_MATMUL_STRIP};
 
 /* ---- setup ----------------------------------------------------------------------------------- */
 
-/* Results of one group of a convolution; -1: not known. */
-static int64_t results_of(const problem_t *p)
+/* The product of all dims of a value but one; -1: not known. */
+static int64_t dims_but(const problem_t *p, int value, int but)
 {
-    const matmul_params_t *m = &p->step->p.matmul;
-    const int ndims = problem_ndims(p, m->out_dims);
-    int64_t n = 1;
+    const int ndims = problem_ndims(p, value);
+    int64_t n = ndims < 0 ? -1 : 1;
     for (int d = 0; d < ndims && n >= 0; d++) {
-        const int64_t dim = problem_dim(p, m->out_dims, ndims - d);
-        n = d == m->conv->channel ? n : dim < 0 || !mul_i64(n, dim, &n) ? -1 : n;
+        const int64_t dim = problem_dim(p, value, ndims - d);
+        n = d == but ? n : dim < 0 || !mul_i64(n, dim, &n) ? -1 : n;
     }
     return n;
 }
@@ -29,16 +28,8 @@ static int64_t results_of(const problem_t *p)
 static int64_t sums_of(const problem_t *p)
 {
     const matmul_params_t *m = &p->step->p.matmul;
-    if (m->conv == NULL) {
-        return problem_dim(p, m->a.data, m->trans_a ? 2 : 1);
-    }
-    const int ndims = problem_ndims(p, m->b.data);
-    int64_t n = 1;
-    for (int e = 2; e <= ndims && n >= 0; e++) {
-        const int64_t dim = problem_dim(p, m->b.data, e);
-        n = dim < 0 || !mul_i64(n, dim, &n) ? -1 : n;
-    }
-    return ndims < 0 ? -1 : n;
+    return m->conv == NULL ? problem_dim(p, m->a.data, m->trans_a ? 2 : 1)
+                           : dims_but(p, m->b.data, problem_ndims(p, m->b.data) - 1);
 }
 
 int64_t matmul_tail_rows(const problem_t *p)
@@ -59,7 +50,7 @@ int64_t matmul_rows_of(const problem_t *p)
 {
     const matmul_params_t *m = &p->step->p.matmul;
     if (m->conv != NULL) {
-        return results_of(p);
+        return dims_but(p, m->out_dims, m->conv->channel); /* results of one group */
     }
     const int ndims = problem_ndims(p, m->out_dims);
     int64_t rows = problem_dim(p, m->out_dims, 2);
