@@ -618,7 +618,7 @@ static void work(const kernel_t *self, const problem_t *p, const void *config, c
     unsigned char *own = (unsigned char *)w->shared + st->sums_at + (size_t)w->tid * st->sums_bytes;
     unsigned char *buffers = own + scratch_round((size_t)(st->chunk * st->sums) * sizeof(float));
     for (int i = 0; i <= n && !c->tiles; i++) {
-        t.product[i].t.buf.own_a = (float *)(void *)buffers;
+        t.product[i].t.buf.whole_a = (float *)(void *)buffers;
     }
     for (int k = 0; c->tiles && k < st->blocks[w->phase - 1]; k++) {
         const int i = w->phase == 1 ? 0 : n;

@@ -122,27 +122,6 @@ const char *matmul_refuse_rows(const problem_t *p, int most)
     return many || matmul_rows_of(p) > most ? "more than 16 rows share one B" : NULL;
 }
 
-static int height_for(int rows)
-{
-    int h = 0;
-    while (matmul_ladder[h] < rows) {
-        h++;
-    }
-    return h;
-}
-
-/* With 256-bit vectors libxsmm is faster where what a call reads of B is contiguous. */
-static bool lies_by_call(const matmul_config_t *c, features_t features)
-{
-    return !c->bf16 && !has_features(features, NEEDS_AVX512);
-}
-
-/* Columns of a call. */
-static int call_columns(int width, features_t features)
-{
-    return (int)at_most(matmul_widths[width], product_columns(features));
-}
-
 static int widest_for(int64_t N)
 {
     return N >= 0 && N <= matmul_widths[0] ? 0 : N >= 0 && N <= matmul_widths[1] ? 1 : 2;
@@ -150,7 +129,7 @@ static int widest_for(int64_t N)
 
 static const char *make_kernel(matmul_config_t *c, int width, int height, features_t features)
 {
-    const int n = call_columns(width, features), ldb = lies_by_call(c, features) ? n : MM_LDB;
+    const int n = c->columns[width], ldb = c->bf16 ? MM_LDB : n;
     const char *why = NULL;
     const xs_shape_t shape = {.kind = c->bf16 ? XS_BF16F32 : XS_F32,
                               .m = matmul_ladder[height],
@@ -162,8 +141,6 @@ static const char *make_kernel(matmul_config_t *c, int width, int height, featur
                               .stride_a = MM_GRAIN,
                               .stride_b = (int64_t)MM_GRAIN * ldb,
                               .beta = true};
-    c->columns[width] = n;
-    c->by_call = ldb == n;
     c->kernel[width][height] = xs_dispatch(&shape, features, &why);
     return why;
 }
@@ -174,10 +151,10 @@ static bool is_left(int64_t rows, int unit, int height)
 {
     bool is = false;
     for (int64_t rest = rows % unit; rest < MM_HEIGHT && rest <= rows; rest += unit) {
-        is = is || (rest > 0 && height_for((int)rest) == height);
+        is = is || (rest > 0 && matmul_height((int)rest) == height);
     }
     for (int rest = unit; rest < MM_HEIGHT && rest <= rows; rest += unit) {
-        is = is || height_for(rest) == height;
+        is = is || matmul_height(rest) == height;
     }
     return is;
 }
@@ -213,9 +190,12 @@ const char *matmul_configure(const kernel_t *self, const problem_t *p, int most_
     c->kind = c->words && c->kind == ONE_LIMB ? TWO_LIMBS : c->kind;
     c->image = c->blocks != NULL && m->conv != NULL && c->kind == EXACT_CODES;
     c->rows = most > MM_HEIGHT ? (int)((most + MM_HEIGHT - 1) / MM_HEIGHT * MM_HEIGHT)
-                               : matmul_ladder[height_for((int)most)];
+                               : matmul_ladder[matmul_height((int)most)];
     c->widest = widest_for(N);
     c->chained = sums_of(p) < 0 || sums_of(p) > MM_CHAIN;
+    for (int w = 0; w < MM_WIDTHS; w++) {
+        c->columns[w] = (int)at_most(matmul_widths[w], product_columns(self->needs));
+    }
     /* Each expert may have any number of rows. */
     const char *why =
         make_kernels(c, m->experts >= 0 ? -1 : rows, m->conv != NULL ? MM_UNIT : MM_HEIGHT,

@@ -73,10 +73,19 @@ typedef struct matmul_config {
     int widest; /* the widest strip worth having for this N, an index into matmul_widths */
     xs_kernel_t kernel[MM_WIDTHS][MM_LADDER];
     int columns[MM_WIDTHS]; /* of one call of these kernels: a strip, or a part of it */
-    bool by_call;           /* buf.b holds B call by call, each [MM_K][columns of it] */
 } matmul_config_t;
 
 extern const int matmul_ladder[MM_LADDER], matmul_widths[MM_WIDTHS];
+
+/* Which height of the ladder up to MM_HEIGHT rows are computed at. */
+static inline int matmul_height(int rows)
+{
+    int h = 0;
+    while (matmul_ladder[h] < rows) {
+        h++;
+    }
+    return h;
+}
 
 /* Along a spatial dim, tap `tap` of result o meets element (o * times + tap * step + base) / over
  * of the image, if that is an integer. */
@@ -143,8 +152,8 @@ typedef struct matmul_state {
     int width, strip;          /* index of the strip's width in matmul_widths, and the width */
     int piece;                 /* columns of B that are loaded at a time: a strip or a panel */
     int panel, block, k_block; /* columns of a panel; rows of a block of A, and of B */
-    bool whole; /* A is loaded once, into shared memory: [K block][rows of buffers][MM_LDA] */
-    bool left;  /* and the step before has done that */
+    bool whole;                /* A is loaded once, into shared memory */
+    bool left;                 /* and the step before has done that */
     int64_t n_panels, n_blocks, mats, items;
     blocks_state_t blocks;
     bool shares_bytes; /* results of several shares may lie in one byte */
@@ -152,9 +161,10 @@ typedef struct matmul_state {
 
 /* One thread's buffers inside its scratch; bf16 ones only for the bf16 kernel. */
 typedef struct matmul_buffers {
-    float *a, *b, *acc;
-    float *own_a;  /* NULL, or all of A's rows, which the caller has loaded: as `whole` has them */
-    float *chains; /* as acc: the sums of complete chains (MM_CHAIN) */
+    float *a, *acc;
+    float *b;       /* [MM_K][columns of a call] for one call after the other, or strips of tiles */
+    float *whole_a; /* NULL, or all of A's rows: [K block][rows of buffers][MM_LDA] */
+    float *chains;  /* as acc: the sums of complete chains (MM_CHAIN) */
     uint16_t *a16, *b16;
     blocks_buffers_t blocks;
     blocks_whole_t whole;

@@ -10,15 +10,6 @@ static int round_up(int n, int to)
     return (n + to - 1) / to * to;
 }
 
-static int height_for(int rows)
-{
-    int h = 0;
-    while (matmul_ladder[h] < rows) {
-        h++;
-    }
-    return h;
-}
-
 /* The output index of a row. */
 static void seek_row(matmul_task_t *t, int64_t row, int64_t *at)
 {
@@ -108,7 +99,7 @@ static void load_strip(const matmul_task_t *t, rect_t at, float *to, int rows)
 static void load_rows(matmul_task_t *t, int first, int n, int64_t k, int kn)
 {
     const int k_pad = round_up(kn, MM_GRAIN), full = n / MM_HEIGHT * MM_HEIGHT;
-    const int padded = n > full ? full + matmul_ladder[height_for(n - full)] : full;
+    const int padded = n > full ? full + matmul_ladder[matmul_height(n - full)] : full;
     if (t->st->patches.on) {
         patches_load(t, first, n, k, kn);
         clear_rest(t->buf.a, n, kn, padded, k_pad);
@@ -129,8 +120,7 @@ static void load_rows(matmul_task_t *t, int first, int n, int64_t k, int kn)
 /* Where memory has A from K block k on. */
 static float *find_whole(const matmul_task_t *t, int64_t k)
 {
-    float *whole = t->buf.own_a != NULL ? t->buf.own_a : t->worker->shared;
-    return whole + k / t->st->k_block * t->c->rows * MM_LDA;
+    return t->buf.whole_a + k / t->st->k_block * t->c->rows * MM_LDA;
 }
 
 void matmul_load_a(matmul_task_t *t, int64_t k, int kn)
@@ -149,21 +139,6 @@ void matmul_load_whole(matmul_task_t *t, int tid, int nth)
     }
 }
 
-/* Whether buf.b holds B call by call. */
-static bool lies_by_call(const matmul_task_t *t)
-{
-    return t->c->jit && t->c->by_call;
-}
-
-/* Columns of B that lie together, and floats from one row of them to the next. */
-static int columns_together(const matmul_task_t *t, int columns, int *ld)
-{
-    const matmul_state_t *st = t->st;
-    const int n = t->c->jit ? t->c->columns[st->width] : columns;
-    *ld = lies_by_call(t) ? n : MM_LDB;
-    return n;
-}
-
 /* Rows k.. of the tiles of columns c.. of the panel. */
 static const unsigned char *tiles_at(const matmul_task_t *t, int64_t k, int c)
 {
@@ -175,11 +150,8 @@ static const unsigned char *tiles_at(const matmul_task_t *t, int64_t k, int c)
  * the same strip, or, at its end, in the next strip or the next panel. */
 static const unsigned char *tiles_after(const matmul_task_t *t, int64_t k, int c)
 {
-    const tiled_b_t *b = &t->st->tiled;
-    const bool last = k + t->st->k_block >= t->st->K;
-    const int64_t column = t->n0 + c + (last && !t->st->whole ? t->st->panel : 0),
-                  tile = (last && !t->st->whole ? 0 : k + t->st->k_block) / TILES_K;
-    return t->b.codes.data + column / TILES_COLUMNS * b->strip + tile * b->tile;
+    const bool next_panel = k + t->st->k_block >= t->st->K && !t->st->whole;
+    return tiles_at(t, next_panel ? 0 : k + t->st->k_block, c + (next_panel ? t->st->panel : 0));
 }
 
 /* acc[r..r + n)[columns c..c + columns) += A B over k_pad elements from k on, of what buf.a has and
@@ -206,10 +178,9 @@ static void product_of_tiles(const matmul_task_t *t, int r, int n, int c, int co
 static void product(const matmul_task_t *t, int r, int n, int c, int columns, int k_pad)
 {
     float *acc = t->buf.acc + (size_t)r * MM_PANEL + c;
-    int ld;
-    const int step = columns_together(t, columns, &ld);
+    const int step = t->c->columns[t->st->width];
     for (int i = 0; i < columns; i += step) {
-        const float *b = t->buf.b + i * (lies_by_call(t) ? MM_K : 1);
+        const float *b = t->buf.b + i * MM_K;
         if (!t->c->jit) {
             t->c->tile->gemm(&(gemm_t){.m = n,
                                        .n = step,
@@ -217,7 +188,7 @@ static void product(const matmul_task_t *t, int r, int n, int c, int columns, in
                                        .a = t->buf.a,
                                        .lda = MM_LDA,
                                        .b = b,
-                                       .ldb = ld,
+                                       .ldb = step,
                                        .c = acc + i,
                                        .ldc = MM_PANEL,
                                        .add = true});
@@ -225,7 +196,7 @@ static void product(const matmul_task_t *t, int r, int n, int c, int columns, in
         }
         for (int at = 0; at < n; at += MM_HEIGHT) {
             const xs_kernel_t kernel =
-                t->c->kernel[t->st->width][height_for((int)at_most(n - at, MM_HEIGHT))];
+                t->c->kernel[t->st->width][matmul_height((int)at_most(n - at, MM_HEIGHT))];
             xs_call(kernel,
                     t->c->bf16 ? (void *)(t->buf.a16 + at * MM_LDA)
                                : (void *)(t->buf.a + at * MM_LDA),
@@ -235,44 +206,24 @@ static void product(const matmul_task_t *t, int r, int n, int c, int columns, in
     }
 }
 
-/* The same of B in tiles, strip by strip; products of bf16 want pairs, side by side. */
-static void load_strips(const matmul_task_t *t, rect_t at, int columns, int k_pad)
-{
-    const size_t bytes = (size_t)k_pad * TILES_COLUMNS * sizeof(float);
-    for (int i = 0; i < columns; i += TILES_COLUMNS) {
-        float *to = t->buf.b + i * MM_K;
-        if (i < at.columns) {
-            const int n = (int)at_most(at.columns - i, TILES_COLUMNS);
-            load_strip(t, (rect_t){at.row, at.rows, at.column + i, n}, to, k_pad);
-        } else {
-            memset(to, 0, bytes);
-        }
-        if (t->c->bf16) {
-            t->c->tile->bf16_pairs(to, TILES_COLUMNS, k_pad, TILES_COLUMNS, t->buf.b16 + 2 * i,
-                                   MM_LDB);
-        }
-    }
-}
-
-/* Columns c..c + columns) of the panel, in whole strips. */
+/* Columns c..c + columns) of the panel, in whole strips; products of bf16 want pairs, side by
+ * side. */
 static void load_b(const matmul_task_t *t, int64_t k, int kn, int c, int columns)
 {
-    const int k_pad = round_up(kn, MM_GRAIN), step = t->c->columns[t->st->width];
-    const rect_t at = {k, kn, t->n0 + c, (int)at_most(t->cols - c, columns)};
-    if (t->st->tiled.table != NULL) {
-        load_strips(t, at, columns, k_pad);
-        return;
-    }
-    if (t->c->jit && t->c->by_call) {
-        for (int i = 0; i < columns; i += step) {
-            const int n = i < at.columns ? (int)at_most(at.columns - i, step) : 0;
-            load_tile(t, (rect_t){k, kn, at.column + i, n}, t->buf.b + i * MM_K, step, k_pad, step);
+    const bool tiles = t->st->tiled.table != NULL;
+    const int k_pad = round_up(kn, MM_GRAIN),
+              step = tiles ? TILES_COLUMNS : t->c->columns[t->st->width];
+    for (int i = 0; i < columns; i += step) {
+        const rect_t at = {k, kn, t->n0 + c + i, (int)at_least(at_most(t->cols - c - i, step), 0)};
+        float *to = t->buf.b + i * MM_K;
+        if (tiles && at.columns > 0) {
+            load_strip(t, at, to, k_pad);
+        } else {
+            load_tile(t, at, to, step, k_pad, step);
         }
-        return;
-    }
-    load_tile(t, at, t->buf.b, MM_LDB, k_pad, columns);
-    if (t->c->bf16) {
-        t->c->tile->bf16_pairs(t->buf.b, MM_LDB, k_pad, columns, t->buf.b16, MM_LDB);
+        if (t->c->bf16) {
+            t->c->tile->bf16_pairs(to, step, k_pad, step, t->buf.b16 + 2 * i, MM_LDB);
+        }
     }
 }
 
@@ -292,62 +243,17 @@ static void finish_rows(matmul_task_t *t, int r, int n)
     }
 }
 
-static void fetch_bytes(const unsigned char *begin, const unsigned char *end)
-{
-    for (const unsigned char *p = begin; p < end; p += 64) {
-        __builtin_prefetch(p, 0, 2); /* L1 holds what is multiplied meanwhile */
-    }
-}
-
-/* Rows r..r + n) of A from element k on: the products leave memory idle otherwise. */
-static void fetch_a(const matmul_task_t *t, int r, int n, int64_t k)
-{
-    const matmul_state_t *st = t->st;
-    if (st->patches.on) {
-        return;
-    }
-    const groups_t a = matrix_at(&st->a, t->idx, st->nb).codes;
-    if (a.column.stride != 1 || st->n_row != 1) {
-        return;
-    }
-    const int64_t end = at_most(k + st->k_block, st->K);
-    for (int i = r; i < r + n && k < end; i++) {
-        const int64_t line = t->row0 + i;
-        fetch_bytes(groups_byte(&a, codes_at(&a, line, k)),
-                    groups_byte(&a, codes_at(&a, line, end)));
-    }
-}
-
-/* Part `part` of `parts` of the block of B at k, if its lines run along K: they lie too far apart
- * for the hardware to foresee. */
-static void fetch_b(const matmul_task_t *t, int64_t k, int part, int parts)
-{
-    const groups_t *b = &t->b.codes;
-    const int64_t end = at_most(k + t->st->k_block, t->st->K);
-    if (b->row.stride != 1 || b->tiled != NOT_TILED || t->st->patches.on) {
-        return;
-    }
-    for (int c = t->cols * part / parts; c < t->cols * (part + 1) / parts && k < end; c++) {
-        fetch_bytes(groups_byte(b, codes_at(b, k, t->n0 + c)),
-                    groups_byte(b, codes_at(b, end, t->n0 + c)));
-    }
-}
-
 /* All rows of the panel with what buf.b holds: columns c..c + columns) from K block k on, which
  * has kn elements. first: A is not in buf.a from another piece. */
 static void multiply_rows(matmul_task_t *t, int64_t k, int kn, int c, int columns, bool first)
 {
-    const int tall = t->c->tall, parts = (t->rows + tall - 1) / tall;
+    const int tall = t->c->tall;
     for (int r = 0; r < t->rows; r += tall) {
-        const int n = (int)at_most(t->rows - r, tall), next = r + tall < t->rows ? r + tall : 0;
-        if (t->st->whole || t->buf.own_a != NULL) {
+        const int n = (int)at_most(t->rows - r, tall);
+        if (t->buf.whole_a != NULL) {
             t->buf.a = find_whole(t, k) + (size_t)r * MM_LDA;
-        } else if (first || parts > 1) {
+        } else if (first || t->rows > tall) {
             load_rows(t, r, n, k, kn);
-            fetch_a(t, next, (int)at_most(t->rows - next, tall), next > 0 ? k : k + kn);
-        }
-        if (parts > 1) {
-            fetch_b(t, k + kn, r / tall, parts);
         }
         if (matmul_is_unpacked(t->c, t->st)) {
             product_of_tiles(t, r, n, c, columns, k, round_up(kn, MM_GRAIN));
@@ -375,7 +281,7 @@ void matmul_add(matmul_task_t *t, int64_t k, int64_t kn, int c, int n)
 static void clear_sums(const matmul_task_t *t)
 {
     const int full = t->rows / MM_HEIGHT * MM_HEIGHT;
-    const int padded = t->rows > full ? full + matmul_ladder[height_for(t->rows - full)] : full;
+    const int padded = t->rows > full ? full + matmul_ladder[matmul_height(t->rows - full)] : full;
     memset(t->buf.acc, 0, (size_t)padded * MM_PANEL * sizeof(float));
 }
 
@@ -583,6 +489,7 @@ void matmul_work(const kernel_t *self, const problem_t *p, const void *config, c
     (void)self;
     matmul_buffers(t.c, p->step, w->scratch, &t.buf);
     blocks_share(t.c, &st->blocks, w->shared, &t.buf.whole);
+    t.buf.whole_a = st->whole ? w->shared : NULL;
     if (w->phase == 1) {
         run_items(&t);
     } else if (st->experts.ids != NULL && w->tid == 0) {
