@@ -2,7 +2,6 @@
 import functools
 from dataclasses import dataclass, replace
 
-import numpy as np
 import sinter
 import torch
 

@@ -1,4 +1,4 @@
-"""vLLM's kernels of linear layers, on Sinter: one class for each kind of kernel that vLLM chooses."""
+"""vLLM's kernels of linear layers, on Sinter: a class for each kind of kernel that vLLM chooses."""
 import torch
 from vllm.model_executor.kernels import linear as registry
 from vllm.model_executor.kernels.linear import register_linear_kernel
@@ -61,8 +61,7 @@ class SinterMPLinearKernel(MPLinearKernel):
         if c.weight_type not in _INTEGERS:
             return False, f"Sinter's kernel has no weights of {c.weight_type}"
         if c.zero_points != _INTEGERS[c.weight_type][1]:
-            return False, f"{c.weight_type} {'without' if c.zero_points else 'with'} a bias and " \
-                          f"zero points do not go together"
+            return False, f"{c.weight_type} with zero points: {c.zero_points}"
         k = c.partition_weight_shape[0]
         if c.group_size != -1 and k % c.group_size:
             return False, f"groups of {c.group_size} do not divide a row of {k}"

@@ -12,6 +12,7 @@ CONFIG = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_
           "max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
           "hidden_act": "silu", "tie_word_embeddings": False, "torch_dtype": "bfloat16",
           "bos_token_id": 1, "eos_token_id": 2}
+ENDS = torch.tensor([0, .5, 1, 1.5, 2, 3, 4, 6])  # magnitudes of f4_e2m1
 AWQ_ORDER = [0, 2, 4, 6, 1, 3, 5, 7]  # element i of eight lies at place AWQ_ORDER.index(i)
 
 
@@ -79,8 +80,7 @@ def mxfp4(name, weight, **_):
     grouped = weight.float().view(n, k // 32, 32)
     exponent = grouped.abs().amax(2).log2().floor() - 2
     values = grouped / exponent.exp2()[..., None]
-    ends = torch.tensor([0, .5, 1, 1.5, 2, 3, 4, 6])
-    codes = (values.abs()[..., None] - ends).abs().argmin(-1) + 8 * (values < 0)
+    codes = (values.abs()[..., None] - ENDS).abs().argmin(-1) + 8 * (values < 0)
     codes = codes.view(n, k // 2, 2)
     return {f"{name}.weight_packed": (codes[..., 0] + 16 * codes[..., 1]).to(torch.uint8),
             f"{name}.weight_scale": (exponent + 127).to(torch.uint8)}
@@ -108,8 +108,6 @@ FORMS = {
     "plain": (plain, {}, None),
     "gptq": (gptq, {}, {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False,
                         "sym": True}),
-    "gptq8": (gptq, {"bits": 8, "group": 32}, {"quant_method": "gptq", "bits": 8, "group_size": 32,
-                                               "desc_act": False, "sym": True}),
     "awq": (awq, {}, {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True,
                       "version": "gemm"}),
     "w4a16": (packed, {"group": 32}, _compressed("pack-quantized", _integers(4, 32, True))),
@@ -125,9 +123,28 @@ FORMS = {
 }
 
 
-def write(folder, form, seed=1, **changes):
-    """Writes a model of a form of FORMS, with changes of CONFIG."""
+def rounded(name, weight, form):
+    """A plain weight that has the values of one of a form."""
+    make, arguments, _ = FORMS[form]
+    if make is mxfp4:
+        made = mxfp4(name, weight)
+        codes, scales = made[f"{name}.weight_packed"], made[f"{name}.weight_scale"]
+        both = torch.stack([codes & 15, codes >> 4], -1).view(*weight.shape).long()
+        values = torch.cat([ENDS, -ENDS])[both]
+        return plain(name, values * (scales.float() - 127).exp2().repeat_interleave(32, 1))
+    bits, group = arguments.get("bits", 4), arguments.get("group", 128)
+    codes, scales, zero = quantised(weight, bits, group, arguments.get("zeros", False))
+    each = weight.shape[1] // scales.shape[1]
+    return plain(name, (codes - zero.repeat_interleave(each, 1))
+                 * scales.repeat_interleave(each, 1))
+
+
+def write(folder, form, seed=1, same_as=None, **changes):
+    """Writes a model of a form of FORMS, with changes of CONFIG. same_as: a plain one with the
+    values of another form."""
     make, arguments, quantization = FORMS[form]
+    if same_as is not None:
+        make, arguments = rounded, {"form": same_as}
     config = {**CONFIG, **changes}
     if quantization is not None:
         config["quantization_config"] = quantization
