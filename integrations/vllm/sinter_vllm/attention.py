@@ -80,30 +80,35 @@ def _inputs(graph, kind, dims):
 
 
 class Attention:
-    """Queries of sequences of one length each, over a cache that has their own tokens already.
+    """Attention over a cache that has the new tokens already.
 
-    Each sequence may have its own number of tokens. Queries are its last ones, and see what is not
-    behind them.
+    In the plain form, sequences have as many queries each: their last tokens. In the ragged form
+    each query names its sequence, so sequences may have any numbers of queries. Queries see what is
+    not behind them.
     """
 
-    def __init__(self, kind):
-        self._kind = kind
+    def __init__(self, kind, ragged):
+        self._kind, self._ragged = kind, ragged
         graph = sinter.Graph(fpmath=kind.fpmath, apply_to_int=kind.fpmath != "strict")
 
         def number(value, dtype=np.float32):
             return graph.constant(np.array([value], dtype))
 
-        query = graph.input(kind.rows, [None, kind.kv_heads, kind.queries, None, kind.head])
-        table = graph.input("s32", [None, None])
+        each = 1 if ragged else None
+        query = graph.input(kind.rows, [None, kind.kv_heads, kind.queries, each, kind.head])
+        blocks = table = graph.input("s32", [None, None])
+        sequence = graph.input("s32", [None])
+        if ragged:
+            blocks = graph.op("Gather", [table, sequence], axis=0)
         before = graph.input("s32", [None, 1, 1, 1, 1])
         parts = _inputs(graph, kind, [None, kind.kv_heads, kind.block])
         sides, group = [], kind.form.group
         for side in parts:
-            # [sequences, blocks of each, heads, tokens, elements] to
-            # [sequences, heads, 1, tokens, elements].
+            # [items, blocks of each, heads, tokens, elements] to [items, heads, 1, tokens,
+            # elements].
             paged = []
             for part in side:
-                taken = graph.op("Gather", [part, table], axis=0)
+                taken = graph.op("Gather", [part, blocks], axis=0)
                 taken = graph.op("StaticTranspose", [taken], order=[0, 2, 1, 3, 4])
                 paged.append(graph.op("StaticReshape", [taken], special_zero=True, shape=[
                     0, kind.kv_heads, 1, -1, part.shape[-1]]))
@@ -113,10 +118,11 @@ class Attention:
         scores = graph.op("MatMul", [query, sides[0]], "f32", transpose_b=True)
         scores = graph.op("Multiply", [scores, number(kind.scale)])
         if kind.soft_cap is not None:
-            capped = graph.op("Tanh", [graph.op("Divide", [scores, number(kind.soft_cap)])])
+            capped = graph.op("Tanh", [graph.op("Multiply", [scores, number(1 / kind.soft_cap)])])
             scores = graph.op("Multiply", [capped, number(kind.soft_cap)])
-        row, column = (graph.op("GenIndex", [scores], axis=axis) for axis in (3, 4))
-        own = graph.op("Add", [row, before], "s32")
+        column, own = graph.op("GenIndex", [scores], axis=4), before
+        if not ragged:
+            own = graph.op("Add", [graph.op("GenIndex", [scores], axis=3), before], "s32")
         hidden = number(-np.inf)
         keep = graph.op("GreaterEqual", [own, column])
         scores = graph.op("Select", [keep, scores, hidden], "f32")
@@ -126,22 +132,34 @@ class Attention:
             scores = graph.op("Select", [keep, scores, hidden], "f32")
         sinks = [graph.input("f32", [1, kind.kv_heads, kind.queries, 1, 1])] if kind.sinks else []
         weights = graph.op("SoftMax", [scores, *sinks], kind.rows, axis=-1, mode="inf_as_zero")
-        result = graph.tensor(kind.rows, [None, kind.kv_heads, kind.queries, None, kind.head],
+        result = graph.tensor(kind.rows, [None, kind.kv_heads, kind.queries, each, kind.head],
                               strides=[None] * 5)
         graph.op("MatMul", [weights, sides[1]], outputs=[result])
         self.whole = Whole(graph)
         self._query, self._table, self._before, self._result = query, table, before, result
-        self._parts, self._sinks = [part for side in parts for part in side], sinks
+        self._sequence, self._sinks = sequence, sinks
+        self._parts = [part for side in parts for part in side]
 
-    def __call__(self, query, cache, table, before, output, sinks=None):
-        """query, output [sequences, queries of each, heads, head]; table [sequences, blocks] of
-        torch.int32; before [sequences] of torch.int32: tokens before the first query."""
+    @functools.cached_property
+    def in_place(self):
+        """Whether blocks are read where they lie; else the tokens of each item are copied first."""
+        steps = self.whole.compiled.report().splitlines()
+        return not any(step.startswith("step ") and "gather" in step for step in steps)
+
+    def __call__(self, query, cache, table, before, output, sinks=None, sequence=None):
+        """query, output  [sequences, queries of each, heads, head]; ragged: [tokens, 1, heads, head]
+        table          [sequences, blocks] of torch.int32
+        before         of torch.int32, for each item: tokens before its first query
+        sequence       ragged: of torch.int32, for each token: the row of the table
+        """
         kind, whole = self._kind, self.whole
         rank = (kind.kv_heads, kind.queries)
         whole.bind(self._query, query.unflatten(2, rank).permute(0, 2, 3, 1, 4))
         whole.bind(self._table, table)
         whole.bind(self._before, before.view(-1, 1, 1, 1, 1))
-        _bind_cache(whole, self._parts, kind, cache, (0, 1, 2))
+        if self._ragged:
+            whole.bind(self._sequence, sequence)
+        _bind_cache(whole, self._parts, kind, cache, False)
         if kind.sinks:
             whole.bind(self._sinks[0], sinks.view(1, *rank, 1, 1))
         whole.bind(self._result, output.unflatten(2, rank).permute(0, 2, 3, 1, 4))
@@ -185,13 +203,12 @@ class Append:
         whole.bind(self._slots, slots)
         # In place: only what is new is written.
         for ports in (self._parts, self._after):
-            _bind_cache(whole, ports, self._kind, cache, None)
+            _bind_cache(whole, ports, self._kind, cache, True)
         whole.execute()
 
 
-def _bind_cache(whole, ports, kind, cache, dims):
-    """Binds the parts of a cache where they lie. dims: those that stay; None: all dims are one,
-    rows of one token and head."""
+def _bind_cache(whole, ports, kind, cache, as_rows):
+    """Binds the parts of a cache where they lie. as_rows: blocks, heads and tokens are one dim."""
     if not cache.is_contiguous():
         raise ValueError("a cache has its blocks one after the other")
     blocks, heads, block, _ = cache.shape
@@ -201,7 +218,7 @@ def _bind_cache(whole, ports, kind, cache, dims):
                          f"{kind.kv_heads} heads of {n_bytes} bytes")
     for port, (dtype, first, count) in zip(ports, sum(kind.form.parts(kind.head), [])):
         step = 8 * n_bytes // sinter.bits(dtype)
-        shape, strides = ((blocks * heads * block, count), (step, 1)) if dims is None else (
+        shape, strides = ((blocks * heads * block, count), (step, 1)) if as_rows else (
             (blocks, heads, block, count), (heads * block * step, block * step, step, 1))
         whole.bind_memory(port, cache, first // 8, shape, strides)
 

@@ -67,23 +67,34 @@ class SinterAttentionBackend(AttentionBackend):
 
 
 @dataclass
-class Group:
-    """Sequences that have as many queries each: those of tokens [first, last) of the step.
+class SinterAttentionMetadata:
+    """A step.
 
-    table   blocks of each
-    before  tokens that each has before the first query
+    rows      where the new tokens go in the cache
+    starts    first token of each sequence, and the end of the last one
+    table     blocks of each sequence
+    before    tokens of each sequence before its first query
+    sequence  of each token: its row of the table
+    position  of each token: tokens of its sequence before it
     """
-    first: int
-    last: int
+    rows: torch.Tensor
+    starts: list
     table: torch.Tensor
     before: torch.Tensor
+    sequence: torch.Tensor
+    position: torch.Tensor
 
-
-@dataclass
-class SinterAttentionMetadata:
-    """rows: where the new tokens of the step go in the cache."""
-    rows: torch.Tensor
-    groups: list
+    def groups(self):
+        """Sequences with one query together, each of more by itself: first and end."""
+        first, count = 0, len(self.starts) - 1
+        queries = [self.starts[i + 1] - self.starts[i] for i in range(count)]
+        while first < count:
+            end = first + 1
+            while queries[first] == 1 and end < count and queries[end] == 1:
+                end += 1
+            if queries[first]:
+                yield first, end
+            first = end
 
 
 class SinterAttentionMetadataBuilder(AttentionMetadataBuilder):
@@ -97,24 +108,19 @@ class SinterAttentionMetadataBuilder(AttentionMetadataBuilder):
         common = common_attn_metadata
         if common.causal is not True:
             raise NotImplementedError("Sinter's attention backend is causal")
-        starts = common.query_start_loc_cpu.tolist()
         count = common.num_reqs
-        lengths = common.seq_lens[:count].int()
-        queries = [starts[i + 1] - starts[i] for i in range(count)]
-        groups, i = [], 0
-        while i < count:
-            # Sequences of one query together; each of more by itself, since each reads its blocks.
-            end = i + 1
-            while queries[i] == 1 and end < count and queries[end] == 1:
-                end += 1
-            blocks = -(-int(lengths[i:end].max()) // self._block)
-            if queries[i] and blocks:
-                groups.append(Group(
-                    starts[i], starts[end], common.block_table_tensor[i:end, :blocks].int(),
-                    lengths[i:end] - queries[i]))
-            i = end
+        starts = common.query_start_loc_cpu[:count + 1]
+        queries, lengths = (starts[1:] - starts[:-1]).int(), common.seq_lens[:count].int()
+        before = lengths - queries
+        sequence = torch.repeat_interleave(torch.arange(count, dtype=torch.int32), queries)
+        blocks = -(-int(lengths.max()) // self._block)
+        # The number of a token in its sequence: that in the step, less the start of the sequence.
+        position = torch.arange(len(sequence), dtype=torch.int32) + (
+            before - starts[:-1].int())[sequence]
         slots = common.slot_mapping[:common.num_actual_tokens].long()
-        return SinterAttentionMetadata(rows_of_slots(slots, self._heads, self._block), groups)
+        return SinterAttentionMetadata(
+            rows_of_slots(slots, self._heads, self._block), starts.tolist(),
+            common.block_table_tensor[:count, :blocks].int(), before, sequence, position)
 
 
 class SinterAttentionImpl(AttentionImpl):
@@ -147,12 +153,19 @@ class SinterAttentionImpl(AttentionImpl):
         tokens = attn_metadata.rows.shape[0] // self.num_kv_heads
         if key is not None and not self._shares:
             append(kind)(key[:tokens], value[:tokens], kv_cache, attn_metadata.rows)
-        run = attention(kind)
         sinks = None if self.sinks is None else self.sinks.float()
-        for group in attn_metadata.groups:
-            each = (group.table.shape[0], -1)
-            run(query[group.first:group.last].unflatten(0, each), kv_cache, group.table,
-                group.before, output[group.first:group.last].unflatten(0, each), sinks)
+        step, run = attn_metadata, attention(kind, True)
+        if run.in_place:
+            last = step.starts[-1]
+            run(query[:last].unsqueeze(1), kv_cache, step.table, step.position,
+                output[:last].unsqueeze(1), sinks, step.sequence)
+            return output
+        # Without a kernel that reads blocks where they lie, each item has a copy of its tokens.
+        run = attention(kind, False)
+        for first, end in step.groups():
+            tokens, each = slice(step.starts[first], step.starts[end]), (end - first, -1)
+            run(query[tokens].unflatten(0, each), kv_cache, step.table[first:end],
+                step.before[first:end], output[tokens].unflatten(0, each), sinks)
         return output
 
 

@@ -79,11 +79,11 @@ class AttentionTest(unittest.TestCase):
         torch.manual_seed(5)
 
     def check(self, kind, dtype, bound):
-        lengths = [5, kind.block, 2 * kind.block + 1, 100]
+        lengths = [5, max(kind.block, 3), 2 * kind.block + 1, 100]
         cache = Cache(kind, lengths)
         kept = cache.fill(dtype)
         sinks = torch.randn(HEADS * QUERIES) if kind.sinks else None
-        run = attention(kind)
+        run = attention(kind, False)
         # One query of each sequence, then all and some of the last one.
         for first, count in ((0, 1), (3, 100), (3, 37)):
             chosen = range(first, len(lengths)) if count > 1 else range(len(lengths))
@@ -95,6 +95,18 @@ class AttentionTest(unittest.TestCase):
                 wanted = exact(q, *kept[i], kind, sinks)
                 self.assertTrue(found.isfinite().all())
                 self.assertLess((found.double() - wanted).abs().max().item(), bound, (i, count))
+        # A step of some queries of each sequence.
+        counts = [1, 3, 1, 40]
+        sequence = torch.repeat_interleave(torch.arange(4), torch.tensor(counts)).int()
+        position = torch.cat([torch.arange(n - count, n) for n, count in zip(lengths, counts)])
+        query = torch.randn(sum(counts), 1, HEADS * QUERIES, HEAD).to(dtype)
+        output = torch.full_like(query, math.nan)
+        attention(kind, True)(query, cache.memory, cache.table, position.int(), output, sinks,
+                              sequence)
+        for found, q, (keys, values), count in zip(output.split(counts), query.split(counts), kept,
+                                                   counts):
+            wanted = exact(q.squeeze(1), keys, values, kind, sinks)
+            self.assertLess((found.squeeze(1).double() - wanted).abs().max().item(), bound, count)
 
     def test_forms(self):
         """Bounds are for numbers of about 1: half a step of a code, more where it meets few."""
@@ -114,7 +126,7 @@ class AttentionTest(unittest.TestCase):
             cache = Cache(kind, [1])
             (keys, values), = cache.fill(torch.float32)
             output = torch.empty(1, 1, HEADS * QUERIES, HEAD)
-            attention(kind)(torch.randn_like(output), cache.memory, cache.table,
+            attention(kind, False)(torch.randn_like(output), cache.memory, cache.table,
                             torch.zeros(1, dtype=torch.int32), output)
             group = kind.form.group or HEAD
             most = values.view(HEADS, -1, group).abs().amax(2, keepdim=True) * step * .51 + 1e-4
@@ -134,12 +146,12 @@ class AttentionTest(unittest.TestCase):
         before = torch.tensor([39], dtype=torch.int32)
         output = torch.zeros_like(query)
         with self.assertRaises(sinter.SinterError):
-            attention(kind)(query, cache.memory, cache.table + 1000, before, output)
+            attention(kind, False)(query, cache.memory, cache.table + 1000, before, output)
         self.assertEqual(output.abs().max().item(), 0)
         with self.assertRaises(TypeError):
-            attention(kind)(query.float(), cache.memory, cache.table, before, output)
+            attention(kind, False)(query.float(), cache.memory, cache.table, before, output)
         with self.assertRaises(ValueError):
-            attention(kind)(query, cache.memory[..., 2:], cache.table, before, output)
+            attention(kind, False)(query, cache.memory[..., 2:], cache.table, before, output)
         with self.assertRaises(sinter.SinterError):
             append(kind)(query[0, :, :HEADS], query[0, :, :HEADS], cache.memory,
                          torch.tensor([0, 1 << 40]))

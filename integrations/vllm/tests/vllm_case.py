@@ -11,6 +11,7 @@ PLUGIN = os.path.dirname(HERE)
 PYTHON = os.path.join(os.path.dirname(os.path.dirname(PLUGIN)), "python")
 VARIABLE = "SINTER_VLLM_PYTHON"
 SKIPPED = 77
+METADATA = "Metadata-Version: 2.1\nName: sinter-vllm\nVersion: 0.1.0\n"
 
 
 def _missing(python, module):
@@ -46,7 +47,7 @@ def entry_points():
     folder = tempfile.TemporaryDirectory()
     made = os.path.join(folder.name, "sinter_vllm-0.1.0.dist-info")
     os.mkdir(made)
-    for name, content in (("METADATA", "Metadata-Version: 2.1\nName: sinter-vllm\nVersion: 0.1.0\n"),
+    for name, content in (("METADATA", METADATA),
                           ("entry_points.txt", f"[{group}]\n{line.replace(chr(34), '')}\n")):
         with open(os.path.join(made, name), "w", encoding="utf-8") as file:
             file.write(content)
