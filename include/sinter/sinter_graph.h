@@ -214,13 +214,13 @@ typedef void (*sinter_parallel_for_t)(void *pool, int workers, void (*run)(void 
 
 /* A part of an execute that one thread runs at a time, as a watch sees it. */
 typedef struct sinter_share {
-    size_t size;          /* sizeof(sinter_share_t) */
-    int element;          /* of the sequence or compiled graph, in order; else 0 */
-    int step, phase;      /* of the element; a barrier stands between phases and between steps */
-    int number, shares;   /* which share of the phase, of how many */
-    int done;             /* 0: it is about to run; 1: it has run, and products tells */
-    uint64_t products;    /* multiplications of two elements that are summed */
-    const char *kernel;   /* that runs the step, as in sinter_kernel_list; static text */
+    size_t size;        /* sizeof(sinter_share_t) */
+    int element;        /* of the sequence or compiled graph, in order; else 0 */
+    int step, phase;    /* of the element; a barrier stands between phases and between steps */
+    int number, shares; /* which share of the phase, of how many */
+    int done;           /* 0: it is about to run; 1: it has run, and products tells */
+    uint64_t products;  /* multiplications of two elements that are summed */
+    const char *kernel; /* that runs the step, as in sinter_kernel_list; static text */
 } sinter_share_t;
 
 /* Called before and after each share of an execute, in the thread that runs it. It must not call

@@ -3,7 +3,7 @@
 # has the libraries in it that Linux need not have, and runs with the C library of the system that
 # builds it, or a newer one. So it is for the container of manylinux_2_28, whose C library is old:
 #
-#   docker run --rm -v "$PWD:/sinter" -w /sinter quay.io/pypa/manylinux_2_28_x86_64 \
+#   docker run --rm -v "$PWD:/sinter" -w /sinter pypa/manylinux_2_28_x86_64 \
 #       tools/dev/manylinux.sh
 #
 # LIBXSMM=URL is another archive of libxsmm's sources, which the container lacks; PYTHON=python3 the
@@ -14,7 +14,7 @@ folder=${1:-dist} python=${PYTHON:-}
 libxsmm=${LIBXSMM:-https://github.com/libxsmm/libxsmm/archive/refs/tags/1.17.tar.gz}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-[ -n "$python" ] || python=$(ls -d /opt/python/cp312-cp312/bin/python 2>/dev/null || echo python3)
+[ -n "$python" ] || python=$(command -v python3.12 || echo python3)
 
 mkdir "$work/libxsmm"
 curl -fsSL "$libxsmm" | tar -xz --strip-components=1 -C "$work/libxsmm"

@@ -47,7 +47,7 @@ typedef struct read {
 } read_t;
 
 typedef struct phase {
-    sinter_share_t share; /* any of its shares */
+    sinter_share_t share;     /* any of its shares */
     double *bytes, *products; /* by share */
     double far, far_of_one;   /* bytes from other nodes: by first touch; if one thread wrote all */
     uintptr_t *mixed;         /* pages whose lines count, by address */
@@ -424,8 +424,7 @@ static void keep_touched(const sinter_share_t *s)
 
 static bool is_of(const sinter_share_t *s, const phase_t *p)
 {
-    return s->element == p->share.element && s->step == p->share.step &&
-           s->phase == p->share.phase;
+    return s->element == p->share.element && s->step == p->share.step && s->phase == p->share.phase;
 }
 
 static void begin_share(const sinter_share_t *s)
@@ -570,9 +569,9 @@ static void report(const gr_exec_t *x)
         gr_print("    %d %s, step %d, phase %d: %s, %d shares, %.3f MB (largest %.3f of the mean), "
                  "%.3f M products (%.3f), from other nodes %.3f MB (%.3f)\n",
                  p->share.element, x->parts[p->share.element].pattern, p->share.step,
-                 p->share.phase, p->share.kernel, shares, bytes.all / 1e6,
-                 over_mean(bytes, shares), products.all / 1e6, over_mean(products, shares),
-                 p->far / 1e6, p->far_of_one / 1e6);
+                 p->share.phase, p->share.kernel, shares, bytes.all / 1e6, over_mean(bytes, shares),
+                 products.all / 1e6, over_mean(products, shares), p->far / 1e6,
+                 p->far_of_one / 1e6);
     }
     gr_print("    all: %d barriers, %.3f MB (largest %.3f of the mean), %.3f M products (%.3f), "
              "from other nodes %.3f MB (%.3f)\n",

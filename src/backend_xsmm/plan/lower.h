@@ -97,8 +97,8 @@ typedef struct lowering {
     attention_parts_t att;
     mlp_parts_t mlp;
     /* By graph value: the pages that attention reads it in, NULL: none. By node: a Gather or a view
-     * that these come through, which no step runs. The value that lists them, and the one that names
-     * its rows; -1: none. */
+     * that these come through, which no step runs. The value that lists them, and the one that
+     * names its rows; -1: none. */
     const pages_of_t **pages;
     bool *passed;
     int table, rows;

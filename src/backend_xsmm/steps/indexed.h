@@ -7,8 +7,8 @@
 static inline sinter_status_t indexed_emit(emitter_t *e, const cluster_t *cl, step_t *step)
 {
     const node_t *n = emit_heavy(e, cl);
-    const node_t *of_rows = n->kind == sinter_op_gather ? graph_gather_of_rows(e->lo->g, n->in[1])
-                                                        : NULL;
+    const node_t *of_rows =
+        n->kind == sinter_op_gather ? graph_gather_of_rows(e->lo->g, n->in[1]) : NULL;
     step->p.index = (index_params_t){.data = n->in[0],
                                      .indices = n->in[1],
                                      .updates = n->n_in > 2 ? n->in[2] : -1,

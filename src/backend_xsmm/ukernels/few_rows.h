@@ -90,7 +90,7 @@ typedef struct code_rows {
     int64_t stride, bytes;      /* from row to row; of a row */
     int64_t ahead;              /* prefetch distance in bytes, of the first row */
     int64_t ahead_less_per_row; /* bytes that it shrinks by from row to row */
-    bool jumps; /* it leads elsewhere, though it does not shrink */
+    bool jumps;                 /* it leads elsewhere, though it does not shrink */
     int rows;
     int tokens; /* attention: 2 where a row is two short heads, which fill a chunk together */
     code_coefs_t scale, zp;

@@ -1100,8 +1100,8 @@ static int64_t piece_of(const attention_params_t *p, const attention_config_t *c
     enum { PIECE_BYTES = 1 << 18, MOST_TILES = ATT_DECODE_PART / DECODE_TOKENS };
     const int64_t k = bytes_of_token(&st->k, st->k.ndims - 1),
                   v = bytes_of_token(&st->v, st->v.ndims - 2);
-    if (c->cache || c->pages || !is_decoded(&st->k_side) || !is_decoded(&st->v_side) || p->prob || k == 0 ||
-        v == 0 || st->d.items != st->d.n_kv || st->d.items > ATT_PIECE_ITEMS ||
+    if (c->cache || c->pages || !is_decoded(&st->k_side) || !is_decoded(&st->v_side) || p->prob ||
+        k == 0 || v == 0 || st->d.items != st->d.n_kv || st->d.items > ATT_PIECE_ITEMS ||
         limits_vary(p, frame)) {
         return 0;
     }
@@ -1213,9 +1213,9 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     choose_cells(problem, c, st, choice);
     choose_parts(p, c, st->cells.on, &st->d);
     divide_blocks(c, st->cells.on, frame->shares, &st->d);
-    st->d.most_rows = (int)at_most(
-        st->d.block, st->d.row_dim < st->d.nb ? st->d.batch[st->d.row_dim] * st->d.rows
-                                              : st->d.rows);
+    st->d.most_rows =
+        (int)at_most(st->d.block, st->d.row_dim < st->d.nb ? st->d.batch[st->d.row_dim] * st->d.rows
+                                                           : st->d.rows);
     choose_sides(p, c, st, choice);
     return choose_division(p, c, frame, st, choice);
 }
@@ -1271,9 +1271,9 @@ static void tell(const void *state, char *text)
 
 /* ---- the drivers ----------------------------------------------------------------------------- */
 
-#define ATTENTION                                                                                  \
-    .step = STEP_ATTENTION, .phases = 2, .choose = choose, .check = attention_check, .checked = attention_checked, \
-    .start = start, .work = attention_work, .tell = tell
+#define ATTENTION                                                                    \
+    .step = STEP_ATTENTION, .phases = 2, .choose = choose, .check = attention_check, \
+    .checked = attention_checked, .start = start, .work = attention_work, .tell = tell
 #define FLASH ATTENTION, .setup = setup
 #define DECODE                        \
     ATTENTION, .setup = setup_decode, \

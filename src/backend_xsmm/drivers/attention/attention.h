@@ -148,9 +148,9 @@ typedef struct attention_dims {
     bool has_runs;       /* the tokens of a sequence do follow one another, in all of them */
     int64_t apart;       /* rows from one row of a head to the next: G, or all of a token */
     int64_t run_rows[2]; /* of the runs that the step has: from the least to the most */
-    int64_t part;                            /* columns of a part */
-    int parts;                               /* most parts of an item */
-    bool weighs;     /* shares are ranges of the weight of all items: there are several */
+    int64_t part;        /* columns of a part */
+    int parts;           /* most parts of an item */
+    bool weighs;         /* shares are ranges of the weight of all items: there are several */
     bool divides;    /* shares may have some parts of an item only, else they have whole items */
     int64_t piece;   /* columns of a piece; 0: items are not processed in pieces */
     bool prefetches; /* pieces prefetch the next ones */

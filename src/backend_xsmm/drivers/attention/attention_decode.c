@@ -759,9 +759,7 @@ int decode_run(const decode_side_t *side)
 /* How many of n tokens of a task from `at` on follow one another. */
 static int run_at(const decode_task_t *task, int at, int n)
 {
-    return task->place == NULL
-               ? n
-               : (int)at_most(n, task->run - (task->token + at) % task->run);
+    return task->place == NULL ? n : (int)at_most(n, task->run - (task->token + at) % task->run);
 }
 
 /* K or V so that the tokens from number `at` of a task on are where its numbers say. */
@@ -779,8 +777,8 @@ static const unsigned char *byte_of(const groups_t *codes, int64_t token)
     return groups_byte(codes, codes_at(codes, token, 0));
 }
 
-/* Tokens at .. at + n - 1 of a task, which follow one another, as the micro-kernels want them. Their
- * coefficients, if they have any, are in the buffers. */
+/* Tokens at .. at + n - 1 of a task, which follow one another, as the micro-kernels want them.
+ * Their coefficients, if they have any, are in the buffers. */
 static void rows_at(const decode_task_t *task, int at, int n, code_rows_t *rows)
 {
     const decode_side_t *side = task->side;

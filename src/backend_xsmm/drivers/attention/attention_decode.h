@@ -163,8 +163,8 @@ typedef struct decode_task {
      * one to those of the next. NULL: the next tokens. */
     const unsigned char *next;
     int64_t next_bytes;
-    int64_t token;    /* the first one */
-    bool spaced;      /* tokens of m lie otherwise than those of K or V */
+    int64_t token; /* the first one */
+    bool spaced;   /* tokens of m lie otherwise than those of K or V */
     /* Codes of each token are those of this number of m, and of `run` tokens that begin at a
      * multiple of it they follow one another; after: of the token behind. NULL: all do. */
     const int32_t *place;

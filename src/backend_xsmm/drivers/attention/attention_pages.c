@@ -89,8 +89,8 @@ sinter_status_t attention_check(const problem_t *problem, const void *state)
         span_t all = {st->d.T, 0};
         for (int64_t row = 0; row < st->d.rows; row++) {
             attention_index(&st->d, kv, row, idx);
-            const span_t sees = p->prob != NULL ? (span_t){0, st->d.T}
-                                                : limits_columns(&limits, idx);
+            const span_t sees =
+                p->prob != NULL ? (span_t){0, st->d.T} : limits_columns(&limits, idx);
             if (sees.begin < sees.end) {
                 all.begin = at_most(all.begin, sees.begin);
                 all.end = at_least(all.end, sees.end);
@@ -142,7 +142,8 @@ static bool reads_runs(const task_t *t, int64_t t0)
     if (!is_decoded(&st->k_side) || !is_decoded(&st->v_side) || attention_by_groups(t)) {
         return false;
     }
-    const int64_t page = st->k.pages.page, first = at_least(attention_columns(t, 0, t->rows).begin, t0);
+    const int64_t page = st->k.pages.page,
+                  first = at_least(attention_columns(t, 0, t->rows).begin, t0);
     const groups_t *const codes[] = {&t->k_pages.codes, &t->v_pages.codes};
     const decode_side_t *const sides[] = {&st->k_side, &st->v_side};
     const int64_t heads[] = {st->d.D, st->d.Dv};
@@ -166,8 +167,8 @@ static matrix_t take_pages(const task_t *t, const decode_side_t *side, const mat
         const matrix_t of = cells_with_coefs(m, head, t->b.place, n, buffer);
         return cells_spaced_coefs(&of, (int32_t)-t0, 1);
     }
-    const bool in_place = step == 1 && (!is_decoded(side) || side->like.tokens == 1 ||
-                                        m->codes.row.stride == head);
+    const bool in_place =
+        step == 1 && (!is_decoded(side) || side->like.tokens == 1 || m->codes.row.stride == head);
     const matrix_t of = in_place ? cells_spaced(m, t->b.place[0], 1)
                                  : cells_gathered(m, head, t->b.place, n, buffer);
     return cells_spaced(&of, (int32_t)-t0, 1);

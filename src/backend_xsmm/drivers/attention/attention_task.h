@@ -47,12 +47,12 @@ typedef struct task {
     matrix_t k, v;
     int64_t k_first, v_first; /* codes of the item, where they are unpacked from tiles */
     /* The same where K and V lie in pages: k and v are then some tokens of these, by the entries of
-     * the table from element `pages` on. Column `first` is the first one of the first page that rows
-     * see; no entry before is read. */
+     * the table from element `pages` on. Column `first` is the first one of the first page that
+     * rows see; no entry before is read. */
     matrix_t k_pages, v_pages;
     int64_t pages, first;
-    /* The codes of the tile's tokens are read where they lie, which t->b.place has from this one on;
-     * after: where the token behind the tile lies. */
+    /* The codes of the tile's tokens are read where they lie, which t->b.place has from token place0
+     * on; after: where the token behind the tile lies. */
     bool in_runs;
     int64_t place0;
     int32_t after;
@@ -77,7 +77,7 @@ typedef struct task {
     bool gathered; /* the tokens of the tile are copied out of the tiles of the cache */
     int rows;      /* in this block */
     int64_t row0, dv0;
-    int64_t all_rows; /* of all blocks with this K and V */
+    int64_t all_rows;                        /* of all blocks with this K and V */
     int dv;                                  /* columns of this chunk of Dv */
     int64_t idx[ATT_ROWS][SINTER_MAX_NDIMS]; /* [batch.., s, -] of each row */
     span_t sees[ATT_ROWS];                   /* columns that masks leave to each row */

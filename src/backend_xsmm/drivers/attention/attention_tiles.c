@@ -157,8 +157,8 @@ void attention_take(task_t *t, int64_t item)
         t->pages = pages_row(&t->st->k, t->idx[0], d->nb);
         t->first = d->T;
         for (int r = 0; r < t->rows; r++) {
-            t->first = t->sees[r].begin < t->sees[r].end ? at_most(t->first, t->sees[r].begin)
-                                                         : t->first;
+            t->first =
+                t->sees[r].begin < t->sees[r].end ? at_most(t->first, t->sees[r].begin) : t->first;
         }
         t->first -= t->first % t->st->k.pages.page;
     }

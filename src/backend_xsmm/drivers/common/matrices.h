@@ -21,8 +21,8 @@ typedef struct pages {
     int64_t cells;  /* tokens from one page to the next, the same for all parts of an operand */
     int64_t blocks; /* as many pages there are; of several parts, the least */
     int id_value;   /* plan value of the table, for messages; -1: no pages */
-    /* Where each index along dim `by` names its row of the table, a sequence: data of the value that
-     * has the names, NULL until tensors are bound. by -1: there is one index. */
+    /* Where each index along dim `by` names its row of the table, a sequence: data of the value
+     * that has the names, NULL until tensors are bound. by -1: there is one index. */
     bool named;
     const unsigned char *rows;
     bool rows_wide;

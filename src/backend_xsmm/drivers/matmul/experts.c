@@ -12,8 +12,8 @@
  * Many tokens go through these phases in rounds, so that what `mid` makes takes bounded memory. In
  * a round an expert's weights are read once, and not at all if it has no rows. Shares of phase 1
  * are equal in what they read and in what they multiply, however rows are spread (experts_walk_t);
- * those of phase 2 are equal by themselves. Products take blocks of rows: of tiles as matmul_tiles.c does, else by
- * panels. */
+ * those of phase 2 are equal by themselves. Products take blocks of rows: of tiles as
+ * matmul_tiles.c does, else by panels. */
 #include <string.h>
 
 #include "backend_xsmm/drivers/common/chain_walk.h"

@@ -145,8 +145,10 @@ void experts_sort(const matmul_state_t *st, const worker_t *w, int64_t row0, int
 
 experts_walk_t experts_begin(const matmul_state_t *st, const worker_t *w, int64_t units)
 {
-    return (experts_walk_t){
-        .rows = experts_rows(st, w), .experts = st->experts.n, .units = units, .next = st->experts.n};
+    return (experts_walk_t){.rows = experts_rows(st, w),
+                            .experts = st->experts.n,
+                            .units = units,
+                            .next = st->experts.n};
 }
 
 static int64_t rows_of_expert(const experts_walk_t *walk, int64_t e)

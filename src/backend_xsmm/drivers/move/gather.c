@@ -164,9 +164,10 @@ static bool are_computed(const problem_t *p)
 
 /* The first of n indices that is out of range; n: there is none. wide is a constant where this is
  * inlined; the loop without an exit is one that compilers vectorise. */
-static inline __attribute__((always_inline)) int64_t
-first_outside(const gather_state_t *st, const bound_t *indices, int64_t place, int64_t step,
-              int64_t n, bool wide)
+static inline __attribute__((always_inline)) int64_t first_outside(const gather_state_t *st,
+                                                                   const bound_t *indices,
+                                                                   int64_t place, int64_t step,
+                                                                   int64_t n, bool wide)
 {
     const unsigned char *at = indices->data + place * (wide ? 8 : 4);
     int64_t least = 0, most = -1;
@@ -193,7 +194,8 @@ static sinter_status_t check_line(const problem_t *p, const gather_state_t *st, 
     const int last = indices->ndims - 1;
     const int64_t n = last < 0 ? 1 : indices->dims[last],
                   step = last < 0 ? 0 : indices->strides[last],
-                  i = indices->dtype == sinter_s64 ? first_outside(st, indices, place, step, n, true)
+                  i = indices->dtype == sinter_s64
+                          ? first_outside(st, indices, place, step, n, true)
                       : step == 1 ? first_outside(st, indices, place, 1, n, false)
                                   : first_outside(st, indices, place, step, n, false);
     return i == n ? sinter_success
