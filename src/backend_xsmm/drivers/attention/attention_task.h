@@ -51,8 +51,8 @@ typedef struct task {
      * rows see; no entry before is read. */
     matrix_t k_pages, v_pages;
     int64_t pages, first;
-    /* The codes of the tile's tokens are read where they lie, which t->b.place has from token place0
-     * on; after: where the token behind the tile lies. */
+    /* The codes of the tile's tokens are read where they lie, which t->b.place has from token
+     * place0 on; after: where the token behind the tile lies. */
     bool in_runs;
     int64_t place0;
     int32_t after;

@@ -230,8 +230,8 @@ static inline bool matmul_is_direct(const matmul_config_t *c, const matmul_state
 }
 
 /* Dims that make rows and dims that choose B; counts both. Operands, experts and the tail are
- * bound. Where the last group of rows of the tail is short, each matrix has its own: then all batch dims
- * choose B. */
+ * bound. Where the last group of rows of the tail is short, each matrix has its own: then all batch
+ * dims choose B. */
 sinter_status_t matmul_bind_dims(matmul_state_t *st, const bound_t *out);
 /* All of st, for panels. */
 sinter_status_t matmul_bind(const kernel_t *self, const problem_t *p, const matmul_config_t *c,
