@@ -4,10 +4,11 @@
 simulate_scaling.py GRAPH_RUNNER [--threads N,N...] [--nodes N] [--only WORDS]
 
 Each case runs under --simulate-threads. Its row has, for each number of threads, the largest share
-over the mean, of bytes / of products: of the worst phase among those that read at least a twentieth
-of all bytes. Then, for all phases together, the largest shares over an even division among the
-threads; and the MB that are read from other nodes by first touch (if one thread had written
-all)."""
+over the mean, of bytes / of products: of the worst phase among those that read at least a
+twentieth of all bytes. Then, for all phases together, the largest shares over an even division
+among the threads; and the MB that are read from other nodes by first touch (if one thread had
+written all).
+"""
 
 import argparse
 import os

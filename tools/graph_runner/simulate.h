@@ -1,12 +1,12 @@
 /* --simulate-threads, --simulate-nodes: how the division of a plan would load more threads than the
  * machine has, on several memory nodes. Nothing is timed.
  *
- * The plan runs once, divided for that many threads, in the calling thread: one share after the
- * other. Before each share all memory of tensors, constant copies and scratch is locked, so that
- * the first access to each page is seen. So what a share reads is what its kernel really reads, in
- * whole pages, not what a model of the kernel says. A page that several shares of a phase read
- * comes from memory once: each of them counts an equal part of it, and the parts of all shares are
- * what the phase reads. Products are counted by the kernels.
+ * The plan runs divided for that many threads, in the calling thread: one share after the other.
+ * Before each share the memory of tensors, constant copies and scratch is locked, so that the
+ * first access to each page is seen. So bytes are what a kernel really reads, not what a model of
+ * it says.
+ * Memory that several shares of a phase read counts once, an equal part for each of them: the parts
+ * of all shares are what the phase reads. Products are counted by the kernels.
  *
  * Threads lie on nodes in equal blocks. A page belongs to the node of the thread that touches it
  * first. */
