@@ -13,6 +13,8 @@ def register():
     if "linear" in parts:
         from .linear_kernels import register as register_linear
         register_linear()
+        from .expert_kernels import register as register_experts
+        register_experts()
     if "attention" in parts:
         from .attention_backend import register as register_attention
         register_attention()

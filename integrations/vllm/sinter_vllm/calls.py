@@ -117,15 +117,21 @@ class Whole:
     def bind_memory(self, port, tensor, first, shape, strides):
         """Binds elements of the port's type that lie in the memory of a torch tensor, from byte
         `first` on. The tensor is kept alive."""
-        address = tensor.data_ptr() + first
-        seen = address, tuple(shape), tuple(strides)
+        self._bind(port, tensor, tensor.data_ptr() + first, tuple(shape), tuple(strides))
+
+    def bind_array(self, port, array):
+        """Binds a sinter.Opaque, or a sinter.View."""
+        strides = None if isinstance(array, sinter.Opaque) else array.strides
+        self._bind(port, array, array.buffer.ctypes.data, array.shape, strides)
+
+    def _bind(self, port, memory, address, shape, strides):
+        seen, rank = (address, shape, strides), len(shape)
         if self._seen.get(port.id) == seen:
             return
-        rank = len(shape)
         _check(_library().sinter_compiled_graph_bind(
-            self.compiled, port.id, rank, (c_int64 * rank)(*shape), (c_int64 * rank)(*strides),
-            address, _TRUSTED))
-        self._seen[port.id], self._memory[port.id] = seen, tensor
+            self.compiled, port.id, rank, (c_int64 * rank)(*shape),
+            None if strides is None else (c_int64 * rank)(*strides), address, _TRUSTED))
+        self._seen[port.id], self._memory[port.id] = seen, memory
 
     def execute(self):
         """Runs the graph, and returns when the outputs are written."""

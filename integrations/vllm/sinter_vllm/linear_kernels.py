@@ -14,18 +14,18 @@ from .linear import Linear, Weights, from_words, zeros_of_words
 
 # torch.compile does not look into an op, so layers are arguments of one by their number.
 _layers = []
-_ops = torch.library.Library("sinter", "DEF")
-_ops.define("linear(Tensor x, int layer, int n, Tensor? bias) -> Tensor")
+ops = torch.library.Library("sinter", "DEF")
+ops.define("linear(Tensor x, int layer, int n, Tensor? bias) -> Tensor")
 
 
 def _linear(x, layer, n, bias):
     return _layers[layer](x, bias)
 
 
-_ops.impl("linear", _linear, "CPU")
+ops.impl("linear", _linear, "CPU")
 
 
-@torch.library.register_fake("sinter::linear", lib=_ops)
+@torch.library.register_fake("sinter::linear", lib=ops)
 def _(x, layer, n, bias):
     return x.new_empty([*x.shape[:-1], n])
 

@@ -18,7 +18,8 @@ vllm_case.enter()
 import tiny_models
 
 # Name -> form of the weights, type of the cache, largest difference of a logarithm of a
-# probability, and changes of the model. Codes of a cache are compared with a cache of floats.
+# probability, and changes of the model (None: gpt-oss). Codes of a cache are compared with a cache
+# of floats.
 CASES = {
     "gptq": ("gptq", "auto", .25, {}),
     "awq": ("awq", "auto", .25, {}),
@@ -29,11 +30,12 @@ CASES = {
     "mxfp4": ("mxfp4", "auto", .25, {}),
     "window": ("plain", "auto", .25, {"architectures": ["MistralForCausalLM"],
                                       "model_type": "mistral", "sliding_window": 48}),
+    "gpt-oss": ("mxfp4", "auto", .25, None),
     "int8-cache": ("plain", "int8_per_token_head", .4, {}),
     "int4-cache": ("plain", "int4_per_token_head", 3, {}),
 }
 # vLLM has no kernel for these on CPUs. The other side has the same numbers as plain weights.
-PLAIN = ("w8a16", "mxfp4")
+PLAIN = ("w8a16", "mxfp4", "gpt-oss")
 TOKENS, MOST = 12, 20
 
 
@@ -97,9 +99,14 @@ class EngineTest(unittest.TestCase):
     def test_tokens(self):
         with tempfile.TemporaryDirectory() as folder:
             for name, (form, _, _, changes) in CASES.items():
-                tiny_models.write(os.path.join(folder, name), form, **changes)
+                where = os.path.join(folder, name)
+                if changes is None:
+                    tiny_models.write_gpt_oss(where, False)
+                    tiny_models.write_gpt_oss(f"{where}-plain", True)
+                    continue
+                tiny_models.write(where, form, **changes)
                 if name in PLAIN:
-                    tiny_models.write(os.path.join(folder, f"{name}-plain"), "plain", same_as=form)
+                    tiny_models.write(f"{where}-plain", "plain", same_as=form)
             own, _ = side(folder, False)
             sinter, said = side(folder, True)
         for name, kernel in (("gptq", "SinterMPLinearKernel"), ("w8a8", "SinterInt8LinearKernel"),

@@ -75,6 +75,12 @@ def int8(name, weight, **_):
     return {f"{name}.weight": (codes - 128).to(torch.int8), f"{name}.weight_scale": scales}
 
 
+def mxfp4_values(codes, scales):
+    """The numbers of MXFP4 weights [.., n, k / 2]."""
+    both = torch.stack([codes & 15, codes >> 4], -1).flatten(-2).long()
+    return torch.cat([ENDS, -ENDS])[both] * (scales.float() - 127).exp2().repeat_interleave(32, -1)
+
+
 def mxfp4(name, weight, **_):
     n, k = weight.shape
     grouped = weight.float().view(n, k // 32, 32)
@@ -128,15 +134,21 @@ def rounded(name, weight, form):
     make, arguments, _ = FORMS[form]
     if make is mxfp4:
         made = mxfp4(name, weight)
-        codes, scales = made[f"{name}.weight_packed"], made[f"{name}.weight_scale"]
-        both = torch.stack([codes & 15, codes >> 4], -1).view(*weight.shape).long()
-        values = torch.cat([ENDS, -ENDS])[both]
-        return plain(name, values * (scales.float() - 127).exp2().repeat_interleave(32, 1))
+        return plain(name, mxfp4_values(made[f"{name}.weight_packed"],
+                                        made[f"{name}.weight_scale"]))
     bits, group = arguments.get("bits", 4), arguments.get("group", 128)
     codes, scales, zero = quantised(weight, bits, group, arguments.get("zeros", False))
     each = weight.shape[1] // scales.shape[1]
     return plain(name, (codes - zero.repeat_interleave(each, 1))
                  * scales.repeat_interleave(each, 1))
+
+
+def _save(folder, tensors, config):
+    os.makedirs(folder, exist_ok=True)
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()},
+              os.path.join(folder, "model.safetensors"), {"format": "pt"})
+    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+        json.dump(config, file, indent=1)
 
 
 def write(folder, form, seed=1, same_as=None, **changes):
@@ -170,8 +182,54 @@ def write(folder, form, seed=1, same_as=None, **changes):
     tensors["model.embed_tokens.weight"] = torch.randn(config["vocab_size"], hidden).bfloat16()
     tensors["lm_head.weight"] = (4 * random(config["vocab_size"], hidden)).bfloat16()
     tensors["model.norm.weight"] = torch.ones(hidden).bfloat16()
-    os.makedirs(folder, exist_ok=True)
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()},
-              os.path.join(folder, "model.safetensors"), {"format": "pt"})
-    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
-        json.dump(config, file, indent=1)
+    _save(folder, tensors, config)
+
+
+GPT_OSS = {"architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "hidden_size": 256,
+           "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
+           "num_key_value_heads": 2, "head_dim": 64, "vocab_size": 512, "num_local_experts": 8,
+           "num_experts_per_tok": 2, "sliding_window": 32, "max_position_embeddings": 4096,
+           "layer_types": ["sliding_attention", "full_attention"], "rms_norm_eps": 1e-5,
+           "tie_word_embeddings": False, "torch_dtype": "bfloat16", "bos_token_id": 1,
+           "eos_token_id": 2, "rope_scaling": {
+               "rope_type": "yarn", "factor": 2.0, "beta_fast": 32.0, "beta_slow": 1.0,
+               "truncate": False, "original_max_position_embeddings": 2048}}
+
+
+def write_gpt_oss(folder, as_plain, seed=1):
+    """A model of gpt-oss with experts in MXFP4, or as_plain with the same numbers in bf16."""
+    torch.manual_seed(seed)
+    config, tensors = dict(GPT_OSS), {}
+    if not as_plain:
+        config["quantization_config"] = {"quant_method": "mxfp4"}
+    hidden, mid, experts = 256, 128, 8
+
+    def random(*dims):
+        return (torch.randn(*dims) / dims[-1]**.5).bfloat16()
+
+    for layer in range(2):
+        name = f"model.layers.{layer}"
+        for part, n, k in (("q", 256, hidden), ("k", 128, hidden), ("v", 128, hidden),
+                           ("o", hidden, 256)):
+            tensors[f"{name}.self_attn.{part}_proj.weight"] = random(n, k)
+            tensors[f"{name}.self_attn.{part}_proj.bias"] = random(n)
+        tensors[f"{name}.self_attn.sinks"] = torch.randn(4).bfloat16()
+        tensors[f"{name}.mlp.router.weight"] = 2 * random(experts, hidden)
+        tensors[f"{name}.mlp.router.bias"] = random(experts)
+        for part, n, k in (("gate_up_proj", 2 * mid, hidden), ("down_proj", hidden, mid)):
+            where = f"{name}.mlp.experts.{part}"
+            made = mxfp4("w", torch.randn(experts * n, k) / k**.5)
+            codes, scales = (made[f"w.{each}"].view(experts, n, -1)
+                             for each in ("weight_packed", "weight_scale"))
+            tensors[f"{where}_bias"] = random(experts, n)
+            if as_plain:
+                tensors[where] = mxfp4_values(codes, scales).transpose(1, 2).bfloat16()
+            else:
+                tensors[f"{where}_blocks"] = codes.view(experts, n, k // 32, 16)
+                tensors[f"{where}_scales"] = scales
+        for norm in ("input_layernorm", "post_attention_layernorm"):
+            tensors[f"{name}.{norm}.weight"] = torch.ones(hidden).bfloat16()
+    tensors["model.embed_tokens.weight"] = torch.randn(512, hidden).bfloat16()
+    tensors["lm_head.weight"] = 4 * random(512, hidden)
+    tensors["model.norm.weight"] = torch.ones(hidden).bfloat16()
+    _save(folder, tensors, config)
