@@ -1,7 +1,8 @@
-"""Mixtures of experts with MXFP4 weights on Sinter: torch in, torch out. vLLM is not needed here."""
+"""Experts with MXFP4 weights on Sinter: torch in, torch out. vLLM is not needed here."""
 import functools
 from dataclasses import dataclass, replace
 
+import numpy as np
 import sinter
 import torch
 
@@ -60,7 +61,7 @@ class MixtureGraph:
         # No float is below the least f32; Clamp wants both ends.
         gate = graph.op("Clamp", [gate], min=-3.4e38, max=kind.limit)
         up = graph.op("Clamp", [up], min=-kind.limit, max=kind.limit)
-        one, alpha = (graph.constant(torch.tensor([value]).numpy()) for value in (1., kind.alpha))
+        one, alpha = (graph.constant(np.array([value], np.float32)) for value in (1, kind.alpha))
         gated = graph.op("Multiply", [gate, graph.op("Sigmoid", [
             graph.op("Multiply", [gate, alpha])])])
         mid = graph.op("Multiply", [graph.op("Add", [up, one]), gated], kind.rows)

@@ -38,7 +38,8 @@ def exact(x, share, chosen, first, second, biases):
 class ExpertsTest(unittest.TestCase):
     def test_mixtures(self):
         torch.manual_seed(7)
-        (first, first_values), (second, second_values) = weight(2 * MID, HIDDEN), weight(HIDDEN, MID)
+        first, first_values = weight(2 * MID, HIDDEN)
+        second, second_values = weight(HIDDEN, MID)
         some = torch.randn(EXPERTS, 2 * MID).bfloat16(), torch.randn(EXPERTS, HIDDEN).bfloat16()
         for mode, bound in BOUNDS.items():
             for biases in (None, some):
