@@ -63,6 +63,10 @@ static const struct {
 /* What the entries of tables are; shared: the first pages of all sequences are the same. */
 typedef enum table { PERMUTED, SHARED, CONSECUTIVE, ONE_BLOCK } table_t;
 
+/* What lies between two blocks: nothing, room for a token, the same of V alone, of scales and zero
+ * points alone, room for half a token. The last three are read in place or not. */
+typedef enum gap { NO_GAP, TOKEN_GAP, GAP_OF_V, GAP_OF_SCALES, HALF_GAP, GAPS } gap_t;
+
 /* What is between the scores and the probabilities, besides the mask. */
 enum { SINKS_BIT = 1, WINDOW_BIT = 2, CAP_BIT = 4 };
 static const int extras[] = {0, SINKS_BIT, WINDOW_BIT, CAP_BIT, SINKS_BIT | WINDOW_BIT | CAP_BIT};
@@ -76,6 +80,7 @@ typedef struct paged_case {
     int64_t page, kv_heads, per_kv, head;
     const stored_t *stored[2]; /* K, V */
     table_t table;
+    gap_t gap;
     bool wide;   /* indices of s64 */
     int lengths; /* which ones */
     int64_t rows;
@@ -194,6 +199,13 @@ static int64_t bytes_of_token(const paged_case_t *c, int kv, int before)
     return bytes;
 }
 
+/* In elements. */
+static int64_t gap_of(const paged_case_t *c, int kv, int p, const part_t *part)
+{
+    const bool has = c->gap == GAP_OF_V ? kv == 1 : c->gap == GAP_OF_SCALES ? p > 0 : c->gap > 0;
+    return !has ? 0 : c->gap == HALF_GAP ? part->token / 2 : part->token;
+}
+
 /* Strides of a part, which begins at the byte that it returns. */
 static int64_t lay_out(const run_t *r, int kv, int p, part_t *part)
 {
@@ -208,7 +220,7 @@ static int64_t lay_out(const run_t *r, int kv, int p, part_t *part)
     part->width = w;
     part->token = tokens_first ? heads * row : row;
     part->head = tokens_first || c->order == TOKEN_TABLE ? row : c->page * row;
-    part->block = heads * c->page * row;
+    part->block = heads * c->page * row + gap_of(c, kv, p, part);
     part->first = halves ? kv * r->blocks * part->block : 0;
     const sinter_dim_t dims[5] = {2, r->blocks, tokens_first ? c->page : heads,
                                   tokens_first ? heads : c->page, w},
@@ -972,13 +984,14 @@ static void describe(const paged_case_t *c, char *text, size_t size)
 {
     static const char *const tables[] = {"permuted", "shared", "consecutive", "one block"};
     snprintf(text, size,
-             "%s, %s and %s, pages of %lld, table %s%s, lengths %d, %lld rows%s%s%s%s, %lldx%lld "
+             "%s, %s and %s, gap %d, pages of %lld, table %s%s, lengths %d, %lld rows%s%s%s%s, "
+             "%lldx%lld "
              "heads of %lld, extra %d, mode %d, %d threads",
-             order_names[c->order], c->stored[0]->name, c->stored[1]->name, (long long)c->page,
-             tables[c->table], c->wide ? " of s64" : "", c->lengths, (long long)c->rows,
-             c->ragged ? ", ragged" : "", c->flat ? ", flat" : "", c->drops ? ", drops" : "",
-             c->open ? ", open" : "", (long long)c->kv_heads, (long long)c->per_kv,
-             (long long)c->head, c->extra, (int)c->mode, c->threads);
+             order_names[c->order], c->stored[0]->name, c->stored[1]->name, (int)c->gap,
+             (long long)c->page, tables[c->table], c->wide ? " of s64" : "", c->lengths,
+             (long long)c->rows, c->ragged ? ", ragged" : "", c->flat ? ", flat" : "",
+             c->drops ? ", drops" : "", c->open ? ", open" : "", (long long)c->kv_heads,
+             (long long)c->per_kv, (long long)c->head, c->extra, (int)c->mode, c->threads);
 }
 
 /* Cases in all, and those whose Gathers are a part of the partition of attention. */
@@ -1039,6 +1052,7 @@ static void run(const paged_case_t *c)
     n_run++;
     n_fused += fused;
     CHECK(fused || getenv("SINTER_PAGED_FUSED") == NULL, "%s: a Gather stays outside", what);
+    fused = fused && !(c->open && c->gap > TOKEN_GAP); /* else only execute knows whether it is */
     for (int i = 0; i < (c->open ? 3 : 1); i++) {
         if (i > 0) {
             close_run(&r);
@@ -1068,6 +1082,7 @@ enum {
     P_THREADS,
     P_FLAT,
     P_DROPS,
+    P_GAP,
     PROPERTIES
 };
 
@@ -1099,6 +1114,9 @@ static paged_case_t case_of(const int *row)
     if (c.order == TOKEN_TABLE) {
         c.page = 1;
     }
+    if (c.gap > TOKEN_GAP && (in_halves(&c) || c.order == SIDE_BY_SIDE)) { /* parts share memory */
+        c.gap = TOKEN_GAP;
+    }
     if (in_halves(&c)) {
         c.stored[1] = c.stored[0];
     }
@@ -1111,7 +1129,7 @@ static paged_case_t case_of(const int *row)
 static void test_design(uint64_t number)
 {
     static const int sizes[PROPERTIES] = {
-        ORDERS, 6, sizeof pairs / sizeof *pairs, 4, 2, 3, 4, 3, 3, 5, 3, 2, 3, 2, 2};
+        ORDERS, 6, sizeof pairs / sizeof *pairs, 4, 2, 3, 4, 3, 3, 5, 3, 2, 3, 2, 2, GAPS};
     static covering_t design;
     const char *only = getenv("SINTER_MATRIX_ONLY");
     int row[COVERING_PROPERTIES];

@@ -510,9 +510,8 @@ static void test_work_of(const char *in, double visible, double tokens)
     model_free(&m);
 }
 
-/* A ragged batch over caches in pages: three tokens of two sequences, which share their first
- * block. The first token sees six tokens of its sequence; the others see one and two of theirs,
- * which are among those. */
+/* A ragged batch over caches in pages: three tokens of two sequences that share their first block.
+ * The first one sees six tokens, the others see one and two, which are among those. */
 static void test_work_in_pages(void)
 {
     gr_options_t opt = gr_default_options;
