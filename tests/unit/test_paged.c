@@ -84,10 +84,11 @@ typedef struct paged_case {
     bool wide;   /* indices of s64 */
     int lengths; /* which ones */
     int64_t rows;
-    bool ragged; /* rows are tokens, each of which names its sequence */
-    bool flat;   /* the queries of a head of K are the rows, and the graph has four dims */
-    bool drops;  /* one row drops columns from its length on, instead of keeping those before */
-    bool open;   /* compile knows no numbers of sequences, rows, pages and blocks */
+    bool ragged;   /* rows are tokens, each of which names its sequence */
+    bool flat;     /* the queries of a head of K are the rows, and the graph has four dims */
+    bool is_short; /* tables have one page or a few */
+    bool drops;    /* one row drops columns from its length on, instead of keeping those before */
+    bool open;     /* compile knows no numbers of sequences, rows, pages and blocks */
     int extra, threads;
     sinter_fpmath_mode_t mode;
 } paged_case_t;
@@ -984,14 +985,15 @@ static void describe(const paged_case_t *c, char *text, size_t size)
 {
     static const char *const tables[] = {"permuted", "shared", "consecutive", "one block"};
     snprintf(text, size,
-             "%s, %s and %s, gap %d, pages of %lld, table %s%s, lengths %d, %lld rows%s%s%s%s, "
+             "%s, %s and %s, gap %d, pages of %lld, table %s%s, lengths %d, %lld rows%s%s%s%s%s, "
              "%lldx%lld "
              "heads of %lld, extra %d, mode %d, %d threads",
              order_names[c->order], c->stored[0]->name, c->stored[1]->name, (int)c->gap,
              (long long)c->page, tables[c->table], c->wide ? " of s64" : "", c->lengths,
              (long long)c->rows, c->ragged ? ", ragged" : "", c->flat ? ", flat" : "",
-             c->drops ? ", drops" : "", c->open ? ", open" : "", (long long)c->kv_heads,
-             (long long)c->per_kv, (long long)c->head, c->extra, (int)c->mode, c->threads);
+             c->drops ? ", drops" : "", c->is_short ? ", short" : "", c->open ? ", open" : "",
+             (long long)c->kv_heads, (long long)c->per_kv, (long long)c->head, c->extra,
+             (int)c->mode, c->threads);
 }
 
 /* Cases in all, and those whose Gathers are a part of the partition of attention. */
@@ -1025,6 +1027,9 @@ static void run_sizes(const char *what, const paged_case_t *c, sinter_compiled_g
 
 static int64_t pages_of(const paged_case_t *c)
 {
+    if (c->is_short) {
+        return c->page == 1 ? 3 : 1;
+    }
     return c->page == 1    ? 70
            : c->page == 8  ? 12
            : c->page == 16 ? 7
@@ -1083,6 +1088,7 @@ enum {
     P_FLAT,
     P_DROPS,
     P_GAP,
+    P_SHORT,
     PROPERTIES
 };
 
@@ -1129,7 +1135,7 @@ static paged_case_t case_of(const int *row)
 static void test_design(uint64_t number)
 {
     static const int sizes[PROPERTIES] = {
-        ORDERS, 6, sizeof pairs / sizeof *pairs, 4, 2, 3, 4, 3, 3, 5, 3, 2, 3, 2, 2, GAPS};
+        ORDERS, 6, sizeof pairs / sizeof *pairs, 4, 2, 3, 4, 3, 3, 5, 3, 2, 3, 2, 2, GAPS, 2};
     static covering_t design;
     const char *only = getenv("SINTER_MATRIX_ONLY");
     int row[COVERING_PROPERTIES];
