@@ -86,6 +86,7 @@ typedef struct paged_case {
     int64_t rows;
     bool ragged;   /* rows are tokens, each of which names its sequence */
     bool flat;     /* the queries of a head of K are the rows, and the graph has four dims */
+    bool unmasked; /* all tokens are seen */
     bool is_short; /* tables have one page or a few */
     bool drops;    /* one row drops columns from its length on, instead of keeping those before */
     bool open;     /* compile knows no numbers of sequences, rows, pages and blocks */
@@ -308,7 +309,7 @@ static void open_sequences(run_t *r)
     const int64_t kinds[3][4] = {{T, 0, 1, page - 1}, {page, T, page + 1, 1}, {T - 1, page, T, 0}};
     for (int64_t b = 0; b < r->sequences; b++) {
         const int64_t length = b < 4 ? kinds[c->lengths][b] : draw((int)T + 1);
-        r->lengths[b] = (int32_t)(length > T ? T : length);
+        r->lengths[b] = (int32_t)(length > T || c->unmasked ? T : length);
     }
     r->items = r->sequences;
     if (!c->ragged) {
@@ -322,7 +323,7 @@ static void open_sequences(run_t *r)
         for (int i = 0; i < chunk && i < r->lengths[b] && r->items < room; i++) {
             const int n = chunk < r->lengths[b] ? chunk : r->lengths[b];
             r->sequence[r->items] = (int32_t)b;
-            r->position[r->items++] = r->lengths[b] - n + i;
+            r->position[r->items++] = c->unmasked ? (int32_t)T - 1 : r->lengths[b] - n + i;
         }
     }
 }
@@ -738,7 +739,7 @@ static void build(graph_t *g, const run_t *r, bool open, bool gathered)
         x = add(g, sinter_op_tanh, 1, &x, sinter_f32, n, dims);
         x = add2(g, sinter_op_multiply, x, scalar(CAP, sinter_f32), sinter_f32);
     }
-    x = masked(g, x);
+    x = c->unmasked ? x : masked(g, x);
     const sinter_dim_t of_sinks[5] = {1, c->kv_heads, c->per_kv, 1, 1};
     const sinter_logical_tensor_t softmax[2] = {x, make(SINKS, sinter_f32, n, of_sinks)};
     x = add(g, sinter_op_softmax, 1 + ((c->extra & SINKS_BIT) != 0), softmax, sinter_f32, n, dims);
@@ -781,9 +782,11 @@ static void give_sides(inputs_t *in, const graph_t *g)
     const int n = row_dims(g, c->head, dims);
     give_side(in, make(Q, sinter_f32, n, dims), r->q);
     give_side(in, scalar(SCALE, sinter_f32), &r->scale);
-    give_side(in, scalar(FILL, sinter_f32), &r->fill);
-    give_side(in, lengths_tensor(g), c->ragged ? r->position : r->lengths);
-    if (!c->ragged && !drops) {
+    if (!c->unmasked) {
+        give_side(in, scalar(FILL, sinter_f32), &r->fill);
+        give_side(in, lengths_tensor(g), c->ragged ? r->position : r->lengths);
+    }
+    if (!c->unmasked && !c->ragged && !drops) {
         give_side(in, scalar(BEFORE, sinter_s32), &r->before);
     }
     if ((c->extra & WINDOW_BIT) != 0) {
@@ -985,15 +988,15 @@ static void describe(const paged_case_t *c, char *text, size_t size)
 {
     static const char *const tables[] = {"permuted", "shared", "consecutive", "one block"};
     snprintf(text, size,
-             "%s, %s and %s, gap %d, pages of %lld, table %s%s, lengths %d, %lld rows%s%s%s%s%s, "
+             "%s, %s and %s, gap %d, pages of %lld, table %s%s, lengths %d, %lld rows%s%s%s%s%s%s, "
              "%lldx%lld "
              "heads of %lld, extra %d, mode %d, %d threads",
              order_names[c->order], c->stored[0]->name, c->stored[1]->name, (int)c->gap,
              (long long)c->page, tables[c->table], c->wide ? " of s64" : "", c->lengths,
              (long long)c->rows, c->ragged ? ", ragged" : "", c->flat ? ", flat" : "",
-             c->drops ? ", drops" : "", c->is_short ? ", short" : "", c->open ? ", open" : "",
-             (long long)c->kv_heads, (long long)c->per_kv, (long long)c->head, c->extra,
-             (int)c->mode, c->threads);
+             c->drops ? ", drops" : "", c->is_short ? ", short" : "",
+             c->unmasked ? ", unmasked" : "", c->open ? ", open" : "", (long long)c->kv_heads,
+             (long long)c->per_kv, (long long)c->head, c->extra, (int)c->mode, c->threads);
 }
 
 /* Cases in all, and those whose Gathers are a part of the partition of attention. */
@@ -1089,6 +1092,7 @@ enum {
     P_DROPS,
     P_GAP,
     P_SHORT,
+    P_UNMASKED,
     PROPERTIES
 };
 
@@ -1120,6 +1124,9 @@ static paged_case_t case_of(const int *row)
     if (c.order == TOKEN_TABLE) {
         c.page = 1;
     }
+    if (c.unmasked) {
+        c.extra &= ~WINDOW_BIT;
+    }
     if (c.gap > TOKEN_GAP && (in_halves(&c) || c.order == SIDE_BY_SIDE)) { /* parts share memory */
         c.gap = TOKEN_GAP;
     }
@@ -1135,7 +1142,7 @@ static paged_case_t case_of(const int *row)
 static void test_design(uint64_t number)
 {
     static const int sizes[PROPERTIES] = {
-        ORDERS, 6, sizeof pairs / sizeof *pairs, 4, 2, 3, 4, 3, 3, 5, 3, 2, 3, 2, 2, GAPS, 2};
+        ORDERS, 6, sizeof pairs / sizeof *pairs, 4, 2, 3, 4, 3, 3, 5, 3, 2, 3, 2, 2, GAPS, 2, 2};
     static covering_t design;
     const char *only = getenv("SINTER_MATRIX_ONLY");
     int row[COVERING_PROPERTIES];
