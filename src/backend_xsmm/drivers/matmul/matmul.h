@@ -223,11 +223,6 @@ static inline bool matmul_is_unpacked(const matmul_config_t *c, const matmul_sta
 {
     return st->tiled.table != NULL && !c->bf16;
 }
-/* Whether they need not unpack it. */
-static inline bool matmul_is_direct(const matmul_config_t *c, const matmul_state_t *st)
-{
-    return matmul_is_unpacked(c, st) && st->tiled.plain == sinter_f32;
-}
 
 /* Dims that make rows and dims that choose B; counts both. Operands, experts and the tail are
  * bound. Where the last group of rows of the tail is short, each matrix has its own: then all batch
@@ -323,8 +318,6 @@ int matmul_code_limbs(const problem_t *p);
 /* The product of kn elements of K and n columns of the panel from c on, in floats, is added to
  * buf.acc. buf.a and buf.b are overwritten. */
 void matmul_add(matmul_task_t *t, int64_t k, int64_t kn, int c, int n);
-/* buf.acc = the product, in floats. */
-void matmul_floats(matmul_task_t *t);
 /* buf.acc = the product, by panels. */
 void matmul_panel(matmul_task_t *t);
 /* buf.acc through the post chain and the tail to the outputs. */

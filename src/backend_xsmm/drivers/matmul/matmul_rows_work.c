@@ -75,25 +75,6 @@ static bool load_chunk(rows_task_t *w, int64_t c, const float *src)
     return place_chunk(w, c, src);
 }
 
-/* In partial sums that the compiler keeps in vectors. */
-static float sum_of(const float *x, int64_t n)
-{
-    float part[16] = {0}, sum = 0;
-    int64_t i = 0;
-    for (; i + 16 <= n; i += 16) {
-        for (int l = 0; l < 16; l++) {
-            part[l] += x[i + l];
-        }
-    }
-    for (int l = 0; i + l < n; l++) {
-        part[l] += x[i + l];
-    }
-    for (int l = 0; l < 16; l++) {
-        sum += part[l];
-    }
-    return sum;
-}
-
 /* Adds elements k .. k + n - 1 of all rows, which lie in the panel's buffer. */
 static void add_sums(const rows_task_t *w, int64_t k, int64_t n)
 {
@@ -103,7 +84,7 @@ static void add_sums(const rows_task_t *w, int64_t k, int64_t n)
         float *sums = w->buf.sums + r * w->st->units;
         for (int64_t i = 0, len; i < n; i += len) {
             len = at_most(n - i, group - (k + i) % group);
-            sums[(k + i) / group] += sum_of(x + i, len);
+            sums[(k + i) / group] += w->c->panel.fn->row_sum(x + i, (int)len);
         }
     }
 }
@@ -360,26 +341,6 @@ static void next_four(rows_task_t *w, int64_t n, int there)
     }
 }
 
-/* The first lines are on their way into the cache while A is loaded. */
-static void fetch_first(const rows_task_t *w)
-{
-    const rows_state_t *st = w->st;
-    const matrix_t *b = &w->t.b;
-    const int64_t n = at_most(w->t.cols, st->ahead_lines);
-    for (int64_t i = 0; i < n; i++) {
-        const unsigned char *p = groups_byte(&b->codes, codes_at(&b->codes, 0, w->t.n0 + i));
-        for (int64_t at = 0; at < st->bytes; at += CODES_CHUNK) {
-            fetch_line(p + at);
-        }
-    }
-    if (b->scale.type != NULL) {
-        fetch_groups(&b->scale, st->scale.groups, w->t.n0, (int)n);
-    }
-    if (b->zp.type != NULL) {
-        fetch_groups(&b->zp, st->zp.groups, w->t.n0, (int)n);
-    }
-}
-
 /* ---- panels ---------------------------------------------------------------------------------- */
 
 static void run_floats(const rows_task_t *w, float *out)
@@ -537,7 +498,6 @@ void matmul_rows_work(const kernel_t *self, const problem_t *p, const void *conf
         matmul_seek(&t.t, i);
         if (i / m->n_panels != mat) {
             mat = i / m->n_panels;
-            fetch_first(&t);
             usable = take_rows(&t, w->tid);
             *t.buf.usable = usable;
         }

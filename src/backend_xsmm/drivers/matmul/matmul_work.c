@@ -139,6 +139,12 @@ void matmul_load_whole(matmul_task_t *t, int tid, int nth)
     }
 }
 
+/* Whether tiles that products of floats take need not be unpacked. */
+static bool is_direct(const matmul_task_t *t)
+{
+    return matmul_is_unpacked(t->c, t->st) && t->st->tiled.plain == sinter_f32;
+}
+
 /* Rows k.. of the tiles of columns c.. of the panel. */
 static const unsigned char *tiles_at(const matmul_task_t *t, int64_t k, int c)
 {
@@ -160,7 +166,7 @@ static void product_of_tiles(const matmul_task_t *t, int r, int n, int c, int co
                              int k_pad)
 {
     const tiled_b_t *b = &t->st->tiled;
-    const bool direct = matmul_is_direct(t->c, t->st);
+    const bool direct = is_direct(t);
     for (int i = 0; i < columns; i += TILES_COLUMNS) {
         b->table->multiply(&(tiles_product_t){
             .b = direct ? (const float *)(const void *)tiles_at(t, k, c + i) : t->buf.b + i * MM_K,
@@ -270,7 +276,7 @@ void matmul_add(matmul_task_t *t, int64_t k, int64_t kn, int c, int n)
         const int some = (int)at_most(kn - at, st->k_block);
         for (int i = c; i < c + n; i += st->piece) {
             const int columns = round_up((int)at_most(c + n - i, st->piece), st->strip);
-            if (!matmul_is_direct(t->c, st)) {
+            if (!is_direct(t)) {
                 load_b(t, k + at, some, i, columns);
             }
             multiply_rows(t, k + at, some, i, columns, i == c);
@@ -298,7 +304,8 @@ static void end_chain(const matmul_task_t *t, int columns, bool first)
     }
 }
 
-void matmul_floats(matmul_task_t *t)
+/* buf.acc = the product, in floats. */
+static void multiply_floats(matmul_task_t *t)
 {
     const matmul_state_t *st = t->st;
     const int columns = round_up(t->cols, st->strip);
@@ -326,7 +333,7 @@ void matmul_floats(matmul_task_t *t)
 void matmul_panel(matmul_task_t *t)
 {
     if (t->st->blocks.block == 0) {
-        matmul_floats(t);
+        multiply_floats(t);
         return;
     }
     if (!t->st->blocks.long_rows) {
