@@ -162,7 +162,9 @@ typedef struct matmul_state {
 /* One thread's buffers inside its scratch; bf16 ones only for the bf16 kernel. */
 typedef struct matmul_buffers {
     float *a, *acc;
-    float *b;       /* [MM_K][columns of a call] for one call after the other, or strips of tiles */
+    /* [MM_K][columns of a call], for one call after the other; strips of tiles in the same way;
+     * where it becomes pairs of bf16, [MM_K][MM_LDB]. */
+    float *b;
     float *whole_a; /* NULL, or all of A's rows: [K block][rows of buffers][MM_LDA] */
     float *chains;  /* as acc: the sums of complete chains (MM_CHAIN) */
     uint16_t *a16, *b16;

@@ -212,23 +212,26 @@ static void product(const matmul_task_t *t, int r, int n, int c, int columns, in
     }
 }
 
-/* Columns c..c + columns) of the panel, in whole strips; products of bf16 want pairs, side by
- * side. */
+/* Columns c..c + columns) of the panel, in whole strips; products of bf16 want pairs, side by side,
+ * for which all columns are loaded at once where they can be. */
 static void load_b(const matmul_task_t *t, int64_t k, int kn, int c, int columns)
 {
-    const bool tiles = t->st->tiled.table != NULL;
+    const bool tiles = t->st->tiled.table != NULL, bf16 = t->c->bf16;
     const int k_pad = round_up(kn, MM_GRAIN),
-              step = tiles ? TILES_COLUMNS : t->c->columns[t->st->width];
+              step = tiles  ? TILES_COLUMNS
+                     : bf16 ? columns
+                            : t->c->columns[t->st->width],
+              ld = bf16 && !tiles ? MM_LDB : step;
     for (int i = 0; i < columns; i += step) {
         const rect_t at = {k, kn, t->n0 + c + i, (int)at_least(at_most(t->cols - c - i, step), 0)};
         float *to = t->buf.b + i * MM_K;
         if (tiles && at.columns > 0) {
             load_strip(t, at, to, k_pad);
         } else {
-            load_tile(t, at, to, step, k_pad, step);
+            load_tile(t, at, to, ld, k_pad, step);
         }
-        if (t->c->bf16) {
-            t->c->tile->bf16_pairs(to, step, k_pad, step, t->buf.b16 + 2 * i, MM_LDB);
+        if (bf16) {
+            t->c->tile->bf16_pairs(to, ld, k_pad, step, t->buf.b16 + 2 * i, MM_LDB);
         }
     }
 }
