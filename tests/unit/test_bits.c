@@ -193,6 +193,14 @@ static const bits_case_t cases[] = {
      STRICT, 3, ALONE_ALWAYS},
     {"a prompt, a mask of any cells and numbers over tiles of s4",
      MASKED_TILED("s4", "50", "32:f32:50x1536"), STRICT, 2, ALONE_ALWAYS},
+    {"decoding, masks of lengths", MASKED_FLOATS("f16", "1", "1300", "35:f32:@x1x1x1x1300"), STRICT,
+     3, ALONE_ALWAYS},
+    {"decoding, masks of lengths, s8, int8", MASKED_CODES("s8", "2", "1300", "35:f32:@x1x1x1x1300"),
+     INT8, 5, ALONE_ALWAYS},
+    {"decoding, masks of lengths over tiles of s4", MASKED_TILED("s4", "1", "35:f32:@x1x1x1x1536"),
+     STRICT, 3, ALONE_ALWAYS},
+    {"a prompt, masks of lengths", MASKED_FLOATS("f16", "70", "1300", "35:f32:@x1x1x1x1300"),
+     STRICT, 3, ALONE_ALWAYS},
     {"a prompt, a mask of slots", MASKED_FLOATS("f16", "70", "2100", "30:f32:70x2100"), STRICT, 2,
      ALONE_ALWAYS},
     {"a prompt, a mask of any cells", MASKED_FLOATS("f32", "150", "1300", "31:f32:150x1300"),
@@ -353,20 +361,23 @@ static double draw(const sinter_logical_tensor_t *lt, uint64_t *seed)
 }
 
 /* Masks in memory: columns in turn for each row, 8 of them; two of three columns, whichever; the
- * same with other numbers than 0; columns up to one behind another for each row; all. */
-enum { MASK_SLOTS = 30, MASK_ANY, MASK_NUMBERS, MASK_EARLIER, MASK_NOTHING };
+ * same with other numbers than 0; columns up to one behind another for each row; all; the first
+ * ones, more for each item. */
+enum { MASK_SLOTS = 30, MASK_ANY, MASK_NUMBERS, MASK_EARLIER, MASK_NOTHING, MASK_LENGTHS };
 
 static bool is_mask(const sinter_logical_tensor_t *lt)
 {
-    return lt->id >= MASK_SLOTS && lt->id <= MASK_NOTHING;
+    return lt->id >= MASK_SLOTS && lt->id <= MASK_LENGTHS;
 }
 
 static double mask_at(const sinter_logical_tensor_t *lt, int64_t i, double x)
 {
-    const int64_t rows = lt->dims[0], columns = lt->dims[1], row = i / columns, t = i % columns;
+    const int64_t rows = lt->dims[0], columns = lt->dims[lt->ndims - 1], row = i / columns,
+                  t = i % columns;
     const bool some = ((uint64_t)i * 2654435761u >> 16) % 3 != 0,
                sees = lt->id == MASK_SLOTS     ? t % 8 == row % 8
                       : lt->id == MASK_NOTHING ? true
+                      : lt->id == MASK_LENGTHS ? t < 40 + columns * row / rows
                       : lt->id == MASK_EARLIER ? t <= columns - rows + row
                                                : some;
     return !sees ? -INFINITY : lt->id == MASK_NUMBERS ? x : 0;

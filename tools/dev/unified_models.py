@@ -22,6 +22,8 @@ TILES_ALONE = {4: 3328, 8: 1792}
 IDLE, SMALL_IDLE = 8192, 64
 FIRST, SMALL_FIRST = (4096, 16384), (70, 256)
 VERIFIED, SMALL_VERIFIED, ROWS = 4096, 256, (1, 4, 8)
+# Tokens that masks leave sequences with a cache of their own, each with room for the last number.
+LENGTHS, SMALL_LENGTHS = (100, 1000, 4000, 8192), (3, 40, 200, 256)
 
 
 def layout(axis, b, t, elements, tiles):
@@ -115,20 +117,24 @@ def shared_line(stored, n, pattern, mode, small, tiles=False):
 
 def some_rows(small, tiles):
     """Dims and values of masks of one sequence: beside three idle ones, whose tokens alternate with
-    its own or lie in pieces of 64, and alone; of the first tokens, and of a cache of these alone;
-    and of batches that are verified, of which each token sees those before it."""
+    its own or lie in pieces of 64, and alone; of several lengths in caches of their own; of the
+    first tokens, and of a cache of these alone; and of batches that are verified, of which each
+    token sees those before it."""
     idle = SMALL_IDLE if small else IDLE
+    lengths = SMALL_LENGTHS if small else LENGTHS
     first, tokens = SMALL_FIRST if small else FIRST
     verified = SMALL_VERIFIED if small else VERIFIED
     own = -(-first // 16) * 16
     masks = [((1, 1, 4 * idle), ["0", "-inf*3"]), ((1, 1, 4 * idle), ["0*64", "-inf*192"]),
              ((1, 1, idle), ["0"]),
+             ((len(lengths), 1, lengths[-1]),
+              [f"0*{n}{f',-inf*{lengths[-1] - n}' if n < lengths[-1] else ''}" for n in lengths]),
              ((1, 1, tokens), [f"0*{first}", f"-inf*{tokens - first}"]), ((1, 1, own), ["0"])]
     for rows in ROWS:
         seen = [verified - rows + 1 + row for row in range(rows)]
         values = [f"0*{n}{f',-inf*{verified - n}' if n < verified else ''}" for n in seen]
         masks.append(((1, rows, verified), values))
-    return masks if tiles else masks[:3]
+    return masks if tiles else masks[:4]
 
 
 def lists():

@@ -197,10 +197,11 @@ typedef struct attention_state {
     int64_t first_all, first_row, end_all, end_row;
     attention_limit_t limits[MASK_LIMITS];
     int n_limits;
-    cells_t cells;       /* what a mask in memory leaves of these columns */
-    bool scans;          /* phase 0 makes its lists; the others follow */
-    int64_t weight;      /* of all items, where there are several shares */
-    int64_t same_limits; /* how many batches of K and V in sequence have the same limits */
+    cells_t cells;        /* what a mask in memory leaves of these columns */
+    bool scans;           /* phase 0 makes its lists; the others follow */
+    int64_t weight;       /* of all items, where there are several shares */
+    unsigned char *lists; /* of cells, by which a share weighs items; NULL: by limits alone */
+    int64_t same_limits;  /* how many batches of K and V in sequence have the same limits */
     /* The probability chain has the same result for every zero. */
     bool prob_steady;
 } attention_state_t;
@@ -292,6 +293,7 @@ int64_t limits_tokens(const attention_state_t *st);
 /* Items in their order, each with a weight: about the time that it takes. */
 typedef struct item {
     int64_t item, weight, begin; /* begin: the weight of all items before it */
+    int64_t column;              /* the first one that is weighed, by lists of cells; else 0 */
     int64_t equal;               /* how many items from this one on have its weight */
 } item_t;
 /* Weighs all items. */

@@ -90,6 +90,7 @@ bool limits_bind(const attention_params_t *p, const frame_t *frame, attention_st
     st->first_all = st->first_row = -far;
     st->end_all = st->end_row = far;
     st->n_limits = 0;
+    st->lists = NULL;
     for (; i < p->n_limits && scalar(frame, p->limits[i].fill) == -INFINITY; i++) {
         attention_limit_t *limit = &st->limits[st->n_limits];
         if (p->limits[i].none) {
@@ -141,22 +142,35 @@ span_t limits_columns(const attention_state_t *st, const int64_t *idx)
     return begin < end ? (span_t){begin, end} : (span_t){0, 0};
 }
 
-/* Columns from the first one that row `first` of a batch of K and V sees to the last one that row
- * `last` sees. */
-static int64_t columns_of(const attention_state_t *st, int64_t kv, int64_t first, int64_t last)
+/* What a row of a batch of K and V sees: what limits leave, and from the first of its cells to the
+ * last one, where lists of them are there. */
+static span_t columns_of_row(const attention_state_t *st, int64_t kv, int64_t row)
 {
     int64_t idx[SINTER_MAX_NDIMS];
-    attention_index(&st->d, kv, first, idx);
-    const int64_t begin = limits_columns(st, idx).begin;
-    attention_index(&st->d, kv, last, idx);
-    return at_least(limits_columns(st, idx).end - begin, 0);
+    attention_index(&st->d, kv, row, idx);
+    span_t span = limits_columns(st, idx);
+    if (st->lists != NULL) {
+        const int64_t number = cells_number(&st->cells, idx, st->d.nb + 2);
+        const cell_list_t *list = cells_list(&st->cells, st->lists, number);
+        span = (span_t){at_least(span.begin, list->begin), at_most(span.end, list->end)};
+    }
+    return span;
+}
+
+/* Columns from the first one that row `first` of a batch of K and V sees to the last one that row
+ * `last` sees. */
+static span_t columns_of(const attention_state_t *st, int64_t kv, int64_t first, int64_t last)
+{
+    const int64_t begin = columns_of_row(st, kv, first).begin;
+    return (span_t){begin, at_least(columns_of_row(st, kv, last).end, begin)};
 }
 
 int64_t limits_tokens(const attention_state_t *st)
 {
     int64_t n = 0;
     for (int64_t kv = 0; kv < st->d.n_kv && st->d.rows > 0; kv++) {
-        n += columns_of(st, kv, 0, st->d.rows - 1);
+        const span_t columns = columns_of(st, kv, 0, st->d.rows - 1);
+        n += columns.end - columns.begin;
     }
     return n;
 }
@@ -166,7 +180,8 @@ int64_t limits_tokens(const attention_state_t *st)
 /* An item costs as much as this many columns in addition to its own. */
 enum { ITEM_COLUMNS = 32 };
 
-/* Batches of K and V in a row whose limits are the same, of one token where tokens are batches. */
+/* Batches of K and V in a row whose limits, and lists of cells, are the same, of one token where
+ * tokens are batches. */
 static int64_t same_limits(const attention_state_t *st)
 {
     const attention_dims_t *d = &st->d;
@@ -179,18 +194,23 @@ static int64_t same_limits(const attention_state_t *st)
                 }
             }
         }
+        if (st->lists != NULL && st->cells.list[i] != 0) {
+            return n;
+        }
         n *= d->grouped[i] ? 1 : d->batch[i];
     }
     return n;
 }
 
 /* The weight of an item: columns times rows, by the columns of its first and its last row. */
-static int64_t weigh_item(const attention_state_t *st, int64_t item)
+static void weigh_item(const attention_state_t *st, int64_t item, item_t *out)
 {
     const attention_dims_t *d = &st->d;
     const int64_t block = item / d->n_chunks % d->n_blocks, kv = item / d->n_chunks / d->n_blocks,
                   row0 = block * d->block, rows = attention_rows(st, item);
-    return rows == 0 ? 0 : (columns_of(st, kv, row0, row0 + rows - 1) + ITEM_COLUMNS) * rows;
+    const span_t columns = columns_of(st, kv, row0, row0 + at_least(rows - 1, 0));
+    out->weight = rows == 0 ? 0 : (columns.end - columns.begin + ITEM_COLUMNS) * rows;
+    out->column = st->lists != NULL ? columns.begin : 0;
 }
 
 /* How many items from this one on have its weight. */
@@ -203,7 +223,9 @@ static int64_t equal_items(const attention_state_t *st, int64_t item)
 
 item_t division_first(const attention_state_t *st)
 {
-    return (item_t){.weight = weigh_item(st, 0), .equal = equal_items(st, 0)};
+    item_t at = {.equal = equal_items(st, 0)};
+    weigh_item(st, 0, &at);
+    return at;
 }
 
 void division_skip(const attention_state_t *st, item_t *at, int64_t n)
@@ -212,7 +234,7 @@ void division_skip(const attention_state_t *st, item_t *at, int64_t n)
     at->begin += n * at->weight;
     at->equal -= n;
     if (at->equal == 0 && at->item < st->d.items) {
-        at->weight = weigh_item(st, at->item);
+        weigh_item(st, at->item, at);
         at->equal = equal_items(st, at->item);
     }
 }

@@ -405,7 +405,7 @@ static int64_t parts_before(const task_t *t, const item_t *at, span_t all, int64
     if (more <= 0 || more >= at->weight || !t->st->d.divides) {
         return more > at->weight / 2 ? n : 0;
     }
-    const int64_t column = all.begin + more / t->rows;
+    const int64_t column = at_least(all.begin, at->column) + more / t->rows;
     for (int64_t k = 0; k < n; k++) {
         const span_t part = parts_of(t, all, k, k + 1).span;
         if (part.begin + (part.end - part.begin) / 2 >= column) {
@@ -689,6 +689,7 @@ void attention_work(const kernel_t *self, const problem_t *p, const void *config
 {
     const attention_state_t *st = state;
     const int phase = st->scans ? w->phase - 1 : w->phase;
+    attention_state_t by_lists;
     task_t t;
     if (phase < 0) {
         cells_scan(&st->cells, w->shared, w->tid, w->nth);
@@ -696,6 +697,12 @@ void attention_work(const kernel_t *self, const problem_t *p, const void *config
     }
     if (phase == 1 && !st->d.divides && st->d.piece == 0) {
         return;
+    }
+    if (st->d.weighs && st->cells.on && st->cells.lists > 1) { /* which are there now */
+        by_lists = *st;
+        by_lists.lists = w->shared;
+        division_bind(&by_lists);
+        st = &by_lists;
     }
     (void)self;
     t.c = config;
