@@ -204,8 +204,7 @@ sinter_status_t lower_pages_alike(lowering_t *lo)
                 return sinter_unimplemented;
             }
             if (!strides_known(lo, v) || !strides_known(lo, codes)) {
-                /* No other plan takes rows of a table: each execute has to have such pages. */
-                SG_TRY(lo->rows >= 0 ? sinter_success : assume(lo, v, codes));
+                SG_TRY(assume(lo, v, codes));
                 continue;
             }
             const int64_t apart = pages_apart(&lo->bound[v]);

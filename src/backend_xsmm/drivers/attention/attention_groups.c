@@ -252,13 +252,16 @@ static bool next_tile(task_t *t, row_group_t *group, next_tokens_t *next, token_
     prefetch_meanwhile(t, next, tile->n);
     token_places_t places = {t->b.cell, tile->n, tile->step};
     if (t->c->pages) {
-        places.step = attention_places(t, tile->n);
+        places.step = attention_places(t, &st->k.pages, tile->n);
         places.at = t->b.place;
     }
     const matrix_t keys = matrix_transposed(t->c->pages ? &t->k_pages : &next->k),
                    of = take_tokens(t, &st->k_side, &keys, st->d.D, &places, t->b.cells[0],
                                     &t->k_next);
     t->k = matrix_transposed(&of);
+    if (t->c->pages) {
+        places.step = attention_places(t, &st->v.pages, tile->n);
+    }
     t->v = take_tokens(t, &st->v_side, t->c->pages ? &t->v_pages : &next->v, st->d.Dv, &places,
                        t->b.cells[1], &t->v_next);
     return true;

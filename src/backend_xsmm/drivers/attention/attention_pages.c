@@ -109,9 +109,8 @@ sinter_status_t attention_check(const problem_t *problem, const void *state)
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
-int64_t attention_places(task_t *t, int n)
+int64_t attention_places(task_t *t, const pages_t *p, int n)
 {
-    const pages_t *p = &t->st->k.pages;
     const int32_t *cell = t->b.cell;
     int32_t *place = t->b.place;
     int64_t entry = -1, end = 0, base = 0; /* of the table; the columns of its block end at `end` */
@@ -182,14 +181,16 @@ void attention_load_pages(task_t *t, int64_t t0, int n, bool with_v)
     for (int i = 0; i < n + more; i++) {
         t->b.cell[i] = (int32_t)t0 + i;
     }
-    const int64_t step = attention_places(t, n + more);
+    const bool alike = st->k.pages.cells == st->v.pages.cells;
+    int64_t step = attention_places(t, &st->k.pages, n + more);
     t->after = t->b.place[n + more - 1];
     t->place0 = t0;
-    t->in_runs = step != 1 && reads_runs(t, t0);
+    t->in_runs = step != 1 && alike && reads_runs(t, t0);
     const matrix_t keys = matrix_transposed(&t->k_pages),
                    of = take_pages(t, &st->k_side, &keys, st->d.D, t0, n, step, t->b.cells[0]);
     t->k = matrix_transposed(&of);
     if (with_v) {
+        step = alike ? step : attention_places(t, &st->v.pages, n);
         t->v = take_pages(t, &st->v_side, &t->v_pages, st->d.Dv, t0, n, step, t->b.cells[1]);
     }
 }

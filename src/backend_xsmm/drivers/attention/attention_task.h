@@ -156,7 +156,7 @@ void attention_fetch_results(const task_t *t, const strip_t *strip);
 
 /* Where the n tokens lie that t->b.cell has, in rising order: in pages, numbers of tokens as in
  * pages_t go to t->b.place. Gives from each one to the next; 0: they are not evenly spaced. */
-int64_t attention_places(task_t *t, int n);
+int64_t attention_places(task_t *t, const pages_t *p, int n);
 /* Takes n tokens from t0 on out of the pages of the item: t->k and t->v become matrices that have
  * these there. */
 void attention_load_pages(task_t *t, int64_t t0, int n, bool with_v);
