@@ -62,8 +62,9 @@ static sinter_status_t check_high(const bound_t *data, const bound_t *high)
 
 /* Pages of all parts of an operand: lowering has seen to it that they have one table and lie
  * alike. */
-static sinter_status_t bind_pages(const operand_t *op, const frame_t *frame, pages_t *out)
+static sinter_status_t bind_pages(const operand_t *op, const frame_t *frame, matrices_t *m)
 {
+    pages_t *out = &m->pages;
     const bound_t *data = &frame->v[op->data];
     const int values[] = {op->scale, op->zp};
     *out = (pages_t){.id_value = -1, .rows_value = -1, .by = -1};
@@ -103,6 +104,8 @@ static sinter_status_t bind_pages(const operand_t *op, const frame_t *frame, pag
         if (side != NULL && side->pages != NULL) {
             out->blocks = side->n_pages < out->blocks ? side->n_pages : out->blocks;
             alike = alike && side->page == out->page && pages_apart(side) == out->cells;
+        } else if (side != NULL) { /* one for all tokens, wherever these lie */
+            m->axis[of->tokens][i == 0 ? IN_SCALE : IN_ZP].stride = 0;
         }
     }
     return alike ? sinter_success
@@ -148,7 +151,7 @@ sinter_status_t operand_bind(const operand_t *op, const frame_t *frame, matrices
         SG_TRY(check_high(data, &frame->v[op->high]));
         SG_TRY(bind_part(data, &frame->v[op->high], same, exact, IN_HIGH, out));
     }
-    return bind_pages(op, frame, &out->pages);
+    return bind_pages(op, frame, out);
 }
 
 /* Parts that lie in tiles, once rows and columns are known. */
