@@ -182,8 +182,10 @@ static bool in_place(const task_t *t, const decode_side_t *side, const groups_t 
 {
     enum { ALIASED = 2048, SHORT = 128 };
     const int64_t stride = tokens->row.stride * step;
-    if (is_decoded(side)) {
-        return step == 1 ||
+    if (is_decoded(side)) { /* pages: decoders take two tokens for one row as copies have them */
+        const bool as_rows =
+            !t->c->pages || side->like.tokens == 1 || tokens->row.stride == side->head;
+        return (step == 1 && as_rows) ||
                ((side->like.tokens == 1 || side->way != BY_DECODING) &&
                 (stride * tokens->type->bits / 8 % ALIASED != 0 || side->like.bytes > SHORT));
     }
