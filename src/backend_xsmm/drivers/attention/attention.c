@@ -63,6 +63,44 @@ static known_t known_dims(const problem_t *problem)
                      .rows = rows_of(problem)};
 }
 
+/* Why values of the tokens of an operand in pages cannot be copied token by token, as far as compile
+ * knows; `most`: the bytes that there is room for. */
+static const char *refuse_values(const problem_t *p, int value, int dim, int64_t most)
+{
+    const int ndims = value < 0 ? 0 : problem_ndims(p, value);
+    const int64_t n = value < 0 ? 0
+                      : dim < 0 ? 1
+                                : problem_dim(p, value, ndims - dim),
+                  bits = value < 0 ? 0 : n * dtype_traits(problem_type(p, value))->bits;
+    return n < 0             ? "compile does not know how many values a token in pages has"
+           : bits % 8 != 0   ? "tokens in pages are not whole bytes"
+           : bits / 8 > most ? "tokens in pages have too many scales"
+                             : NULL;
+}
+
+/* Why K and V cannot be read in pages; NULL: they can, or do not lie there. */
+static const char *refuse_pages(const problem_t *p)
+{
+    const attention_params_t *a = &p->step->p.attention;
+    const operand_t *const of[] = {&a->k, &a->v};
+    const char *why = NULL;
+    for (int i = 0; i < 2 && why == NULL && a->table >= 0; i++) {
+        const operand_t *o = of[i];
+        const int ndims = problem_ndims(p, o->data),
+                  head = ndims - ((i == 1 ? !a->trans_v : a->trans_k) ? 1 : 2);
+        why = refuse_values(p, o->data, head, INT64_MAX);
+        why = why != NULL ? why : refuse_values(p, o->scale, o->scale_dim[head], CELL_COEFS);
+        why = why != NULL ? why : refuse_values(p, o->zp, o->zp_dim[head], CELL_COEFS);
+    }
+    return why;
+}
+
+static const char *refuse_flash(const kernel_t *self, const problem_t *problem)
+{
+    (void)self;
+    return refuse_pages(problem);
+}
+
 /* Why a deterministic engine does not take a kernel for which other rows of a strip matter. */
 #define OTHER_ROWS "the engine is deterministic, and other rows change its sums"
 
@@ -73,9 +111,9 @@ static const char *refuse_bf16(const kernel_t *self, const problem_t *problem)
     const int64_t D = problem_dim(problem, p->q.data, p->trans_q ? 2 : 1),
                   Dv = problem_dim(problem, p->v.data, p->trans_v ? 2 : 1);
     (void)self;
-    return why == NULL && (D < 1 || Dv < 1 || D > ATT_HEAD)
-               ? "needs head sizes known at compile, 1 to 576"
-               : why;
+    return why != NULL                       ? why
+           : D < 1 || Dv < 1 || D > ATT_HEAD ? "needs head sizes known at compile, 1 to 576"
+                                             : refuse_pages(problem);
 }
 
 /* True if a dim is known to be unable to stand at stride 1 where that of the head must. */
@@ -117,6 +155,10 @@ static const char *refuse_decode(const kernel_t *self, const problem_t *problem)
     }
     if (n.T >= 0 && n.T < DECODE_LANES) {
         return "needs 16 tokens or more";
+    }
+    const char *why = refuse_pages(problem);
+    if (why != NULL) {
+        return why;
     }
     if (p->k.split != sinter_data_type_undef || p->v.split != sinter_data_type_undef) {
         return "K or V is in two planes";
@@ -331,7 +373,8 @@ static const char *refuse_blocks(const kernel_t *self, const problem_t *p)
         return "needs heads of 1 to 576 and values of 1 to 512 elements, known at compile";
     }
     const char *why = refuse_bytes(table, p, &a->k);
-    return why != NULL ? why : refuse_bytes(table, p, &a->v);
+    why = why != NULL ? why : refuse_bytes(table, p, &a->v);
+    return why != NULL ? why : refuse_pages(p);
 }
 
 /* ---- setup ----------------------------------------------------------------------------------- */
@@ -1284,7 +1327,7 @@ static void tell(const void *state, char *text)
 const driver_t driver_attention_cache = {CACHE, .arithmetic = IN_F32, .refuse = refuse_cache};
 const driver_t driver_attention_cache_int8 = {CACHE, .arithmetic = IN_INT8,
                                               .refuse = refuse_cache_codes};
-const driver_t driver_attention_flash = {FLASH, .arithmetic = IN_F32};
+const driver_t driver_attention_flash = {FLASH, .arithmetic = IN_F32, .refuse = refuse_flash};
 const driver_t driver_attention_flash_bf16 = {FLASH, .arithmetic = IN_BF16, .refuse = refuse_bf16};
 const driver_t driver_attention_flash_int8 = {FLASH, .arithmetic = IN_INT8,
                                               .refuse = refuse_blocks};
