@@ -10,11 +10,10 @@
 # Python to build with.
 set -eu
 project=$(cd "$(dirname "$0")/../.." && pwd)
-folder=${1:-dist} python=${PYTHON:-}
+folder=${1:-dist} python=${PYTHON:-$(command -v python3.12 || echo python3)}
 libxsmm=${LIBXSMM:-https://github.com/libxsmm/libxsmm/archive/refs/tags/1.17.tar.gz}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-[ -n "$python" ] || python=$(command -v python3.12 || echo python3)
 
 "$python" -m venv "$work/venv"
 PATH=$work/venv/bin:$PATH
