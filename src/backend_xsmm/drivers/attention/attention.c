@@ -63,8 +63,8 @@ static known_t known_dims(const problem_t *problem)
                      .rows = rows_of(problem)};
 }
 
-/* Why values of the tokens of an operand in pages cannot be copied token by token, as far as compile
- * knows; `most`: the bytes that there is room for. */
+/* Why values of the tokens of an operand in pages cannot be copied token by token, as far as
+ * compile knows; `most`: the bytes that there is room for. */
 static const char *refuse_values(const problem_t *p, int value, int dim, int64_t most)
 {
     const int ndims = value < 0 ? 0 : problem_ndims(p, value);
