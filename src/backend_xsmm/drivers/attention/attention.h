@@ -37,7 +37,14 @@
  * cache in tiles stay where they are.
  *
  * Row groups go over the columns of a part, tile by tile from its first one on. Which rows make a
- * group depends on the block, so blocks have their full size where there are lists. */
+ * group depends on the block, so blocks have their full size where there are lists.
+ *
+ * Where K and V lie in pages (pages_t), a tile's tokens are found through the table. They are read
+ * where they lie if they follow one another, or if a page has whole blocks of a decoder's sums;
+ * else they are copied, which keeps the bits of tokens that follow one another. Each token may name
+ * its sequence: then tokens are batches of K and V, and those of one sequence that follow one
+ * another, a run, are rows of one item. Two steps share the runs: those with few rows are decoded,
+ * the others go through tiles. */
 #ifndef SINTER_SRC_KERNELS_ATTENTION_H
 #define SINTER_SRC_KERNELS_ATTENTION_H
 

@@ -751,15 +751,15 @@ static const char *load_coefs(const decode_task_t *task)
     return usable ? NULL : far_zps;
 }
 
-int decode_run(const decode_side_t *side)
+int decode_block(const decode_side_t *side)
 {
     return side->like.tokens * (in_integers(side) ? CODES_SPAN : DECODE_BLOCK);
 }
 
-/* How many of n tokens of a task from `at` on follow one another. */
-static int run_at(const decode_task_t *task, int at, int n)
+/* How many of n tokens of a task from `at` on are in one page, where they follow one another. */
+static int page_at(const decode_task_t *task, int at, int n)
 {
-    return task->place == NULL ? n : (int)at_most(n, task->run - (task->token + at) % task->run);
+    return task->place == NULL ? n : (int)at_most(n, task->page - (task->token + at) % task->page);
 }
 
 /* K or V so that the tokens from number `at` of a task on are where its numbers say. */
@@ -798,7 +798,7 @@ static void rows_at(const decode_task_t *task, int at, int n, code_rows_t *rows)
             (int64_t)((uintptr_t)task->next - (uintptr_t)rows->data) + at * task->next_bytes;
         rows->ahead_less_per_row = rows->stride - task->next_bytes * rows->tokens;
     }
-    if (task->place != NULL) { /* the next run, row by row */
+    if (task->place != NULL) { /* the next page, row by row */
         const int32_t next = at + n < task->tokens ? task->place[at + n] : task->after;
         rows->ahead = (int64_t)((uintptr_t)byte_of(codes, next) - (uintptr_t)rows->data);
         rows->jumps = true;
@@ -876,7 +876,7 @@ void decode_scores(const decode_task_t *task)
     code_rows_t rows;
     if (side->scales == FOLDED) {
         for (int done = 0, n; done < nt; done += n) {
-            n = run_at(task, done, stretch(&task->m.scale, task->token + done, nt - done));
+            n = page_at(task, done, stretch(&task->m.scale, task->token + done, nt - done));
             if (!folded_scores(task, done, n)) {
                 report_detour(task->worker, odd_scaled);
                 slow_scores(task, done, n);
@@ -894,7 +894,7 @@ void decode_scores(const decode_task_t *task)
         end_coefs(task);
     }
     for (int at = 0, n; at < nt; at += n) {
-        n = run_at(task, at, nt - at);
+        n = page_at(task, at, nt - at);
         rows_at(task, at, n, &rows);
         if (in_integers(side)) {
             side->how->ints->qk[side->loop[task->rows - 1][1]][side->ints.type.form]
@@ -1018,7 +1018,7 @@ static void values_with_offsets(const decode_task_t *task)
         }
     }
     for (int at = 0, some; at < n; at += some) {
-        some = run_at(task, at, n - at);
+        some = page_at(task, at, n - at);
         rows_at(task, at, some, &rows);
         pv(side, &rows, task->rows, task->x + at, task->ldx, b->run, DECODE_ORDER);
     }
@@ -1065,7 +1065,7 @@ void decode_accumulate(const decode_task_t *task)
     }
     if (side->scales == FOLDED) {
         for (int done = 0, n; done < nt; done += n) {
-            n = run_at(task, done, stretch(&task->m.scale, task->token + done, nt - done));
+            n = page_at(task, done, stretch(&task->m.scale, task->token + done, nt - done));
             folded_values(task, done, n);
         }
     } else if (in_integers(side)) {
@@ -1075,7 +1075,7 @@ void decode_accumulate(const decode_task_t *task)
     } else {
         code_rows_t rows;
         for (int at = 0, n; at < nt; at += n) {
-            n = run_at(task, at, nt - at);
+            n = page_at(task, at, nt - at);
             rows_at(task, at, n, &rows);
             pv(side, &rows, task->rows, task->x + at, task->ldx, task->out, task->ldo);
         }

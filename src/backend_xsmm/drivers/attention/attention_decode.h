@@ -165,10 +165,10 @@ typedef struct decode_task {
     int64_t next_bytes;
     int64_t token; /* the first one */
     bool spaced;   /* tokens of m lie otherwise than those of K or V */
-    /* Codes of each token are those of this number of m, and of `run` tokens that begin at a
-     * multiple of it they follow one another; after: of the token behind. NULL: all do. */
+    /* In pages: the number that each token has among those of m, whose codes lie there; tokens of a
+     * page, `page` of them, follow one another; after: of the token behind. NULL: all do. */
     const int32_t *place;
-    int run;
+    int page;
     int32_t after;
     int tokens, rows; /* rows: of queries */
     const float *x;   /* K: the queries as for decode_query; V: a weight for each row and token */
@@ -179,8 +179,8 @@ typedef struct decode_task {
     int64_t ldo;
 } decode_task_t;
 
-/* So many tokens, and multiples of them, may be a run; 0: no number. */
-int decode_run(const decode_side_t *side);
+/* The tokens after which sums of V begin anew: pages of a multiple of these change no bit. */
+int decode_block(const decode_side_t *side);
 /* The scores of the tokens. */
 void decode_scores(const decode_task_t *task);
 /* out += weights times V; it is in decoding order where scales go by lanes. */

@@ -464,6 +464,6 @@ bool attention_groups(task_t *t, int r0, int n, span_t span)
     t->v_next = next.v_next;
     t->scale = t->st->scale;
     t->seen = NULL;
-    t->gathered = t->in_runs = false;
+    t->gathered = t->in_pages = false;
     return mixed;
 }

@@ -132,10 +132,10 @@ int64_t attention_places(task_t *t, const pages_t *p, int n)
     return at_least(step, 0);
 }
 
-/* Whether the codes of a tile can be read where they lie: tokens of a page are whole runs of both
- * decoders, counted from the first column that rows see of the tile. Then bits are those of tokens
- * that follow one another. */
-static bool reads_runs(const task_t *t, int64_t t0)
+/* Whether the codes of a tile can be read where they lie: pages are whole blocks of both decoders,
+ * counted from the first column that rows see of the tile. Then bits are those of tokens that
+ * follow one another. */
+static bool reads_in_place(const task_t *t, int64_t t0)
 {
     const attention_state_t *st = t->st;
     if (!is_decoded(&st->k_side) || !is_decoded(&st->v_side) || attention_by_groups(t)) {
@@ -146,23 +146,23 @@ static bool reads_runs(const task_t *t, int64_t t0)
     const groups_t *const codes[] = {&t->k_pages.codes, &t->v_pages.codes};
     const decode_side_t *const sides[] = {&st->k_side, &st->v_side};
     const int64_t heads[] = {st->d.D, st->d.Dv};
-    bool runs = true;
+    bool whole = true;
     for (int i = 0; i < 2; i++) {
-        const int run = decode_run(sides[i]);
+        const int block = decode_block(sides[i]);
         const int64_t stride = i == 0 ? codes[i]->column.stride : codes[i]->row.stride;
-        runs = runs && page % run == 0 && first % run == 0 &&
-               (sides[i]->like.tokens == 1 || stride == heads[i]);
+        whole = whole && page % block == 0 && first % block == 0 &&
+                (sides[i]->like.tokens == 1 || stride == heads[i]);
     }
-    return runs;
+    return whole;
 }
 
 /* Tokens t0.. of K or V, whose rows are tokens, which t->b.place has: where they lie, if each one
- * follows the one before as decoders want it, or copied. In runs, only scales and zero points are
- * copied. */
+ * follows the one before as decoders want it, or copied. Of pages that are read in place only
+ * scales and zero points are copied. */
 static matrix_t take_pages(const task_t *t, const decode_side_t *side, const matrix_t *m,
                            int64_t head, int64_t t0, int n, int64_t step, unsigned char *buffer)
 {
-    if (t->in_runs) {
+    if (t->in_pages) {
         const matrix_t of = cells_with_coefs(m, head, t->b.place, n, buffer);
         return cells_spaced_coefs(&of, (int32_t)-t0, 1);
     }
@@ -185,7 +185,7 @@ void attention_load_pages(task_t *t, int64_t t0, int n, bool with_v)
     int64_t step = attention_places(t, &st->k.pages, n + more);
     t->after = t->b.place[n + more - 1];
     t->place0 = t0;
-    t->in_runs = step != 1 && alike && reads_runs(t, t0);
+    t->in_pages = step != 1 && alike && reads_in_place(t, t0);
     const matrix_t keys = matrix_transposed(&t->k_pages),
                    of = take_pages(t, &st->k_side, &keys, st->d.D, t0, n, step, t->b.cells[0]);
     t->k = matrix_transposed(&of);

@@ -53,7 +53,7 @@ typedef struct task {
     int64_t pages, first;
     /* The codes of the tile's tokens are read where they lie, which t->b.place has from token
      * place0 on; after: where the token behind the tile lies. */
-    bool in_runs;
+    bool in_pages;
     int64_t place0;
     int32_t after;
     bool tail;

@@ -449,8 +449,8 @@ static decode_task_t decode_task(const task_t *t, const decode_side_t *side, int
                            .next_bytes = is_v ? t->v_next.bytes : t->k_next.bytes,
                            .token = token,
                            .spaced = t->st->cells.on || t->c->pages,
-                           .place = t->in_runs ? t->b.place + (token - t->place0) : NULL,
-                           .run = t->c->pages ? (int)t->st->k.pages.page : 0,
+                           .place = t->in_pages ? t->b.place + (token - t->place0) : NULL,
+                           .page = t->c->pages ? (int)t->st->k.pages.page : 0,
                            .after = t->after,
                            .tokens = nt,
                            .rows = rows};

@@ -716,7 +716,7 @@ void attention_work(const kernel_t *self, const problem_t *p, const void *config
     t.k_next.at = t.v_next.at = NULL;
     t.seen = NULL;
     t.gathered = t.careful = false;
-    t.in_runs = false;
+    t.in_pages = false;
     t.after = 0;
     t.place0 = 0;
     t.k_piece = t.v_piece = (cache_piece_t){NULL, NULL};
