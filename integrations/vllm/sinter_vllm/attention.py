@@ -147,7 +147,8 @@ class Attention:
         return not any(step.startswith("step ") and "gather" in step for step in steps)
 
     def __call__(self, query, cache, table, before, output, sinks=None, sequence=None):
-        """query, output  [sequences, queries of each, heads, head]; ragged: [tokens, 1, heads, ..]
+        """query, output  [sequences, queries of each, heads, head]; ragged: [tokens, 1, heads,
+                       head]
         table          [sequences, blocks] of torch.int32
         before         of torch.int32, for each item: tokens before its first query
         sequence       ragged: of torch.int32, for each token: the row of the table

@@ -133,6 +133,8 @@ class Linear:
     def __call__(self, x, bias=None):
         """x [.., k] times the weight, with a bias [n] of the same type: [.., n]."""
         rows = TYPES.get(x.dtype)
+        if rows not in ("f32", "bf16", "f16"):
+            raise TypeError(f"rows are floats of up to 32 bits, not {x.dtype}")
         bound = self._bound
         if bound is None or bound[0] != rows or bound[1] != (
                 None if bias is None else bias.data_ptr()):
