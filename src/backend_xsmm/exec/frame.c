@@ -233,7 +233,7 @@ static sinter_status_t resolve_value(const plan_t *plan, frame_mem_t *fm, int i)
 static bool same_pages(const bound_t *a, const bound_t *b)
 {
     const int64_t apart = pages_apart(a);
-    return apart >= 0 && apart == pages_apart(b);
+    return apart >= 0 && apart == pages_apart(b) && a->n_pages == b->n_pages;
 }
 
 sinter_status_t frame_shapes(const plan_t *plan, frame_mem_t *fm, const same_dims_t **broken)

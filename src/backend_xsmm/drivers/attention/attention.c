@@ -84,7 +84,7 @@ static const char *refuse_pages(const problem_t *p)
     const attention_params_t *a = &p->step->p.attention;
     const operand_t *const of[] = {&a->k, &a->v};
     const char *why = NULL;
-    for (int i = 0; i < 2 && why == NULL && a->table >= 0; i++) {
+    for (int i = 0; i < 2 && why == NULL && reads_pages(p, of[i]); i++) {
         const operand_t *o = of[i];
         const int ndims = problem_ndims(p, o->data),
                   head = ndims - ((i == 1 ? !a->trans_v : a->trans_k) ? 1 : 2);
@@ -840,6 +840,13 @@ static void divide_blocks(const attention_config_t *c, bool lists, int shares, a
     d->items = d->n_kv * d->n_blocks * d->n_chunks;
 }
 
+/* Places of tokens in pages are numbers of 32 bits. */
+static bool counts_tokens(const pages_t *pages)
+{
+    int64_t n;
+    return mul_i64(pages->blocks, at_least(pages->cells, 1), &n) && n <= INT32_MAX;
+}
+
 /* Where each token names its sequence, tokens are rows. */
 static void choose_runs(const attention_params_t *p, attention_state_t *st)
 {
@@ -1223,9 +1230,9 @@ static sinter_status_t choose(const kernel_t *self, const problem_t *problem, co
     if (c->pages) {
         const char *why = cells_refuse_tokens(&st->k, false, st->d.T, st->d.D);
         why = why != NULL ? why : cells_refuse_tokens(&st->v, true, st->d.T, st->d.Dv);
-        int64_t places;
-        if (!mul_i64(st->k.pages.blocks, st->k.pages.cells, &places) || places > INT32_MAX) {
-            why = "blocks have more than 2^31 tokens";
+        if (why == NULL &&
+            (!counts_tokens(&st->k.pages) || !counts_tokens(&st->v.pages) || st->d.T > INT32_MAX)) {
+            why = "there are 2^31 tokens or more";
         }
         if (why != NULL) {
             return sg_fail(sinter_unimplemented, "attention over pages: %s", why);

@@ -101,6 +101,7 @@ sinter_status_t attention_check(const problem_t *problem, const void *state)
             seen = (span_t){all.begin, all.begin};
         }
         SG_TRY(check_entries(problem, pages, table, (span_t){seen.end, all.end}));
+        SG_TRY(check_entries(problem, &st->v.pages, table, (span_t){seen.end, all.end}));
         seen.end = at_least(seen.end, all.end);
         last = table;
     }
@@ -181,7 +182,8 @@ void attention_load_pages(task_t *t, int64_t t0, int n, bool with_v)
     for (int i = 0; i < n + more; i++) {
         t->b.cell[i] = (int32_t)t0 + i;
     }
-    const bool alike = st->k.pages.cells == st->v.pages.cells;
+    const bool alike =
+        st->k.pages.cells == st->v.pages.cells && st->k.pages.blocks == st->v.pages.blocks;
     int64_t step = attention_places(t, &st->k.pages, n + more);
     t->after = t->b.place[n + more - 1];
     t->place0 = t0;

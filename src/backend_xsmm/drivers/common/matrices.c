@@ -102,8 +102,8 @@ static sinter_status_t bind_pages(const operand_t *op, const frame_t *frame, mat
     for (int i = 0; i < 2; i++) {
         const bound_t *side = values[i] >= 0 ? &frame->v[values[i]] : NULL;
         if (side != NULL && side->pages != NULL) {
-            out->blocks = side->n_pages < out->blocks ? side->n_pages : out->blocks;
-            alike = alike && side->page == out->page && pages_apart(side) == out->cells;
+            alike = alike && side->page == out->page && side->n_pages == out->blocks &&
+                    pages_apart(side) == out->cells;
         } else if (side != NULL) { /* one for all tokens, wherever these lie */
             m->axis[of->tokens][i == 0 ? IN_SCALE : IN_ZP].stride = 0;
         }
