@@ -97,7 +97,7 @@ sinter_status_t attention_check(const problem_t *problem, const void *state)
             }
         }
         const int64_t table = pages_row(&st->k, idx, st->d.nb);
-        if (table != last || all.begin < seen.begin) {
+        if (table != last || all.begin < seen.begin || all.begin > seen.end) {
             seen = (span_t){all.begin, all.begin};
         }
         SG_TRY(check_entries(problem, pages, table, (span_t){seen.end, all.end}));
