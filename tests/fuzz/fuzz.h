@@ -15,8 +15,8 @@
 
 enum {
     FZ_MAX_RANK = 6,
-    FZ_MAX_TENSORS = 96,
-    FZ_MAX_OPS = 48,
+    FZ_MAX_TENSORS = 128,
+    FZ_MAX_OPS = 64,
     FZ_MAX_PORTS = 9,
     FZ_MAX_ATTRS = 12,
     FZ_SOME_SYMBOLS = 16, /* for inputs; what they lead to needs others */
