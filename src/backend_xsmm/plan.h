@@ -202,8 +202,8 @@ typedef struct rotary_params {
 typedef struct index_params {
     int data, indices, updates, out;
     int axis, batch;
-    /* A step before computes the indices: they are rows of a table, which a value names. -1: others
-     * do it, or none. */
+    /* The indices are rows of the value `table` that the value `rows` names, and a step before
+     * takes them. -1: the indices are something else. */
     int table, rows;
 } index_params_t;
 

@@ -22,18 +22,18 @@ enum { MAX_SCORE = 32, MAX_PROB = 8 };
 /* at: the place of the first of these rows in the table */
 #define TAIL(of_node, at)                                                                         \
     PAT_POST_AS("tail", of_node, 0), PAT_TAIL(at), PAT_QUANTISE_BELOW((at) + 1)
+/* The rows of the plain form, whose K and V come through `caches`. */
+#define PLAIN(caches)                                                                             \
+    {.role = "qk", .ops = OP_MATMUL, .edge = PAT_ANCHOR},                                         \
+    SCORE(0), SOFTMAX(1),                                                                         \
+    {.role = "p_post", .ops = PROB, .edge = PAT_BELOW, .of = 2, .port = 0, .max = MAX_PROB},      \
+    {.role = "pv", .ops = OP_MATMUL, .edge = PAT_BELOW, .of = 3, .port = 0, .min = 1, .max = 1},  \
+    PAT_PRE("q_pre", OPERAND, 0, 0), PAT_PRE("k_pre", caches, 0, 1), PAT_PRE("v_pre", caches, 4, 1)
 /* clang-format on */
 
 /* K and V are taken from blocks by a table, and read where they lie (graph/pages.h). */
 static const pat_node_t sdpa_paged[] = {
-    {.role = "qk", .ops = OP_MATMUL, .edge = PAT_ANCHOR},
-    SCORE(0),
-    SOFTMAX(1),
-    {.role = "p_post", .ops = PROB, .edge = PAT_BELOW, .of = 2, .port = 0, .max = MAX_PROB},
-    {.role = "pv", .ops = OP_MATMUL, .edge = PAT_BELOW, .of = 3, .port = 0, .min = 1, .max = 1},
-    PAT_PRE("q_pre", OPERAND, 0, 0),
-    PAT_PRE("k_pre", PAGES, 0, 1),
-    PAT_PRE("v_pre", PAGES, 4, 1),
+    PLAIN(PAGES),
     PAT_PRE("rows", OP_GATHER, 7, 1), /* of the table */
     TAIL(4, 9),
 };
@@ -44,14 +44,7 @@ const pattern_t pattern_sdpa_paged =
     PAT_ROW("sdpa-paged", FAMILY_ATTENTION, sdpa_paged, paged_checks);
 
 static const pat_node_t sdpa[] = {
-    {.role = "qk", .ops = OP_MATMUL, .edge = PAT_ANCHOR},
-    SCORE(0),
-    SOFTMAX(1),
-    {.role = "p_post", .ops = PROB, .edge = PAT_BELOW, .of = 2, .port = 0, .max = MAX_PROB},
-    {.role = "pv", .ops = OP_MATMUL, .edge = PAT_BELOW, .of = 3, .port = 0, .min = 1, .max = 1},
-    PAT_PRE("q_pre", OPERAND, 0, 0),
-    PAT_PRE("k_pre", CACHE, 0, 1),
-    PAT_PRE("v_pre", CACHE, 4, 1),
+    PLAIN(CACHE),
     TAIL(4, 8),
 };
 static const pat_check_t sdpa_checks[] = {pat_within_limits,

@@ -27,7 +27,7 @@ typedef struct known {
     int64_t rows; /* query rows that share one K and V */
 } known_t;
 
-/* The most rows of a short run, of tokens with so many each. */
+/* The most rows of a short run whose tokens have `rows` each. */
 static int64_t short_run(int64_t rows)
 {
     return at_least(DECODE_ROWS / at_least(rows, 1), 1) * rows;
@@ -1039,13 +1039,17 @@ static void choose_sides(const attention_params_t *p, const attention_config_t *
                   c->dv >= st->d.Dv && is_of_keys(&st->k, &st->v);
     if (c->decode) {
         const bool any = st->cells.on || (runs && !c->deterministic) || rows > DECODE_ROWS;
-        matrices_t keys = st->k, values = st->v;
+        decode_operand_t k = {&c->k_how, &st->k, false, false, queries, any},
+                         v = {&c->v_how, &st->v, true, p->prob != NULL, queries, any};
+        matrices_t keys, values;
         if (c->pages) { /* as their copies lie */
+            keys = st->k;
             keys.base.codes.column.stride = st->d.D;
+            k.op = &keys;
+            values = st->v;
             values.base.codes.row.stride = st->d.Dv;
+            v.op = &values;
         }
-        const decode_operand_t k = {&c->k_how, &keys, false, false, queries, any},
-                               v = {&c->v_how, &values, true, p->prob != NULL, queries, any};
         decode_bind(&k, &st->k_side, choice);
         decode_bind(&v, &st->v_side, choice);
         decode_loops(&k, &st->k_side, choice);

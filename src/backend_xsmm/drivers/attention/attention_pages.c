@@ -77,12 +77,12 @@ sinter_status_t attention_check(const problem_t *problem, const void *state)
     const attention_params_t *p = &problem->step->p.attention;
     const attention_state_t *st = state;
     const pages_t *pages = &st->k.pages;
-    attention_state_t limits = *st; /* what `start` will read */
     int64_t idx[SINTER_MAX_NDIMS], last = -1;
     span_t seen = {0, 0}; /* of the table row `last`: checked before */
     if (pages->page == 0 || st->d.items == 0) {
         return sinter_success;
     }
+    attention_state_t limits = *st; /* with what `start` will read */
     SG_TRY(check_sequences(problem, st));
     limits_bind(p, problem->frame, &limits);
     for (int64_t kv = 0; kv < st->d.n_kv && st->d.rows > 0; kv++) {

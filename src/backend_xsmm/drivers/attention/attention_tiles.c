@@ -110,15 +110,19 @@ static span_t run_of(const attention_state_t *st, int64_t item)
 int64_t attention_rows(const attention_state_t *st, int64_t item)
 {
     const attention_dims_t *d = &st->d;
-    const int64_t block = item / d->n_chunks % d->n_blocks, most = d->block / d->apart;
-    if (d->row_dim == d->nb || most == 0) {
-        return at_most(d->rows - block * d->block, d->block);
+    const int64_t block = item / d->n_chunks % d->n_blocks, most = d->block / d->apart,
+                  of_token = at_most(d->rows - block * d->block, d->block);
+    if (d->row_dim == d->nb) {
+        return of_token;
     }
     const span_t run = run_of(st, item);
     const int64_t all = (run.end - run.begin) * d->apart;
-    return run.begin % most != 0 || all < d->run_rows[0] || all > d->run_rows[1]
-               ? 0
-               : at_most(run.end, most) * d->apart;
+    if (all < d->run_rows[0] || all > d->run_rows[1]) {
+        return 0;
+    }
+    return most == 0               ? of_token /* a token has several blocks */
+           : run.begin % most != 0 ? 0
+                                   : at_most(run.end, most) * d->apart;
 }
 
 void attention_take(task_t *t, int64_t item)

@@ -19,10 +19,10 @@ typedef struct pages {
     int64_t stride[SINTER_MAX_NDIMS]; /* of the table, by dim of the operand; 0: it has no such */
     int64_t step;                     /* of the table: from one page of a sequence to the next */
     int64_t cells;  /* tokens from one page to the next, the same for all parts of an operand */
-    int64_t blocks; /* as many pages there are */
+    int64_t blocks; /* the number of pages */
     int id_value;   /* plan value of the table, for messages; -1: no pages */
     /* Where each index along dim `by` names its row of the table, a sequence: data of the value
-     * that has the names, NULL until tensors are bound. by -1: there is one index. */
+     * that has the names, NULL until tensors are bound. by is -1 where there is only one index. */
     bool named;
     const unsigned char *rows;
     bool rows_wide;
